@@ -1,0 +1,44 @@
+"""Where noise comes from."""
+
+import os
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from randomgen import AESCounter
+
+from .exceptions import PrivacyLeakWarning
+
+
+def noise_generator(random_state: Any = None) -> np.random.Generator:
+    """The generator that noise is drawn from.
+
+    None gives AES-128 in counter mode under a fresh key from the operating system:
+    its output cannot be predicted from what was released. (The key is set directly;
+    a `seed` would be stretched by a generator that is not cryptographic.) Anything
+    else is reproducible, hence removable by whoever knows it, and warns.
+    """
+    if random_state is None:
+        key = int.from_bytes(os.urandom(16), "little")
+        return np.random.Generator(AESCounter(key=key))
+    if isinstance(random_state, np.random.Generator):
+        generator = random_state
+    elif isinstance(random_state, np.random.RandomState):
+        generator = np.random.Generator(random_state._bit_generator)
+    elif isinstance(random_state, Integral) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise ValueError(f"random_state must be at least 0; got {random_state}")
+        generator = np.random.default_rng(int(random_state))
+    else:
+        raise TypeError(
+            "random_state must be None, an integer, a numpy Generator or a RandomState; "
+            f"got {random_state!r}"
+        )
+    warnings.warn(
+        "random_state is given: whoever knows it can remove the noise. "
+        "Leave it None for a release that is meant to be private.",
+        PrivacyLeakWarning,
+        stacklevel=3,
+    )
+    return generator

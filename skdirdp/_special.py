@@ -1,0 +1,167 @@
+"""Differences of log-gamma functions and their kin, without cancellation.
+
+Every privacy curve of the Dirichlet mechanism is a difference of log-gamma
+functions that nearly cancel when the prior is large. The functions here compute
+such differences as sums of terms of one sign, so that the relative error stays
+near machine precision however small the result is.
+"""
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+# Coefficients B_2j / (2j (2j - 1)) of Stirling's series, for odd powers 1, 3, 5, ...
+_STIRLING = (
+    1 / 12,
+    -1 / 360,
+    1 / 1260,
+    -1 / 1680,
+    1 / 1188,
+    -691 / 360360,
+    1 / 156,
+    -3617 / 122400,
+)
+# Past this argument the series above is exact to double precision.
+_STIRLING_FROM = 10
+
+_SERIES_RADIUS = 0.1
+_ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
+_EXP_COEFFICIENTS = 1 / np.cumprod(np.arange(1.0, 20.0))[1:]
+_MEAN_NODES, _MEAN_WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+
+
+def log1p_excess(z, one_plus_z=None):
+    """``log(1 + z) - z`` for real or complex `z`, accurate for small `z`.
+
+    `one_plus_z` may be given where it is known more precisely than ``1 + z``,
+    that is, near -1.
+    """
+    z = np.asarray(z)
+    one_plus_z = 1 + z if one_plus_z is None else one_plus_z
+    half = z / (2 + z)
+    small = np.abs(half) < _SERIES_RADIUS
+    half = np.where(small, half, 0.0)
+    square = half * half
+    # log(1 + z) = 2 atanh(half), and 2 half - z = -half z, exactly.
+    series = 2 * half * square * np.polynomial.polynomial.polyval(square, _ATANH_COEFFICIENTS)
+    return np.where(small, series - half * z, np.log(one_plus_z) - z)
+
+
+def expm1_excess(x):
+    """``exp(x) - 1 - x`` for real `x`, accurate for small `x`."""
+    x = np.asarray(x, dtype=float)
+    small = np.abs(x) < 1
+    clipped = np.where(small, x, 0.0)
+    series = clipped**2 * np.polynomial.polynomial.polyval(clipped, _EXP_COEFFICIENTS)
+    with np.errstate(over="ignore"):
+        return np.where(small, series, np.expm1(x) - x)
+
+
+def stirling_error(x):
+    """``lnGamma(x)`` minus Stirling's formula ``(x - 1/2) ln x - x + ln(2 pi)/2``."""
+    x = np.asarray(x, dtype=float)
+    large = np.maximum(x, _STIRLING_FROM)
+    series = np.polynomial.polynomial.polyval(large**-2.0, _STIRLING) / large
+    small = np.minimum(x, _STIRLING_FROM)
+    direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + HALF_LOG_2PI)
+    return np.where(x > _STIRLING_FROM, series, direct)
+
+
+def mean_digamma(start, length):
+    """The mean of digamma over [start, start + length], that is
+    ``(lnGamma(start + length) - lnGamma(start)) / length``."""
+    if length > start:
+        return (gammaln(start + length) - gammaln(start)) / length
+    # Gauss-Legendre: the pole at 0 is at least three half-lengths away from the centre.
+    nodes = start + 0.5 * length * (1 + _MEAN_NODES)
+    return float(np.dot(_MEAN_WEIGHTS, digamma(nodes)) / 2)
+
+
+def _residue(alpha, tilt, step):
+    """``alpha - tilt * step`` without the rounding error of the product.
+
+    Near the largest finite order the difference is all that matters, and a
+    rounded product would leave none of its digits. Dekker's splitting recovers
+    the product's rounding error; it does so part by part for complex tilts.
+    """
+    product = tilt * step
+    return (alpha - product) - _product_error(tilt, step, product)
+
+
+def _product_error(a, b, product):
+    if np.iscomplexobj(a):
+        return _product_error(a.real, b, product.real) + 1j * _product_error(
+            a.imag, b, product.imag
+        )
+    a_high, a_low = _split(a)
+    b_high, b_low = _split(b)
+    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return np.where(np.isfinite(error), error, 0.0)
+
+
+def _split(a):
+    scaled = 134217729.0 * a  # 2**27 + 1
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def _log_gamma_gap(tilt, centre, shift, near, far):
+    """``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
+
+    The three points are ``centre``, ``near = centre + shift`` and
+    ``far = centre - tilt * shift``, so that the linear part of f drops out. The
+    recurrence of the gamma function lifts all three by ten, where Stirling's
+    series holds; in both parts each term is the Jensen gap of a convex function.
+    """
+    lift = np.arange(_STIRLING_FROM + 1)
+    tilt, centre, shift, near, far = (
+        np.asarray(a)[..., np.newaxis] for a in (tilt, centre, shift, near, far)
+    )
+    base = centre + lift
+    a, one_plus_a = shift / base, (near + lift) / base
+    b, one_plus_b = -tilt * a, (far + lift) / base
+    excess = tilt * log1p_excess(a, one_plus_a) + log1p_excess(b, one_plus_b)
+    recurrence = -excess[..., :-1].sum(axis=-1)
+
+    tilt, x = tilt[..., 0], base[..., -1]
+    a, one_plus_a = a[..., -1], one_plus_a[..., -1]
+    b, one_plus_b = b[..., -1], one_plus_b[..., -1]
+    leading = x * (tilt * _entropy_excess(a, one_plus_a) + _entropy_excess(b, one_plus_b))
+    series = 0.0
+    power_a = power_b = 0.0
+    for degree in range(1, 2 * len(_STIRLING)):
+        # (1 + a)**-degree - 1 + degree * a, by a recurrence of positive terms
+        power_a = (power_a + degree * a * a) / one_plus_a
+        power_b = (power_b + degree * b * b) / one_plus_b
+        if degree % 2:
+            coefficient = _STIRLING[degree // 2]
+            series = series + coefficient * (tilt * power_a + power_b) / x**degree
+    return recurrence + leading - 0.5 * excess[..., -1] + series
+
+
+def _entropy_excess(z, one_plus_z):
+    """``(1 + z) log(1 + z) - z``."""
+    small = one_plus_z * log1p_excess(z, one_plus_z) + z * z
+    return np.where(np.abs(z) < 0.5, small, one_plus_z * np.log(one_plus_z) - z)
+
+
+def gamma_add_cumulant(tilt, r, alpha):
+    """``log E exp(tilt L)`` for the loss L of Gamma(alpha + r) against Gamma(alpha).
+
+    Real tilts in (-1, inf), or complex ones over that range.
+    """
+    tilt = np.asarray(tilt)
+    return _log_gamma_gap(tilt, alpha + r, -r, alpha, alpha + (1 + tilt) * r)
+
+
+def gamma_remove_cumulant(tilt, r, alpha):
+    """``log E exp(tilt L)`` for the loss L of Gamma(alpha) against Gamma(alpha + r).
+
+    Infinite where the real part of the tilt reaches alpha / r.
+    """
+    tilt = np.asarray(tilt)
+    far = _residue(alpha, tilt, r)
+    finite = far.real > 0
+    value = _log_gamma_gap(tilt, alpha, r, alpha + r, np.where(finite, far, alpha))
+    return np.where(finite, value, np.inf)

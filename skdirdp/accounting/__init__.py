@@ -1,0 +1,23 @@
+"""Privacy guarantees, their composition, and the pairs they rest on.
+
+Mechanisms describe themselves by worst cases (`worst_case`, `pairs`); `Composition`
+composes those. Nothing here knows a mechanism.
+"""
+
+from .composition import Composition
+from .guarantees import (
+    ApproximateDP,
+    PureDP,
+    RenyiDP,
+    TruncatedConcentratedDP,
+    ZeroConcentratedDP,
+)
+
+__all__ = [
+    "ApproximateDP",
+    "Composition",
+    "PureDP",
+    "RenyiDP",
+    "TruncatedConcentratedDP",
+    "ZeroConcentratedDP",
+]

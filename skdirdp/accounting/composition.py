@@ -1,0 +1,234 @@
+"""The composition of any mix of mechanisms and guarantees.
+
+Three routes lead from worst cases to (epsilon, delta), and each is valid by itself:
+
+- Renyi divergences add at every order, and the best order is converted;
+- where all losses have densities, their cumulants add and are inverted exactly;
+- otherwise privacy-loss distributions are discretised pessimistically and convolved.
+
+The answer is the smallest of those that apply.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from .._validation import check_array, check_integer, check_real
+from ._inversion import log_delta as inverted_log_delta
+from ._loss_distribution import FFT_ALLOWANCE, loss_distribution
+from .guarantees import renyi_epsilon, renyi_log_delta
+from .pairs import DominatingPair, Floats, GaussianPair
+from .worst_case import Accountable, RenyiCurve
+
+_ORDERS = 96
+_ZOOMS = 3
+_EPSILON_ROUNDING = 1e-9
+
+
+class Composition:
+    """The joint privacy of independent releases of one data set.
+
+    Parameters
+    ----------
+    parts : iterable of (mechanism or guarantee, number of releases)
+        All under the same adjacency.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import Composition, PureDP
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> both = Composition([(DirichletMechanism(r=0.05, alpha=2.0), 14), (PureDP(0.1), 1)])
+    >>> both.epsilon(1e-5) < 0.7865 + 0.1
+    True
+    """
+
+    def __init__(self, parts: Iterable[tuple[Accountable, int]]):
+        renyi: dict[str, Counter] = {}
+        profile: dict[str, Counter | None] = {}
+        survival: dict[str, float] = {}
+        self.adjacency: str | None = None
+        for part, releases in parts:
+            check_integer("releases", releases, at_least=1)
+            if self.adjacency is None:
+                self.adjacency = part.adjacency
+            elif part.adjacency != self.adjacency:
+                raise ValueError(
+                    "adjacency must be the same for all that is composed; "
+                    f"got {part.adjacency!r} after {self.adjacency!r}"
+                )
+            for direction, case in part.worst_cases().items():
+                curves = renyi.setdefault(direction, Counter())
+                for curve, count in case.renyi:
+                    curves[curve] += count * releases
+                pairs = profile.setdefault(direction, Counter())
+                if case.profile is None:
+                    profile[direction] = None
+                elif pairs is not None:
+                    for pair, count in case.profile:
+                        pairs[pair] += count * releases
+                kept = survival.get(direction, 1.0)
+                survival[direction] = kept * (1 - case.failure) ** releases
+        self._directions = [
+            _Direction(renyi[name], profile[name], 1 - survival[name]) for name in renyi
+        ]
+
+    def rdp(self, order: ArrayLike) -> Floats | float:
+        """Renyi divergence of each order > 1, of the worse direction."""
+        order = check_array("order", order, above=1)
+        values = [direction.rdp(order) for direction in self._directions]
+        return _unwrap(np.max(values, axis=0) if values else np.zeros(order.shape))
+
+    def delta(self, epsilon: ArrayLike) -> Floats | float:
+        """The smallest delta known to hold at each epsilon >= 0."""
+        log_delta = np.asarray(self.log_delta(epsilon))
+        # A positive delta too small for a float is rounded up, not to 0.
+        smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).smallest_subnormal)
+        return _unwrap(np.maximum(np.exp(log_delta), smallest))
+
+    def log_delta(self, epsilon: ArrayLike) -> Floats | float:
+        """Natural logarithm of `delta`, for values that no float can hold."""
+        epsilon = check_array("epsilon", epsilon, at_least=0)
+        values = [direction.log_delta(epsilon) for direction in self._directions]
+        return _unwrap(np.max(values, axis=0) if values else np.full(epsilon.shape, -np.inf))
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon known to hold at delta."""
+        delta = check_real("delta", delta, above=0, below=1)
+        return max((direction.epsilon(delta) for direction in self._directions), default=0.0)
+
+
+class _Direction:
+    """All-replace, all-add or all-remove: one product of pairs."""
+
+    def __init__(self, renyi: Counter, profile: Counter | None, failure: float):
+        self.renyi = tuple(renyi.items())
+        self.profile = None if profile is None else _merge_gaussians(profile)
+        self.failure = failure
+
+    def rdp(self, order: Floats) -> Floats:
+        if self.failure > 0:  # an event of positive probability reveals everything
+            return np.full(order.shape, np.inf)
+        return sum((count * curve.rdp(order) for curve, count in self.renyi), np.zeros(order.shape))
+
+    def log_delta(self, epsilon: Floats) -> Floats:
+        finite = np.isfinite(epsilon)
+        log_delta = np.full(epsilon.shape, -np.inf)
+        if self.failure < 1:
+            log_delta[finite] = self._log_delta(epsilon[finite]) + np.log1p(-self.failure)
+        if self.failure > 0:
+            log_delta = np.logaddexp(log_delta, np.log(self.failure))
+        return np.minimum(log_delta, 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        if delta <= self.failure:
+            return np.inf
+        delta = (delta - self.failure) / (1 - self.failure)
+        bound = _renyi_bound(self.renyi, delta)
+        if self.profile is None or bound == 0:
+            return bound
+        target = np.log(delta)
+
+        def excess(epsilon):
+            return float(self._log_delta(np.array([epsilon]))[0]) - target
+
+        if excess(0.0) <= 0:
+            return 0.0
+        if not np.isfinite(bound):
+            bound = 1.0
+            while excess(bound) > 0:
+                bound *= 2
+        elif excess(bound) > 0:
+            return bound
+        # log delta falls from excess(0) to -inf, where losses are bounded
+        root = brentq(lambda x: max(excess(x), target), 0.0, bound, xtol=_EPSILON_ROUNDING * bound)
+        while excess(root) > 0:
+            root = root * (1 + _EPSILON_ROUNDING) + _EPSILON_ROUNDING * bound
+        return min(float(root), bound)
+
+    def _log_delta(self, epsilon: Floats) -> Floats:
+        """The smallest bound on log delta of all routes, at finite epsilons."""
+        match self.profile:
+            case ():
+                return np.full(epsilon.shape, -np.inf)
+            case ((pair, 1),):
+                return pair.log_delta(epsilon)
+        return _each(self._composed_log_delta, epsilon)
+
+    def _composed_log_delta(self, epsilon: float) -> float:
+        exact, tight = 0.0, False
+        if self.profile is not None:
+            if all(pair.smooth for pair, _ in self.profile):
+                limit = min(pair.max_tilt for pair, _ in self.profile)
+                exact, tight = inverted_log_delta(self._cumulant, limit, epsilon)
+            else:
+                pmf = loss_distribution(self.profile, _renyi_bound)
+                exact = np.log(float(pmf.get_delta_for_epsilon(epsilon)) + FFT_ALLOWANCE)
+        if tight:
+            return exact
+        return min(exact, _best_order(self.renyi, renyi_log_delta, epsilon))
+
+    def _cumulant(self, tilt: np.ndarray) -> np.ndarray:
+        assert self.profile is not None
+        parts = [count * pair.cumulant(tilt) for pair, count in self.profile]
+        return np.sum(parts, axis=0)
+
+
+def _merge_gaussians(profile: Counter) -> tuple[tuple[DominatingPair, int], ...]:
+    """Gaussian pairs compose to one Gaussian pair, exactly."""
+    gaussian = {pair: count for pair, count in profile.items() if isinstance(pair, GaussianPair)}
+    others = {pair: count for pair, count in profile.items() if pair not in gaussian}
+    if gaussian:
+        mu = np.sqrt(sum(count * pair.mu**2 for pair, count in gaussian.items()))
+        others[GaussianPair(float(mu))] = 1
+    return tuple(others.items())
+
+
+@lru_cache(maxsize=512)
+def _renyi_bound(curves: tuple[tuple[RenyiCurve, int], ...], delta: float) -> float:
+    """The smallest epsilon at delta that the Renyi curves imply."""
+    if not curves:
+        return 0.0
+    return max(_best_order(curves, renyi_epsilon, delta), 0.0)
+
+
+def _best_order(
+    curves: tuple[tuple[RenyiCurve, int], ...],
+    convert: Callable[[Floats, Floats, float], Floats],
+    argument: float,
+) -> float:
+    """The least value of ``convert(order, divergence, argument)`` over the orders.
+
+    Any order gives a valid bound, so the search need not find the very best.
+    """
+    if not curves:
+        return -np.inf
+    limit = min(curve.max_tilt for curve, _ in curves)
+    low, high = -30.0, 30.0
+    least = np.inf
+    for _ in range(_ZOOMS):
+        x = np.linspace(low, high, _ORDERS)
+        # tilts from 0 to the limit, dense at both ends
+        order = 1 + (np.exp(x) if np.isinf(limit) else limit / (1 + np.exp(-x)))
+        order = order[order > 1]
+        x = x[-order.size :]
+        with np.errstate(invalid="ignore", over="ignore"):
+            divergence = np.sum([count * curve.rdp(order) for curve, count in curves], axis=0)
+            value = convert(order, divergence, argument)
+        value = np.where(np.isnan(value), np.inf, value)
+        best = int(np.argmin(value))
+        least = min(least, float(value[best]))
+        low, high = x[max(best - 1, 0)], x[min(best + 1, x.size - 1)]
+    return least
+
+
+def _each(function: Callable[[float], float], values: Floats) -> Floats:
+    flat = [float(function(float(value))) for value in values.ravel()]
+    return np.array(flat, dtype=float).reshape(values.shape)
+
+
+def _unwrap(values: Floats) -> Floats | float:
+    return float(values) if values.ndim == 0 else values

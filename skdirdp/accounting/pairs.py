@@ -1,0 +1,271 @@
+"""Dominating pairs: the worst neighbours of a release, as two distributions P and Q.
+
+A release is as private as its dominating pair: for every pair of neighbours, what
+the mechanism outputs is a post-processing of a sample from P or from Q. A pair is
+known here by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
+
+- the cumulant ``K(t) = log E exp(t L)``, so that the Renyi divergence of order
+  ``t + 1`` is ``K(t) / t``;
+- the profile ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))``.
+
+The domination of the Dirichlet mechanism by `BetaPair` and `GammaPair` is proved
+in ``docs/theory.md``.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from .._special import (
+    HALF_LOG_2PI,
+    expm1_excess,
+    gamma_add_cumulant,
+    gamma_remove_cumulant,
+    log1p_excess,
+    mean_digamma,
+    stirling_error,
+)
+from ._profile import log_hockey_stick
+
+# Relative rounding of the Renyi divergences, always up; the functions behind
+# them are accurate to about 1e-15 (tests, against mpmath).
+RENYI_ROUNDING = 1e-12
+
+Floats = NDArray[np.float64]
+
+
+class DominatingPair(ABC):
+    """Two distributions that are at least as easy to tell apart as any neighbours."""
+
+    #: Whether the loss has a density and a characteristic function whose modulus
+    #: falls away from 0 along every vertical line (so that it can be inverted).
+    smooth: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def max_tilt(self) -> float:
+        """The supremum of the tilts t at which K(t) is finite."""
+
+    @abstractmethod
+    def cumulant(self, tilt: ArrayLike) -> np.ndarray:
+        """``K(t) = log E exp(t L)``, t real and positive, or complex over such a t."""
+
+    @abstractmethod
+    def log_delta(self, epsilon: ArrayLike) -> Floats:
+        """Natural logarithm of the profile at each epsilon (any real), never too small."""
+
+    def rdp(self, order: ArrayLike) -> Floats:
+        """Renyi divergence of each order > 1, rounded up; infinite beyond the limit."""
+        tilt = np.asarray(order, dtype=float) - 1
+        return self.cumulant(tilt) / tilt * (1 + RENYI_ROUNDING)
+
+
+class _LogConcavePair(DominatingPair):
+    """A pair whose loss is linear in a variable with a log-concave density under P."""
+
+    smooth = True
+
+    @property
+    @abstractmethod
+    def _slope(self) -> float:
+        """The loss gained per unit of the variable."""
+
+    @abstractmethod
+    def _threshold(self, epsilon: Floats) -> Floats:
+        """Where the loss equals epsilon."""
+
+    @abstractmethod
+    def _log_density(self, t: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _score(self, t: Floats) -> Floats: ...
+
+    def log_delta(self, epsilon: ArrayLike) -> Floats:
+        epsilon = np.asarray(epsilon, dtype=float)
+        threshold = self._threshold(epsilon.ravel())
+        log_delta = log_hockey_stick(threshold, self._slope, self._log_density, self._score)
+        return log_delta.reshape(epsilon.shape)
+
+
+@dataclass(frozen=True)
+class BetaPair(_LogConcavePair):
+    """Beta(alpha + r, alpha) against Beta(alpha, alpha + r).
+
+    The worst case of a Dirichlet release under replacement: one count moves from
+    one cell to another, and both cells are otherwise empty. Its loss is
+    ``r logit(b)``, and the pair is its own mirror image.
+    """
+
+    r: float
+    alpha: float
+
+    @property
+    def max_tilt(self) -> float:
+        return self.alpha / self.r
+
+    def cumulant(self, tilt):
+        # The gain of one cell and the loss of the other; each part is non-negative.
+        return gamma_add_cumulant(tilt, self.r, self.alpha) + gamma_remove_cumulant(
+            tilt, self.r, self.alpha
+        )
+
+    # The variable is logit(b) minus its mode log((alpha + r) / alpha).
+    @property
+    def _slope(self):
+        return self.r
+
+    def _threshold(self, epsilon):
+        return epsilon / self.r - np.log1p(self.r / self.alpha)
+
+    def _log_density(self, t):
+        a, b = self.alpha + self.r, self.alpha
+        total = a + b
+        share = a / total
+        # total * (log(1 + share (e^t - 1)) - share t), in a form for each range of t:
+        # near the mode without cancellation, far from it without overflow.
+        near = np.clip(t, -1, 1)
+        deviance = log1p_excess(share * np.expm1(near)) + share * expm1_excess(near)
+        right, left = np.maximum(t, 1), np.minimum(t, -1)
+        far_right = b * right + total * (np.log(share) + np.log1p(b / a * np.exp(-right)))
+        far_left = -a * left + total * (np.log(b / total) + np.log1p(a / b * np.exp(left)))
+        deviance = np.where(t > 1, far_right, np.where(t < -1, far_left, total * deviance))
+        peak = 0.5 * np.log(a / total * b) - HALF_LOG_2PI
+        corrections = stirling_error(total) - stirling_error(a) - stirling_error(b)
+        return peak + corrections - deviance
+
+    def _score(self, t):
+        a, b = self.alpha + self.r, self.alpha
+        return a - (a + b) * expit(t + np.log1p(self.r / self.alpha))
+
+
+@dataclass(frozen=True)
+class GammaPair(_LogConcavePair):
+    """Gamma(alpha + r) against Gamma(alpha) ("add"), or the reverse ("remove").
+
+    The worst case of a Dirichlet release when a record is added or removed: the
+    supremum over the totals of the other cells.
+    """
+
+    r: float
+    alpha: float
+    direction: Literal["add", "remove"]
+
+    @property
+    def max_tilt(self) -> float:
+        return np.inf if self.direction == "add" else self.alpha / self.r
+
+    def cumulant(self, tilt):
+        if self.direction == "add":
+            return gamma_add_cumulant(tilt, self.r, self.alpha)
+        return gamma_remove_cumulant(tilt, self.r, self.alpha)
+
+    # The variable is log(g / shape) when g is drawn from P with that shape, with
+    # the sign that makes the loss grow.
+    @property
+    def _sign(self):
+        return 1 if self.direction == "add" else -1
+
+    @property
+    def _shape(self):
+        return self.alpha + self.r if self.direction == "add" else self.alpha
+
+    @property
+    def _slope(self):
+        return self.r
+
+    def _threshold(self, epsilon):
+        offset = mean_digamma(self.alpha, self.r) - np.log(self._shape)
+        return epsilon / self.r + self._sign * offset
+
+    def _log_density(self, t):
+        peak = 0.5 * np.log(self._shape) - HALF_LOG_2PI - stirling_error(self._shape)
+        return peak - self._shape * expm1_excess(self._sign * t)
+
+    def _score(self, t):
+        with np.errstate(over="ignore"):
+            return -self._sign * self._shape * np.expm1(self._sign * t)
+
+
+@dataclass(frozen=True)
+class GaussianPair(_LogConcavePair):
+    """N(mu, 1) against N(0, 1): `mu` is the sensitivity over the noise's deviation.
+
+    k releases are one with ``sqrt(k) mu``; Gaussian pairs are their own mirror images.
+    """
+
+    mu: float
+    max_tilt: ClassVar[float] = np.inf
+
+    def cumulant(self, tilt):
+        tilt = np.asarray(tilt)
+        return 0.5 * self.mu**2 * tilt * (1 + tilt)
+
+    @property
+    def _slope(self):
+        return self.mu
+
+    def _threshold(self, epsilon):
+        return epsilon / self.mu - self.mu / 2
+
+    def _log_density(self, t):
+        return -0.5 * t * t - HALF_LOG_2PI
+
+    def _score(self, t):
+        return -t
+
+
+@dataclass(frozen=True)
+class LaplacePair(DominatingPair):
+    """Laplace noise of scale 1 around 0 against the same around `shift`.
+
+    Its loss has atoms at -shift and +shift. Mironov (2017), Proposition 6 gives
+    the Renyi divergence; the profile is elementary.
+    """
+
+    shift: float
+    smooth: ClassVar[bool] = False
+    max_tilt: ClassVar[float] = np.inf
+
+    def cumulant(self, tilt):
+        tilt = np.asarray(tilt)
+        weight = (1 + tilt) / (1 + 2 * tilt)
+        # log(w e^{ta} + (1 - w) e^{-(1 + t) a}), the larger exponent taken out
+        return tilt * self.shift + np.log1p((1 - weight) * np.expm1(-(1 + 2 * tilt) * self.shift))
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        with np.errstate(divide="ignore"):
+            inside = np.log(-np.expm1(np.minimum((epsilon - self.shift) / 2, 0)))
+            below = np.log(-np.expm1(np.minimum(epsilon, 0)))
+        return np.where(epsilon < -self.shift, below, inside)
+
+
+@dataclass(frozen=True)
+class PureDPPair(DominatingPair):
+    """Randomised response: the pair that dominates every epsilon-DP mechanism.
+
+    Kairouz, Oh and Viswanath (2015), Theorem 3.
+    """
+
+    epsilon: float
+    smooth: ClassVar[bool] = False
+    max_tilt: ClassVar[float] = np.inf
+
+    def cumulant(self, tilt):
+        tilt = np.asarray(tilt)
+        # The loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
+        return tilt * self.epsilon + np.log1p(
+            expit(-self.epsilon) * np.expm1(-2 * tilt * self.epsilon)
+        )
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        with np.errstate(divide="ignore"):
+            inside = np.log(-np.expm1(np.minimum(epsilon - self.epsilon, 0)))
+            inside = inside + np.log(expit(self.epsilon))
+            below = np.log(-np.expm1(np.minimum(epsilon, 0)))
+        return np.where(epsilon < -self.epsilon, below, inside)

@@ -1,0 +1,169 @@
+"""What all mechanisms share: curves from their worst cases, and the release of a table."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._random import noise_generator
+from .._validation import check_choice, check_counts
+from ..accounting import Composition
+from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
+from ._rows import RowBound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """A way to publish the rows of a table of counts as probabilities.
+
+    Values: a mechanism has no state, and two with equal parameters are equal.
+    """
+
+    adjacency: str = "replace"
+    max_count: float = 1.0
+    max_total: float | None = None
+
+    def __post_init__(self):
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        RowBound(self.max_count, self.max_total)
+
+    @property
+    def rows(self) -> RowBound:
+        return RowBound(self.max_count, self.max_total)
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether no noise is added at all."""
+
+    @abstractmethod
+    def _noisy_worst_cases(self) -> Mapping[str, WorstCase]: ...
+
+    @abstractmethod
+    def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Positive weights, or probabilities, along the last axis."""
+
+    @property
+    @abstractmethod
+    def smoothing(self) -> float:
+        """What is added to every count, in counts."""
+
+    @abstractmethod
+    def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+        """Expected KL divergence of a released row from the true one.
+
+        An average over a reference for the unknown counts; it sees no data, only
+        the public sizes of the table.
+        """
+
+    def worst_cases(self) -> Mapping[str, WorstCase]:
+        """The pairs that bound one release, for composition."""
+        if self.is_exact:
+            return in_every_direction(self.adjacency, REVEALS_ALL)
+        return self._noisy_worst_cases()
+
+    def rdp(self, order: ArrayLike):
+        """Worst-case Renyi divergence of one release.
+
+        Parameters
+        ----------
+        order : float or array of floats, greater than 1
+
+        Returns
+        -------
+        float or ndarray
+            Infinite at orders where the divergence is.
+        """
+        return _alone(self).rdp(order)
+
+    def delta(self, epsilon: ArrayLike):
+        """The smallest delta such that one release is (epsilon, delta)-DP.
+
+        Parameters
+        ----------
+        epsilon : float or array of floats, at least 0
+
+        Returns
+        -------
+        float or ndarray
+        """
+        return _alone(self).delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon such that one release is (epsilon, delta)-DP.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+        """
+        return _alone(self).epsilon(delta)
+
+    def release(
+        self,
+        counts: ArrayLike,
+        random_state: Any = None,
+        *,
+        accountant: Any = None,
+        label: str | None = None,
+    ) -> np.ndarray:
+        """Publish a table of counts.
+
+        Parameters
+        ----------
+        counts : array-like of shape (..., n_categories)
+            Non-negative; each row along the last axis becomes a distribution. The
+            whole array is one table: a record changes it once, within `max_count`
+            and `max_total`.
+        random_state : None, int, Generator or RandomState
+            None draws cryptographically secure noise.
+        accountant : PrivacyAccountant, optional
+            Charged for one release before any noise is drawn.
+        label : str, optional
+            What the charge is called in the accountant's history.
+
+        Returns
+        -------
+        ndarray of the same shape
+            Positive probabilities that sum to 1 along the last axis.
+        """
+        counts = check_counts(counts)
+        self._check_table(counts)
+        generator = None if self.is_exact else noise_generator(random_state)
+        if accountant is not None:
+            accountant.charge(self, releases=1, label=label)
+        if generator is None:
+            return smoothed_mean(counts, self.smoothing)
+        return self._draw(counts, generator)
+
+    def _check_table(self, counts: np.ndarray) -> None:  # noqa: B027 (most have nothing to refuse)
+        """Refuse a table outside what the guarantee assumes."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The mechanism's name and parameters, as plain values."""
+        return {"mechanism": type(self).__name__, **asdict(self)}
+
+
+@lru_cache(maxsize=256)
+def _alone(mechanism: Mechanism) -> Composition:
+    return Composition([(mechanism, 1)])
+
+
+def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
+    """``(x + s) / sum(x + s)`` along the last axis; an empty row without smoothing is uniform."""
+    weights = counts + smoothing
+    total = weights.sum(axis=-1, keepdims=True)
+    empty = total == 0
+    if empty.any():
+        weights = np.where(empty, 1.0, weights)
+        total = weights.sum(axis=-1, keepdims=True)
+    return weights / total
+
+
+def normalise(weights: np.ndarray) -> np.ndarray:
+    """Divide positive weights by their sums, in place; nothing underflows to 0."""
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return np.maximum(weights, np.finfo(float).tiny, out=weights)

@@ -1,0 +1,33 @@
+"""The public stand-in for unknown counts, by which calibrations are compared.
+
+A row of a table with d categories is imagined as ``n p`` with p drawn from
+Dirichlet(1/2) and ``n = N / sqrt(rows)``. Everything needed of p is an expectation
+over one entry: sums of f(p_i) follow from its marginal Beta(1/2, (d-1)/2), and sums
+of p_i f(p_i) from the size-biased one, Beta(3/2, (d-1)/2).
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import betaincinv
+
+_NODES = 96
+
+
+def row_total(n_samples: float, n_rows: int) -> float:
+    """The count that a typical row is imagined to have."""
+    return n_samples / np.sqrt(n_rows)
+
+
+@lru_cache(maxsize=256)
+def entry_quadrature(n_categories: int, size_biased: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights for the distribution of one entry of p."""
+    x, weights = np.polynomial.legendre.leggauss(_NODES)
+    # Equal-probability coordinates, graded towards 0 where log p is steep.
+    v = (1 + x) / 2
+    quantiles, weights = v**3, weights / 2 * 3 * v**2
+    shape = 1.5 if size_biased else 0.5
+    other = (n_categories - 1) / 2
+    nodes = np.maximum(betaincinv(shape, other, quantiles), np.finfo(float).tiny)
+    # The mean is made exact: rows then sum to their total, as they must.
+    return nodes * (shape / (shape + other) / (weights @ nodes)), weights
