@@ -14,7 +14,11 @@ __version__ = "0.1.0"
 # Where each public name lives; a module is imported when a name of it is first used.
 _HOMES = {
     "BudgetExceededError": "exceptions",
+    "DirichletCategoricalNB": "naive_bayes",
+    "DirichletNB": "naive_bayes",
+    "PrivacyAccountant": "accountant",
     "PrivacyLeakWarning": "exceptions",
+    "PrivateDirichletPosterior": "posterior",
 }
 
 __all__ = sorted(_HOMES)

@@ -33,22 +33,29 @@ _MAX_NODES = 1 << 16
 _GRID = 32
 _ZOOMS = 3
 _ROUNDING = 1e-10
+_ROUGH_TILT = 300.0
 
 
 def log_delta(
-    cumulant: Callable[[np.ndarray], np.ndarray], max_tilt: float, epsilon: float
+    cumulant: Callable[[np.ndarray, bool], np.ndarray],
+    max_tilt: float,
+    epsilon: float,
+    releases: int = 1,
 ) -> tuple[float, bool]:
     """Natural logarithm of the profile at epsilon, rounded up, and whether it is tight.
 
     It is not tight when the integrand falls too slowly to be followed to its end;
-    the bound on the rest then dominates, and other routes may do better.
+    the bound on the rest then dominates, and other routes may do better. The number of
+    releases tells how rounding errors of their cumulants add up.
     """
     grid, action = _saddle_search(cumulant, max_tilt, epsilon)
     best = int(np.argmin(action))
     c = float(grid[best])
-    growth = float(cumulant(np.asarray(c))) - c * epsilon
+    growth = float(cumulant(np.asarray(c), False)) - c * epsilon
     if not np.isfinite(growth):
         return 0.0, False
+    # Roughly computed cumulants do while their error stays below the allowance.
+    rough = releases * c < _ROUGH_TILT
 
     # Terms m < 0 are at most exp(-c T); terms m > 0 obey Chernoff's bound at any
     # tilt above c. The period T makes both small beside the wanted term.
@@ -64,7 +71,7 @@ def log_delta(
     while start < _MAX_NODES:
         u = step * np.arange(start, start + _BLOCK * (1 + start // (4 * _BLOCK)))
         t = c + 1j * u
-        log_values = cumulant(t) - t * epsilon - growth
+        log_values = cumulant(t, rough) - t * epsilon - growth
         values = np.exp(log_values) / (t * (1 + t))
         total += float(values.real.sum())
         magnitude += float(np.abs(values).sum())
@@ -87,7 +94,7 @@ def _saddle_search(cumulant, max_tilt, epsilon):
         x = np.linspace(low, high, _GRID)
         tilt = np.exp(x) if np.isinf(max_tilt) else max_tilt / (1 + np.exp(-x))
         with np.errstate(over="ignore", invalid="ignore"):
-            action = cumulant(tilt) - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
+            action = cumulant(tilt, True) - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
         action = np.where(np.isnan(action), np.inf, action)
         grids.append(tilt)
         actions.append(action)

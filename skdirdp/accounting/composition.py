@@ -9,7 +9,6 @@ Three routes lead from worst cases to (epsilon, delta), and each is valid by its
 The answer is the smallest of those that apply.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -22,11 +21,11 @@ from ._inversion import log_delta as inverted_log_delta
 from ._loss_distribution import FFT_ALLOWANCE, loss_distribution
 from .guarantees import renyi_epsilon, renyi_log_delta
 from .pairs import DominatingPair, Floats, GaussianPair
-from .worst_case import Accountable, RenyiCurve
+from .worst_case import Accountable, RenyiCurve, WorstCase, combine
 
 _ORDERS = 96
 _ZOOMS = 3
-_EPSILON_ROUNDING = 1e-9
+_EPSILON_ROUNDING = 1e-12
 
 
 class Composition:
@@ -47,34 +46,19 @@ class Composition:
     """
 
     def __init__(self, parts: Iterable[tuple[Accountable, int]]):
-        renyi: dict[str, Counter] = {}
-        profile: dict[str, Counter | None] = {}
-        survival: dict[str, float] = {}
         self.adjacency: str | None = None
+        cases: dict[str, list[tuple[WorstCase, int]]] = {}
         for part, releases in parts:
             check_integer("releases", releases, at_least=1)
-            if self.adjacency is None:
-                self.adjacency = part.adjacency
-            elif part.adjacency != self.adjacency:
+            if self.adjacency not in (None, part.adjacency):
                 raise ValueError(
                     "adjacency must be the same for all that is composed; "
                     f"got {part.adjacency!r} after {self.adjacency!r}"
                 )
+            self.adjacency = part.adjacency
             for direction, case in part.worst_cases().items():
-                curves = renyi.setdefault(direction, Counter())
-                for curve, count in case.renyi:
-                    curves[curve] += count * releases
-                pairs = profile.setdefault(direction, Counter())
-                if case.profile is None:
-                    profile[direction] = None
-                elif pairs is not None:
-                    for pair, count in case.profile:
-                        pairs[pair] += count * releases
-                kept = survival.get(direction, 1.0)
-                survival[direction] = kept * (1 - case.failure) ** releases
-        self._directions = [
-            _Direction(renyi[name], profile[name], 1 - survival[name]) for name in renyi
-        ]
+                cases.setdefault(direction, []).append((case, releases))
+        self._directions = [_Direction(combine(several)) for several in cases.values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
         """Renyi divergence of each order > 1, of the worse direction."""
@@ -104,10 +88,10 @@ class Composition:
 class _Direction:
     """All-replace, all-add or all-remove: one product of pairs."""
 
-    def __init__(self, renyi: Counter, profile: Counter | None, failure: float):
-        self.renyi = tuple(renyi.items())
-        self.profile = None if profile is None else _merge_gaussians(profile)
-        self.failure = failure
+    def __init__(self, case: WorstCase):
+        self.renyi = case.renyi
+        self.profile = None if case.profile is None else _merge_gaussians(case.profile)
+        self.failure = case.failure
 
     def rdp(self, order: Floats) -> Floats:
         if self.failure > 0:  # an event of positive probability reveals everything
@@ -127,7 +111,7 @@ class _Direction:
         if delta <= self.failure:
             return np.inf
         delta = (delta - self.failure) / (1 - self.failure)
-        bound = _renyi_bound(self.renyi, delta)
+        bound = min(_renyi_bound(self.renyi, delta), self.max_loss)
         if self.profile is None or bound == 0:
             return bound
         target = np.log(delta)
@@ -144,10 +128,18 @@ class _Direction:
         elif excess(bound) > 0:
             return bound
         # log delta falls from excess(0) to -inf, where losses are bounded
-        root = brentq(lambda x: max(excess(x), target), 0.0, bound, xtol=_EPSILON_ROUNDING * bound)
+        step = _EPSILON_ROUNDING * bound
+        root = brentq(lambda x: max(excess(x), target), 0.0, bound, xtol=step)
         while excess(root) > 0:
-            root = root * (1 + _EPSILON_ROUNDING) + _EPSILON_ROUNDING * bound
+            root, step = root + step, 2 * step
         return min(float(root), bound)
+
+    @property
+    def max_loss(self) -> float:
+        """The largest loss of all releases together."""
+        if self.profile is None:
+            return np.inf
+        return sum(count * pair.max_loss for pair, count in self.profile)
 
     def _log_delta(self, epsilon: Floats) -> Floats:
         """The smallest bound on log delta of all routes, at finite epsilons."""
@@ -156,14 +148,15 @@ class _Direction:
                 return np.full(epsilon.shape, -np.inf)
             case ((pair, 1),):
                 return pair.log_delta(epsilon)
-        return _each(self._composed_log_delta, epsilon)
+        return np.where(epsilon >= self.max_loss, -np.inf, _each(self._composed_log_delta, epsilon))
 
     def _composed_log_delta(self, epsilon: float) -> float:
         exact, tight = 0.0, False
         if self.profile is not None:
             if all(pair.smooth for pair, _ in self.profile):
                 limit = min(pair.max_tilt for pair, _ in self.profile)
-                exact, tight = inverted_log_delta(self._cumulant, limit, epsilon)
+                releases = sum(count for _, count in self.profile)
+                exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
             else:
                 pmf = loss_distribution(self.profile, _renyi_bound)
                 exact = np.log(float(pmf.get_delta_for_epsilon(epsilon)) + FFT_ALLOWANCE)
@@ -171,20 +164,19 @@ class _Direction:
             return exact
         return min(exact, _best_order(self.renyi, renyi_log_delta, epsilon))
 
-    def _cumulant(self, tilt: np.ndarray) -> np.ndarray:
+    def _cumulant(self, tilt: np.ndarray, rough: bool) -> np.ndarray:
         assert self.profile is not None
-        parts = [count * pair.cumulant(tilt) for pair, count in self.profile]
+        parts = [count * pair.cumulant(tilt, rough) for pair, count in self.profile]
         return np.sum(parts, axis=0)
 
 
-def _merge_gaussians(profile: Counter) -> tuple[tuple[DominatingPair, int], ...]:
+def _merge_gaussians(
+    profile: tuple[tuple[DominatingPair, int], ...],
+) -> tuple[tuple[DominatingPair, int], ...]:
     """Gaussian pairs compose to one Gaussian pair, exactly."""
-    gaussian = {pair: count for pair, count in profile.items() if isinstance(pair, GaussianPair)}
-    others = {pair: count for pair, count in profile.items() if pair not in gaussian}
-    if gaussian:
-        mu = np.sqrt(sum(count * pair.mu**2 for pair, count in gaussian.items()))
-        others[GaussianPair(float(mu))] = 1
-    return tuple(others.items())
+    others = tuple(part for part in profile if not isinstance(part[0], GaussianPair))
+    squares = sum(count * pair.mu**2 for pair, count in profile if isinstance(pair, GaussianPair))
+    return (*others, (GaussianPair(float(np.sqrt(squares))), 1)) if squares else others
 
 
 @lru_cache(maxsize=512)

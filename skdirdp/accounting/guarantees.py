@@ -76,7 +76,7 @@ class RenyiDP:
     --------
     >>> from skdirdp.accounting import RenyiDP
     >>> round(RenyiDP(order=5.0, epsilon=0.1).to_approximate(1e-5).epsilon, 4)
-    2.3528
+    2.3527
     """
 
     order: float

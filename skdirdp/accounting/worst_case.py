@@ -5,7 +5,8 @@ replacement. Adding and removing a record are two, and they never mix: a
 composition is all of one or all of the other.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,3 +73,24 @@ class Accountable(Protocol):
     def adjacency(self) -> str: ...
 
     def worst_cases(self) -> Mapping[str, WorstCase]: ...
+
+
+def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:
+    """The worst case of independent releases, each repeated a number of times."""
+    renyi: Counter[RenyiCurve] = Counter()
+    profile: Counter[DominatingPair] | None = Counter()
+    log_survival = 0.0
+    for case, times in cases:
+        for curve, count in case.renyi:
+            renyi[curve] += count * times
+        if case.profile is None or profile is None:
+            profile = None
+        else:
+            for pair, count in case.profile:
+                profile[pair] += count * times
+        log_survival += times * (np.log1p(-case.failure) if case.failure < 1 else -np.inf)
+    return WorstCase(
+        renyi=tuple(renyi.items()),
+        profile=None if profile is None else tuple(profile.items()),
+        failure=float(-np.expm1(log_survival)),
+    )

@@ -4,10 +4,12 @@ from ._additive import GaussianMechanism, LaplaceMechanism
 from ._base import Mechanism
 from ._calibration import calibrate
 from ._dirichlet import DirichletMechanism
+from ._joint import JointMechanism
 
 __all__ = [
     "DirichletMechanism",
     "GaussianMechanism",
+    "JointMechanism",
     "LaplaceMechanism",
     "Mechanism",
     "calibrate",

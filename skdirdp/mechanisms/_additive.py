@@ -8,7 +8,7 @@ smaller than the noise can tell from 0. All of it is post-processing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import erfcx
@@ -86,6 +86,8 @@ class GaussianMechanism(_AdditiveMechanism):
     0.02
     """
 
+    name: ClassVar[str] = "gaussian"
+
     sigma: float
     smoothing: float = 0.0
 
@@ -116,21 +118,6 @@ class GaussianMechanism(_AdditiveMechanism):
         x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
         return self.sigma * x, weights / weights.sum()
 
-    @classmethod
-    def calibrate(cls, **budget_and_sizes: Any) -> "GaussianMechanism":
-        """The least noise within a budget; the parameters of `DirichletMechanism.calibrate`.
-
-        Examples
-        --------
-        >>> from skdirdp.mechanisms import GaussianMechanism
-        >>> m = GaussianMechanism.calibrate(epsilon=1.0, delta=1e-5)
-        >>> m.epsilon(1e-5) <= 1.0
-        True
-        """
-        from ._calibration import calibrate_gaussian
-
-        return calibrate_gaussian(**budget_and_sizes)
-
 
 @dataclass(frozen=True)
 class LaplaceMechanism(_AdditiveMechanism):
@@ -153,6 +140,8 @@ class LaplaceMechanism(_AdditiveMechanism):
     >>> LaplaceMechanism(scale=2.0).delta(1.0)
     0.0
     """
+
+    name: ClassVar[str] = "laplace"
 
     scale: float
     smoothing: float = 0.0
@@ -189,18 +178,3 @@ class LaplaceMechanism(_AdditiveMechanism):
     def _noise_quadrature(self):
         x, weights = np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
         return self.scale * np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
-
-    @classmethod
-    def calibrate(cls, **budget_and_sizes: Any) -> "LaplaceMechanism":
-        """The least noise within a budget; the parameters of `DirichletMechanism.calibrate`.
-
-        Examples
-        --------
-        >>> from skdirdp.mechanisms import LaplaceMechanism
-        >>> m = LaplaceMechanism.calibrate(epsilon=1.0, order=5.0)
-        >>> m.rdp(5.0) <= 1.0
-        True
-        """
-        from ._calibration import calibrate_laplace
-
-        return calibrate_laplace(**budget_and_sizes)

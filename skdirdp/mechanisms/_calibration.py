@@ -1,14 +1,15 @@
-"""From a budget and public sizes to a mechanism.
+"""From a budget and public sizes to mechanisms.
 
-Calibration inverts composition: among all parameters with which the releases
-together stay within the budget, it takes those of least expected divergence
-(`Mechanism.expected_divergence`, which sees no data). Results are cached.
+Calibration inverts composition: among all noise levels at which the tables of a
+fit, released together, stay within the budget, it takes the one of least expected
+divergence (`Mechanism.expected_divergence`, which sees no data). Results are cached.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -28,113 +29,86 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
+_LARGEST_EXCESS = 1e3
 
-AnyMechanism = TypeVar("AnyMechanism", bound=Mechanism)
+
+@dataclass(frozen=True)
+class Table:
+    """The public description of a table of counts that is to be released.
+
+    Attributes
+    ----------
+    n_samples : the total that the table is expected to hold.
+    n_categories, n_rows : its size; each row is normalised over its categories.
+    rows : what one record may change.
+    share : by how much less noise than others the table gets. The noise of all
+        tables has one common scale, divided by this.
+    min_smoothing : the least smoothing, in counts.
+    floor : a public lower bound on every count.
+    """
+
+    n_samples: float
+    n_categories: int
+    n_rows: int = 1
+    rows: RowBound = field(default_factory=RowBound)
+    share: float = 1.0
+    min_smoothing: float = 1.0
+    floor: float = 0.0
+
+    def __post_init__(self):
+        check_real("n_samples", self.n_samples, at_least=0)
+        check_integer("n_categories", self.n_categories, at_least=1)
+        check_integer("n_rows", self.n_rows, at_least=1)
+        check_real("share", self.share, above=0)
+        check_real("min_smoothing", self.min_smoothing, at_least=0)
+        check_real("floor", self.floor, at_least=0)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be released, and within what budget."""
+    """Tables of several kinds, to be released within one budget."""
 
-    budget: ApproximateDP | RenyiDP | None  # None: no privacy, no noise
-    releases: int
-    n_samples: float
-    shapes: tuple[tuple[int, int], ...]  # (categories, rows), once per kind of table
-    weights: tuple[int, ...]  # how many tables there are of each kind
-    min_smoothing: float
+    tables: tuple[tuple[Table, int], ...]  # kinds, and how many there are of each
+    budget: ApproximateDP | RenyiDP
     adjacency: str
-    rows: RowBound
-    floor: float
 
-    def excess(self, mechanism: Mechanism) -> float:
-        """Positive where the releases pass the budget; continuous in the parameters."""
-        total = Composition([(mechanism, self.releases)])
+    def excess(self, mechanisms: Sequence[Mechanism]) -> float:
+        """Positive where the releases pass the budget; continuous in the noise."""
+        counts = [count for _, count in self.tables]
+        total = Composition(zip(mechanisms, counts, strict=True))
         if isinstance(self.budget, RenyiDP):
             with np.errstate(divide="ignore"):
-                return float(np.log(total.rdp(self.budget.order)) - np.log(self.budget.epsilon))
-        assert self.budget is not None
-        return float(total.log_delta(self.budget.epsilon)) - np.log(self.budget.delta)
+                excess = np.log(total.rdp(self.budget.order)) - np.log(self.budget.epsilon)
+        else:
+            excess = total.log_delta(self.budget.epsilon) - np.log(self.budget.delta)
+        return float(np.clip(excess, -_LARGEST_EXCESS, _LARGEST_EXCESS))
 
-    def divergence(self, mechanism: Mechanism) -> float:
+    def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
         """The expected KL divergence of all tables together."""
         return sum(
-            weight * mechanism.expected_divergence(self.n_samples, categories, rows)
-            for (categories, rows), weight in zip(self.shapes, self.weights, strict=True)
+            count * mechanism.expected_divergence(table.n_samples, table.n_categories, table.n_rows)
+            for (table, count), mechanism in zip(self.tables, mechanisms, strict=True)
+        )
+
+    @property
+    def releases(self) -> int:
+        return sum(count for _, count in self.tables)
+
+    @property
+    def squared_norm(self) -> float:
+        """The squared l2 sensitivity of all tables together, in units of the common noise."""
+        return sum(
+            count * table.share**2 * table.rows.squared_norm(self.adjacency)
+            for table, count in self.tables
         )
 
 
-@lru_cache(maxsize=1024)
-def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
-    """Sensitivity over deviation of one Gaussian release that uses up the budget."""
-    if isinstance(budget, RenyiDP):
-        return float(np.sqrt(2 * budget.epsilon / budget.order))
-
-    def excess(log_mu):
-        return float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon)) - np.log(budget.delta)
-
-    return float(np.exp(_last_allowed(excess, 0.0, _FINE)))
+#: One mechanism for each kind of table of a problem.
+Solution = tuple[Mechanism, ...]
 
 
-def calibrate(mechanism: str = "dirichlet", **budget_and_sizes: Any) -> Mechanism:
-    """The named mechanism within a budget, or with "auto" the best of the three.
-
-    The best is the one of least expected KL divergence for the public sizes and the
-    budget: no data is seen.
-
-    Parameters
-    ----------
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}
-    **budget_and_sizes
-        The parameters of `DirichletMechanism.calibrate`.
-
-    Examples
-    --------
-    >>> from skdirdp.mechanisms import calibrate
-    >>> sizes = dict(epsilon=1.0, delta=1e-5, releases=14, n_categories=10, n_rows=2)
-    >>> type(calibrate("auto", n_samples=30_000, **sizes)).__name__
-    'GaussianMechanism'
-    """
-    check_choice("mechanism", mechanism, MECHANISMS)
-    makers: dict[str, Callable[..., Mechanism]] = {
-        "dirichlet": calibrate_dirichlet,
-        "gaussian": calibrate_gaussian,
-        "laplace": calibrate_laplace,
-    }
-    if mechanism != "auto":
-        return makers[mechanism](**budget_and_sizes)
-    problem, _ = _problem(**budget_and_sizes)
-    candidates = [make(**budget_and_sizes) for make in makers.values()]
-    return min(candidates, key=problem.divergence)
-
-
-def calibrate_dirichlet(**budget_and_sizes: Any) -> DirichletMechanism:
-    problem, calibration = _problem(**budget_and_sizes)
-    if problem.budget is None:
-        return replace(_dirichlet(problem, np.inf, np.inf), exact_smoothing=problem.min_smoothing)
-    return {"exact": _exact, "algorithm1": _algorithm1, "tcdp": _tcdp}[calibration](problem)
-
-
-def calibrate_gaussian(**budget_and_sizes: Any) -> GaussianMechanism:
-    problem, calibration = _problem(sizes_needed=False, **budget_and_sizes)
-    _only_exact("gaussian", calibration)
-    return _gaussian(problem)
-
-
-def calibrate_laplace(**budget_and_sizes: Any) -> LaplaceMechanism:
-    problem, calibration = _problem(sizes_needed=False, **budget_and_sizes)
-    _only_exact("laplace", calibration)
-    return _laplace(problem)
-
-
-def _only_exact(mechanism: str, calibration: str) -> None:
-    if calibration != "exact":
-        raise ValueError(
-            f"calibration must be 'exact' for mechanism {mechanism!r}; got {calibration!r}, "
-            "which is defined for 'dirichlet' only"
-        )
-
-
-def _problem(
+def calibrate(
+    mechanism: str = "dirichlet",
     *,
     epsilon: float,
     delta: float = 1e-5,
@@ -149,81 +123,181 @@ def _problem(
     max_count: float = 1.0,
     max_total: float | None = None,
     floor: float = 0.0,
-    sizes_needed: bool = True,
-) -> tuple[Problem, str]:
-    check_real("epsilon", epsilon, above=0, allow_infinite=True)
+) -> Mechanism:
+    """The named mechanism within a budget, or with "auto" the best of the three.
+
+    The best is the one of least expected KL divergence for the public sizes and the
+    budget: no data is seen.
+
+    Parameters
+    ----------
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}
+    epsilon : float
+        The budget of all releases together; infinite for no noise.
+    delta : float, default=1e-5
+        The releases together are (epsilon, delta)-DP.
+    order : float, optional
+        Given, they are (order, epsilon)-RDP instead, and delta is not used.
+    releases : int, default=1
+        The number of tables released with this mechanism.
+    n_samples : float
+        Records in the data set: public under replacement, a guess otherwise.
+    n_categories : int or sequence of int
+        Cells per row, of all tables or of each. Both sizes are needed but for Gaussian
+        and Laplace noise, which do not depend on them.
+    n_rows : int or sequence of int, default=1
+        Rows per table.
+    min_smoothing : float, default=1.0
+        The least smoothing, in counts.
+    adjacency : {"replace", "add_remove"}, default="replace"
+    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
+        The last two choose a Dirichlet mechanism as the papers do, from their bounds.
+    max_count, max_total, floor : float
+        As for `DirichletMechanism`.
+
+    Returns
+    -------
+    Mechanism
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import calibrate
+    >>> sizes = dict(releases=14, n_samples=30_000, n_categories=10, n_rows=2)
+    >>> type(calibrate("auto", epsilon=1.0, delta=1e-5, **sizes)).__name__
+    'GaussianMechanism'
+    """
+    check_integer("releases", releases, at_least=1)
+    for name, size in (("n_samples", n_samples), ("n_categories", n_categories)):
+        if size is None and mechanism not in ("gaussian", "laplace"):
+            raise TypeError(
+                f"{name} must be given: the noise is chosen for the table's public size"
+            )
+    n_samples = 1.0 if n_samples is None else n_samples
+    n_categories = 2 if n_categories is None else n_categories
+    rows = RowBound(max_count, max_total)
+    tables = [
+        Table(n_samples, categories, table_rows, rows, 1.0, min_smoothing, floor)
+        for categories, table_rows in zip(
+            _per_release("n_categories", n_categories, releases),
+            _per_release("n_rows", n_rows, releases),
+            strict=True,
+        )
+    ]
+    return calibrate_tables(
+        tables,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        order=order,
+        adjacency=adjacency,
+        calibration=calibration,
+    )[0]
+
+
+def _per_release(name: str, sizes: int | Sequence[int], releases: int) -> Sequence[int]:
+    each = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]  # type: ignore[misc]
+    if len(each) != releases:
+        raise ValueError(f"{name} must have one entry per release, {releases}; got {len(each)}")
+    return [check_integer(name, size, at_least=1) for size in each]
+
+
+def calibrate_tables(
+    tables: Iterable[Table],
+    *,
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    order: float | None,
+    adjacency: str,
+    calibration: str,
+) -> list[Mechanism]:
+    """A mechanism for each table, all within one budget."""
+    tables = list(tables)
+    check_choice("mechanism", mechanism, MECHANISMS)
     check_choice("adjacency", adjacency, ADJACENCIES)
     check_choice("calibration", calibration, CALIBRATIONS)
-    check_integer("releases", releases, at_least=1)
-    check_real("min_smoothing", min_smoothing, at_least=0)
-    check_real("floor", floor, at_least=0)
-    budget: ApproximateDP | RenyiDP | None = None
-    if order is not None:
-        check_real("order", order, above=1)
-    else:
-        check_real("delta", delta, above=0, below=1)
-    if np.isfinite(epsilon):
-        if order is not None:
-            budget = RenyiDP(float(order), float(epsilon), adjacency)
-        else:
-            budget = ApproximateDP(float(epsilon), float(delta), adjacency)
-    if sizes_needed and (n_samples is None or n_categories is None):
-        missing = "n_samples" if n_samples is None else "n_categories"
-        raise TypeError(
-            f"{missing} must be given: the mechanism is chosen for the table's public size"
+    if calibration != "exact" and mechanism != "dirichlet":
+        raise ValueError(
+            f"calibration must be 'exact' for mechanism {mechanism!r}; got {calibration!r}, "
+            "which is defined for 'dirichlet' only"
         )
-    n_samples = check_real("n_samples", 1 if n_samples is None else n_samples, at_least=0)
-    shapes = _table_shapes(2 if n_categories is None else n_categories, n_rows, releases)
-    kinds = tuple(sorted(set(shapes)))
-    problem = Problem(
-        budget=budget,
-        releases=int(releases),
-        n_samples=n_samples,
-        shapes=kinds,
-        weights=tuple(shapes.count(kind) for kind in kinds),
-        min_smoothing=float(min_smoothing),
-        adjacency=adjacency,
-        rows=RowBound(float(max_count), None if max_total is None else float(max_total)),
-        floor=float(floor),
-    )
-    return problem, calibration
+    check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    if order is None:
+        check_real("delta", delta, above=0, below=1)
+    else:
+        check_real("order", order, above=1)
+    if np.isinf(epsilon):
+        return [_without_noise(table, mechanism, adjacency) for table in tables]
+    budget: ApproximateDP | RenyiDP
+    if order is None:
+        budget = ApproximateDP(float(epsilon), float(delta), adjacency)
+    else:
+        budget = RenyiDP(float(order), float(epsilon), adjacency)
+    problem = Problem(tuple(Counter(tables).items()), budget, adjacency)
+    solution = _solve(problem, mechanism, calibration)
+    chosen = {table: found for (table, _), found in zip(problem.tables, solution, strict=True)}
+    return [chosen[table] for table in tables]
 
 
-def _table_shapes(n_categories, n_rows, releases: int) -> list[tuple[int, int]]:
-    columns = []
-    for name, value in (("n_categories", n_categories), ("n_rows", n_rows)):
-        if np.ndim(value) == 0:
-            columns.append([check_integer(name, value, at_least=1)] * releases)
-            continue
-        sizes = [check_integer(name, size, at_least=1) for size in value]
-        if len(sizes) != releases:
-            raise ValueError(
-                f"{name} must have one entry per release, {releases}; got {len(sizes)}"
-            )
-        columns.append(sizes)
-    return list(zip(*columns, strict=True))
+def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
+    if mechanism == "auto":
+        candidates = [solve(problem) for solve in (_exact_dirichlet, _gaussian, _laplace)]
+        return min(candidates, key=problem.divergence)
+    solve = {
+        ("dirichlet", "exact"): _exact_dirichlet,
+        ("dirichlet", "algorithm1"): _algorithm1,
+        ("dirichlet", "tcdp"): _tcdp,
+        ("gaussian", "exact"): _gaussian,
+        ("laplace", "exact"): _laplace,
+    }[mechanism, calibration]
+    return solve(problem)
 
 
-def _dirichlet(problem: Problem, r: float, alpha: float, claim=None) -> DirichletMechanism:
-    return DirichletMechanism(
-        r=float(r),
-        alpha=float(alpha),
-        floor=problem.floor,
-        claim=claim,
-        adjacency=problem.adjacency,
-        max_count=problem.rows.max_count,
-        max_total=problem.rows.max_total,
+def _common(table: Table, adjacency: str) -> dict[str, Any]:
+    return {
+        "adjacency": adjacency,
+        "max_count": table.rows.max_count,
+        "max_total": table.rows.max_total,
+    }
+
+
+def _without_noise(table: Table, mechanism: str, adjacency: str) -> Mechanism:
+    common = _common(table, adjacency)
+    if mechanism == "gaussian":
+        return GaussianMechanism(0.0, table.min_smoothing, **common)
+    if mechanism == "laplace":
+        return LaplaceMechanism(0.0, table.min_smoothing, **common)
+    smoothing = table.min_smoothing
+    return DirichletMechanism(np.inf, np.inf, exact_smoothing=smoothing, **common)
+
+
+def _dirichlet(
+    table: Table,
+    adjacency: str,
+    r: float,
+    alpha: float,
+    claim: RenyiDP | TruncatedConcentratedDP | None = None,
+) -> DirichletMechanism:
+    common = _common(table, adjacency)
+    return DirichletMechanism(float(r), float(alpha), table.floor, claim=claim, **common)
+
+
+def _dirichlets(problem: Problem, r: float, alpha: float) -> Solution:
+    return tuple(
+        _dirichlet(table, problem.adjacency, r * table.share, alpha) for table, _ in problem.tables
     )
 
 
 @lru_cache(maxsize=1024)
-def _exact(problem: Problem) -> DirichletMechanism:
+def _exact_dirichlet(problem: Problem) -> Solution:
     """The best point on the frontier: for each alpha, the largest r within the budget.
 
     At a fixed alpha a larger r only brings the release closer to the counts, and the
     loss of privacy grows with it from none to all, so that r is unique.
     """
-    least = 0.5 if problem.rows.max_total is not None else 0.0
+    # No pair is known to dominate a record spread thinly under a smaller prior.
+    spread = any(table.rows.max_total is not None for table, _ in problem.tables)
+    least = 0.5 if spread else 0.0
 
     @cache
     def divergence(log_alpha: float) -> float:
@@ -239,10 +313,11 @@ def _exact(problem: Problem) -> DirichletMechanism:
     )
     log_alpha = min(log_alpha, float(found.x), key=divergence)
     # Never worse than Algorithm 1: its alpha, with the r that is truly allowed there.
-    candidates = [max(np.exp(log_alpha), least), max(_algorithm1(problem).alpha, least)]
-    return min(
-        (_on_frontier(problem, alpha, _FINE) for alpha in candidates), key=problem.divergence
-    )
+    papers = _algorithm1(problem)[0]
+    assert isinstance(papers, DirichletMechanism)
+    alphas = (max(alpha, least) for alpha in (np.exp(log_alpha), papers.alpha))
+    candidates = (_on_frontier(problem, alpha, _FINE) for alpha in alphas)
+    return min(candidates, key=problem.divergence)
 
 
 def _walk_downhill(function: Callable[[float], float], start: float) -> float:
@@ -255,121 +330,138 @@ def _walk_downhill(function: Callable[[float], float], start: float) -> float:
     return start
 
 
-def _on_frontier(problem: Problem, alpha: float, tolerance: float) -> DirichletMechanism:
+def _on_frontier(problem: Problem, alpha: float, tolerance: float) -> Solution:
     """The largest r at this alpha that the budget and the least smoothing allow."""
-    ceiling = alpha / problem.min_smoothing if problem.min_smoothing > 0 else np.inf
+    scale = max(table.share * table.min_smoothing for table, _ in problem.tables)
 
     def excess(log_r):
-        return problem.excess(_dirichlet(problem, np.exp(log_r), alpha))
+        return problem.excess(_dirichlets(problem, np.exp(log_r), alpha))
 
-    if np.isfinite(ceiling) and excess(np.log(ceiling)) <= 0:
-        r = ceiling
+    if scale > 0 and excess(np.log(alpha / scale)) <= 0:
+        r = alpha / scale
     else:
         r = np.exp(_last_allowed(excess, _guess_log_r(problem, alpha), tolerance))
-    return _dirichlet(problem, r, alpha)
+    return _dirichlets(problem, r, alpha)
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
     """Near the frontier: a Gaussian loss of the same variance, or the loss's tail."""
     budget = problem.budget
-    effective = problem.releases * problem.rows.squared_norm(problem.adjacency)
-    bulk = _gaussian_mu(problem.budget) * np.sqrt(alpha / effective) * np.sqrt(alpha / (1 + alpha))
+    bulk = _gaussian_mu(budget) * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
     if isinstance(budget, RenyiDP):
         tail = alpha / (budget.order - 1)
     else:
-        assert budget is not None
         tail = alpha * budget.epsilon / np.log(1 / budget.delta)
-    return float(np.log(min(bulk, tail / problem.rows.largest)))
+    largest = max(table.share * table.rows.largest for table, _ in problem.tables)
+    return float(np.log(min(bulk, tail / largest)))
 
 
 def _last_allowed(excess: Callable[[float], float], guess: float, tolerance: float) -> float:
     """The largest argument with ``excess <= 0``, from below; excess grows through 0."""
-
-    def clipped(x):
-        return float(np.clip(excess(x), -1e3, 1e3))
-
     step, low, high = 0.25, guess, guess
-    while clipped(low) > 0:
+    while excess(low) > 0:
         low, high, step = low - step, low, 2 * step
+        if step > 1e6:
+            raise ValueError("epsilon is too small for floating-point numbers: no noise meets it")
     if high == guess:
-        while clipped(high) <= 0:
+        while excess(high) <= 0:
             low, high, step = high, high + step, 2 * step
-    root = brentq(clipped, low, high, xtol=tolerance, rtol=1e-15)
+    root = brentq(excess, low, high, xtol=tolerance, rtol=1e-15)
     step = tolerance
-    while clipped(root) > 0:
+    while excess(root) > 0:
         root, step = root - step, 2 * step
-    return float(root)
-
-
-def _sensitivity(problem: Problem) -> _papers.Sensitivity:
-    return _papers.Sensitivity(problem.rows.squared_norm(problem.adjacency), problem.rows.largest)
+    # A hair further, so that no other way of computing the total rounds past the budget.
+    return float(root) - 10 * tolerance
 
 
 @lru_cache(maxsize=1024)
-def _algorithm1(problem: Problem) -> DirichletMechanism:
+def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
+    """Sensitivity over deviation of one Gaussian release that uses up the budget."""
+    if isinstance(budget, RenyiDP):
+        return float(np.sqrt(2 * budget.epsilon / budget.order))
+
+    def excess(log_mu):
+        log_delta = float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon))
+        return max(log_delta - np.log(budget.delta), -_LARGEST_EXCESS)
+
+    return float(np.exp(_last_allowed(excess, 0.0, _FINE)))
+
+
+@lru_cache(maxsize=1024)
+def _algorithm1(problem: Problem) -> Solution:
     """Paper A: the budget split evenly over the releases, then Algorithm 1 for each."""
     budget = problem.budget
     if isinstance(budget, RenyiDP):
-        order, share = budget.order, budget.epsilon / problem.releases
+        order, divergence = budget.order, budget.epsilon / problem.releases
     else:
-        assert budget is not None
-        order, share = _papers.algorithm1_budget(
+        order, divergence = _papers.algorithm1_budget(
             budget.epsilon / problem.releases, budget.delta / problem.releases
         )
-    r, alpha = _papers.algorithm1(order, share, _sensitivity(problem), problem.floor)
-    claim = RenyiDP(float(order), float(share), problem.adjacency)
-    return _dirichlet(problem, r, max(alpha, problem.min_smoothing * r), claim)
+    claim = RenyiDP(float(order), float(divergence), problem.adjacency)
+    solution = []
+    for table, _ in problem.tables:
+        sensitivity = _sensitivity(table, problem.adjacency)
+        r, alpha = _papers.algorithm1(order, divergence, sensitivity, table.floor)
+        alpha = max(alpha, table.min_smoothing * r)
+        solution.append(_dirichlet(table, problem.adjacency, r, alpha, claim))
+    return tuple(solution)
 
 
 @lru_cache(maxsize=1024)
-def _tcdp(problem: Problem) -> DirichletMechanism:
+def _tcdp(problem: Problem) -> Solution:
     """Paper B: posterior sampling (r = 1) with the prior that its bound asks for."""
-    budget, sensitivity = problem.budget, _sensitivity(problem)
-    if isinstance(budget, RenyiDP):
-        share = budget.epsilon / problem.releases
-        alpha, rho = _papers.tcdp_for_renyi(budget.order, share, sensitivity, problem.floor)
-        omega = budget.order
-    else:
-        assert budget is not None
-        alpha, rho, omega = _papers.tcdp_for_approximate(
-            budget.epsilon, budget.delta, problem.releases, sensitivity, problem.floor
+    budget = problem.budget
+    solution = []
+    for table, _ in problem.tables:
+        sensitivity = _sensitivity(table, problem.adjacency)
+        if isinstance(budget, RenyiDP):
+            divergence = budget.epsilon / problem.releases
+            alpha, rho, omega = _papers.tcdp_for_renyi(
+                budget.order, divergence, sensitivity, table.floor
+            )
+        else:
+            alpha, rho, omega = _papers.tcdp_for_approximate(
+                budget.epsilon, budget.delta, problem.releases, sensitivity, table.floor
+            )
+        claim = TruncatedConcentratedDP(rho, omega, problem.adjacency)
+        alpha = max(alpha, table.min_smoothing)
+        solution.append(_dirichlet(table, problem.adjacency, 1.0, alpha, claim))
+    return tuple(solution)
+
+
+def _sensitivity(table: Table, adjacency: str) -> _papers.Sensitivity:
+    return _papers.Sensitivity(table.rows.squared_norm(adjacency), table.rows.largest)
+
+
+@lru_cache(maxsize=1024)
+def _gaussian(problem: Problem) -> Solution:
+    # Independent Gaussian releases are one whose squared sensitivities add up.
+    sigma = np.sqrt(problem.squared_norm) / _gaussian_mu(problem.budget) * (1 + 1e-12)
+    return tuple(
+        GaussianMechanism(
+            float(sigma / table.share), table.min_smoothing, **_common(table, problem.adjacency)
         )
-    claim = TruncatedConcentratedDP(rho, omega, problem.adjacency)
-    return _dirichlet(problem, 1.0, max(alpha, problem.min_smoothing), claim)
+        for table, _ in problem.tables
+    )
 
 
 @lru_cache(maxsize=1024)
-def _gaussian(problem: Problem) -> GaussianMechanism:
-    common = _additive_parameters(problem)
-    if problem.budget is None:
-        return GaussianMechanism(0.0, **common)
-    # k releases are one whose sensitivity is sqrt(k) times as large.
-    variance = problem.releases * problem.rows.squared_norm(problem.adjacency)
-    sigma = float(np.sqrt(variance)) / _gaussian_mu(problem.budget) * (1 + 1e-12)
-    return GaussianMechanism(sigma, **common)
-
-
-@lru_cache(maxsize=1024)
-def _laplace(problem: Problem) -> LaplaceMechanism:
-    common = _additive_parameters(problem)
-    if problem.budget is None:
-        return LaplaceMechanism(0.0, **common)
-    pure = problem.releases * problem.rows.total(problem.adjacency) / problem.budget.epsilon
+def _laplace(problem: Problem) -> Solution:
+    def solution(scale):
+        return tuple(
+            LaplaceMechanism(
+                float(scale / table.share), table.min_smoothing, **_common(table, problem.adjacency)
+            )
+            for table, _ in problem.tables
+        )
 
     def excess(log_inverse_scale):
-        return problem.excess(LaplaceMechanism(float(np.exp(-log_inverse_scale)), **common))
+        return problem.excess(solution(np.exp(-log_inverse_scale)))
 
-    variance = problem.releases * problem.rows.squared_norm(problem.adjacency)
-    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(2 * variance))
+    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(2 * problem.squared_norm))
     scale = np.exp(-_last_allowed(excess, float(guess), 1e-6))
-    # At this scale the releases are epsilon-DP outright, and so within either budget.
-    return LaplaceMechanism(float(min(scale, pure)), **common)
-
-
-def _additive_parameters(problem: Problem) -> dict[str, Any]:
-    return {
-        "smoothing": problem.min_smoothing,
-        "adjacency": problem.adjacency,
-        "max_count": problem.rows.max_count,
-        "max_total": problem.rows.max_total,
-    }
+    # At this scale all releases together are epsilon-DP outright: within either budget.
+    pure = sum(
+        count * table.share * table.rows.total(problem.adjacency) for table, count in problem.tables
+    )
+    return solution(min(scale, pure / problem.budget.epsilon))

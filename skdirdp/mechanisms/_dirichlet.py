@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import digamma
@@ -11,11 +11,12 @@ from .._validation import check_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from ._base import Mechanism, normalise
+from ._base import Mechanism, normalise, row_sums
 from ._reference import entry_quadrature, row_total
 
-# Below this shape numpy's gamma sampler underflows with a probability that matters;
-# at the shape itself it is 1e-308 ** 0.25 = 1e-77.
+# A gamma variable below this is on its way to underflow. From _SMALL_SHAPE on that has
+# a probability of 1e-290 ** 0.25 = 1e-72 at most, and is not looked for.
+_LEAST_GAMMA = 1e-290
 _SMALL_SHAPE = 0.25
 
 # Below this prior a record that is spread thinly may be worse than one that fills
@@ -57,6 +58,8 @@ class DirichletMechanism(Mechanism):
     >>> mechanism.release([[12, 0, 5], [3, 3, 0]]).sum(axis=1).round(12)
     array([1., 1.])
     """
+
+    name: ClassVar[str] = "dirichlet"
 
     r: float
     alpha: float
@@ -123,13 +126,13 @@ class DirichletMechanism(Mechanism):
     def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         shapes = counts * self.r
         shapes += self.alpha
-        if shapes.min() >= _SMALL_SHAPE:
-            return normalise(generator.standard_gamma(shapes))
-        # Gamma(a) is Gamma(a + 1) * U**(1 / a), and stays in range as a logarithm.
-        logs = np.log(generator.standard_gamma(shapes + 1))
-        logs -= generator.standard_exponential(shapes.shape) / shapes
-        logs -= logs.max(axis=-1, keepdims=True)
-        return normalise(np.exp(logs, out=logs))
+        gammas = generator.standard_gamma(shapes)
+        if shapes.min() < _SMALL_SHAPE:
+            lost = row_sums(gammas) < gammas.shape[-1] * _LEAST_GAMMA
+            lost[lost] = gammas[lost].max(axis=-1) < _LEAST_GAMMA
+            if lost.any():
+                gammas[lost] = _ratios_of_tiny_gammas(shapes[lost], generator)
+        return normalise(gammas)
 
     def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
         if n_categories < 2:
@@ -145,51 +148,14 @@ class DirichletMechanism(Mechanism):
         terms = np.log(p) - digamma(self.r * total * p + self.alpha)
         return float(weights @ terms + digamma(self.r * total + n_categories * self.alpha))
 
-    @classmethod
-    def calibrate(cls, **budget_and_sizes: Any) -> "DirichletMechanism":
-        """The mechanism of least expected KL divergence within a budget.
 
-        Parameters
-        ----------
-        epsilon : float
-            The budget of all releases together; infinite for no noise.
-        delta : float, default=1e-5
-            The releases together are (epsilon, delta)-DP.
-        order : float, optional
-            Given, they are (order, epsilon)-RDP instead, and delta is not used.
-        releases : int, default=1
-            The number of tables released with this mechanism.
-        n_samples : float
-            Records in the data set: public under replacement, a guess otherwise.
-        n_categories : int or sequence of int
-            Cells per row, of all tables or of each.
-        n_rows : int or sequence of int, default=1
-            Rows per table.
-        min_smoothing : float, default=1.0
-            The least smoothing ``alpha / r``, in counts.
-        adjacency : {"replace", "add_remove"}, default="replace"
-        calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-            The last two choose as the papers do, from their own bounds.
-        max_count, max_total, floor : float
-            As for the mechanism.
+def _ratios_of_tiny_gammas(shapes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Gammas known to lie below `_LEAST_GAMMA`, each row scaled by its largest.
 
-        Returns
-        -------
-        DirichletMechanism
-
-        Examples
-        --------
-        >>> from skdirdp.accounting import Composition
-        >>> from skdirdp.mechanisms import DirichletMechanism
-        >>> m = DirichletMechanism.calibrate(
-        ...     epsilon=1.0, delta=1e-5, releases=14, n_samples=34189, n_categories=10, n_rows=2
-        ... )
-        >>> Composition([(m, 14)]).epsilon(1e-5) <= 1.0
-        True
-        """
-        from ._calibration import calibrate_dirichlet
-
-        return calibrate_dirichlet(**budget_and_sizes)
+    There exp(-g) is 1, so that log g is the log of the bound minus Exp(1) / shape.
+    """
+    logs = -generator.standard_exponential(shapes.shape) / shapes
+    return np.exp(logs - logs.max(axis=-1, keepdims=True))
 
 
 def _pair(step: float, alpha: float, direction: str) -> DominatingPair:

@@ -100,15 +100,15 @@ def _best_gamma(r, alpha, delta, sensitivity, releases):
 
 def tcdp_for_renyi(
     order: float, epsilon: float, sensitivity: Sensitivity, floor: float = 0.0
-) -> tuple[float, float]:
-    """The prior alpha that Theorem 1 asks for (order, epsilon)-RDP at r = 1, and rho."""
+) -> tuple[float, float, float]:
+    """The prior alpha that Theorem 1 asks for (order, epsilon)-RDP at r = 1, rho and omega."""
     rho = epsilon / order
     target = 2 * rho / sensitivity.squared_l2
     inverse = np.exp(
         brentq(lambda u: np.log(trigamma(np.exp(u)) / target), -40.0, 60.0, xtol=1e-14)
     )
     gamma = (order - 1) * sensitivity.linf
-    return max(float(inverse + gamma - floor), 1e-12), rho
+    return max(float(inverse + gamma - floor), 1e-12), rho, order
 
 
 def tcdp_for_approximate(

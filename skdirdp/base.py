@@ -1,0 +1,146 @@
+"""What every private estimator shares: the budget's parameters, and the one way to release.
+
+An estimator counts; this module turns its counts into probabilities. It calibrates,
+charges the accountant, and only then draws noise. No estimator does privacy
+arithmetic of its own.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from ._random import noise_generator
+from .accounting.worst_case import ADJACENCIES
+from .exceptions import PrivacyLeakWarning
+from .mechanisms import JointMechanism, Mechanism
+from .mechanisms._calibration import CALIBRATIONS, MECHANISMS, Table, calibrate_tables
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What a fit guarantees, and by what means.
+
+    Attributes
+    ----------
+    epsilon : float
+        The budget of the whole fit; infinite if nothing is guaranteed.
+    delta : float or None
+        The fit is (epsilon, delta)-DP, unless `order` is given.
+    order : float or None
+        Given, the fit is (order, epsilon)-RDP.
+    adjacency : {"replace", "add_remove"}
+        What a record's protection is against.
+    mechanisms : tuple of (mechanism, number of releases)
+        All that was released, with its parameters.
+    """
+
+    epsilon: float
+    delta: float | None
+    order: float | None
+    adjacency: str
+    mechanisms: tuple[tuple[Mechanism, int], ...]
+
+    @property
+    def releases(self) -> int:
+        """How many tables were released."""
+        return sum(count for _, count in self.mechanisms)
+
+    @property
+    def mechanism(self) -> Mechanism | None:
+        """The mechanism of the model's main tables."""
+        return self.mechanisms[-1][0] if self.mechanisms else None
+
+    def __str__(self) -> str:
+        if np.isinf(self.epsilon):
+            return "no privacy: epsilon is infinite"
+        change = {"replace": "replacing", "add_remove": "adding or removing"}[self.adjacency]
+        if self.order is None:
+            guarantee = f"({self.epsilon:g}, {self.delta:g})-differentially private"
+        else:
+            guarantee = f"({self.order:g}, {self.epsilon:g})-Renyi differentially private"
+        means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
+        return f"{guarantee} against {change} one record; {self.releases} tables released, {means}"
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base class of the private estimators."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "order": [None, Interval(Real, 1, None, closed="neither")],
+        "mechanism": [StrOptions(set(MECHANISMS))],
+        "calibration": [StrOptions(set(CALIBRATIONS))],
+        "adjacency": [StrOptions(set(ADJACENCIES))],
+        "accountant": [None, HasMethods("charge")],
+        "random_state": ["random_state"],
+    }
+
+    epsilon: float
+    delta: float
+    order: float | None
+    mechanism: str
+    calibration: str
+    adjacency: str
+    accountant: Any
+    random_state: Any
+
+    @property
+    def _is_private(self) -> bool:
+        return bool(np.isfinite(self.epsilon))
+
+    def _warn_of_leak(self, *parameters: str) -> None:
+        """Say which public parameters were missing and are taken from the data."""
+        if parameters and self._is_private:
+            warnings.warn(
+                f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
+                "guarantee does not cover. Pass what is publicly known to the constructor.",
+                PrivacyLeakWarning,
+                stacklevel=4,
+            )
+
+    def _calibrate(self, tables: Sequence[Table]) -> list[Mechanism]:
+        """The mechanism for each table, all within the estimator's budget."""
+        return calibrate_tables(
+            tables,
+            mechanism=self.mechanism,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            order=self.order,
+            adjacency=self.adjacency,
+            calibration=self.calibration,
+        )
+
+    def _release(
+        self, mechanisms: Sequence[Mechanism], counts: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Charge for all tables at once, then release each."""
+        # Anything that can fail does so before the charge, and the charge before any noise.
+        generator = noise_generator(self.random_state) if self._is_private else None
+        if self.accountant is not None and mechanisms:
+            joint = JointMechanism.of(mechanisms)
+            label = type(self).__name__
+            if len(joint.parts) == 1:
+                ((mechanism, releases),) = joint.parts
+                self.accountant.charge(mechanism, releases=releases, label=label)
+            else:
+                self.accountant.charge(joint, releases=1, label=label)
+        return [
+            mechanism.draw(table, generator)
+            for mechanism, table in zip(mechanisms, counts, strict=True)
+        ]
+
+    def _report(self, mechanisms: Sequence[Mechanism]) -> PrivacyReport:
+        return PrivacyReport(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta) if self.order is None else None,
+            order=None if self.order is None else float(self.order),
+            adjacency=self.adjacency,
+            mechanisms=JointMechanism.of(mechanisms).parts,
+        )
