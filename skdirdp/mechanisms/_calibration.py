@@ -30,6 +30,7 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
 _LARGEST_EXCESS = 1e3
+_LEAST_LOG = -300.0
 
 
 @dataclass(frozen=True)
@@ -361,8 +362,8 @@ def _last_allowed(excess: Callable[[float], float], guess: float, tolerance: flo
     step, low, high = 0.25, guess, guess
     while excess(low) > 0:
         low, high, step = low - step, low, 2 * step
-        if step > 1e6:
-            raise ValueError("epsilon is too small for floating-point numbers: no noise meets it")
+        if low < _LEAST_LOG:
+            raise ValueError("epsilon is too small: floating-point numbers hold no such noise")
     if high == guess:
         while excess(high) <= 0:
             low, high, step = high, high + step, 2 * step

@@ -1,0 +1,27 @@
+"""Lint, formatting, types and tests, in that order: ``python -m tests``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STEPS = (
+    ("lint", ["-m", "ruff", "check", "."]),
+    ("formatting", ["-m", "ruff", "format", "--check", "."]),
+    ("types", ["-m", "mypy"]),
+    ("tests", ["-m", "pytest", "-n", "2", *sys.argv[1:]]),
+)
+
+
+def main() -> int:
+    for number, (name, arguments) in enumerate(STEPS, 1):
+        print(f"[{number}/{len(STEPS)}] {name}", flush=True)
+        status = subprocess.call([sys.executable, *arguments], cwd=ROOT)
+        if status:
+            return status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
