@@ -28,6 +28,8 @@ _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
 _EXP_COEFFICIENTS = 1 / np.cumprod(np.arange(1.0, 20.0))[1:]
 # Up to this argument plain log-gamma functions have an absolute error near 1e-14.
 _ROUGH_BELOW = 100
+# Beyond this tilt squares overflow; a cumulant there is called infinite, which it nearly is.
+_LARGEST_TILT = 1e100
 _MEAN_NODES, _MEAN_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
@@ -78,6 +80,15 @@ def mean_digamma(start, length):
     # Gauss-Legendre: the pole at 0 is at least three half-lengths away from the centre.
     nodes = start + 0.5 * length * (1 + _MEAN_NODES)
     return float(np.dot(_MEAN_WEIGHTS, digamma(nodes)) / 2)
+
+
+def mean_digamma_excess(start, length):
+    """`mean_digamma` minus ``log(start + length)``, which it approaches for large starts."""
+    if start < _STIRLING_FROM:
+        return mean_digamma(start, length) - np.log(start + length)
+    ratio = length / start
+    correction = stirling_error(start + length) - stirling_error(start)
+    return float((start * log1p_excess(ratio) - 0.5 * np.log1p(ratio) + correction) / length)
 
 
 def _residue(alpha, tilt, step):
@@ -155,10 +166,14 @@ def gamma_add_cumulant(tilt, r, alpha, rough=False):
     error of about 1e-16 times the tilt is accepted.
     """
     tilt = np.asarray(tilt)
+    finite = tilt.real < _LARGEST_TILT
+    tilt = np.where(finite, tilt, 0.0)
     far = alpha + (1 + tilt) * r
     if rough and alpha + r < _ROUGH_BELOW:
-        return tilt * gammaln(alpha) + loggamma(far) - (1 + tilt) * gammaln(alpha + r)
-    return _log_gamma_gap(tilt, alpha + r, -r, alpha, far)
+        value = tilt * gammaln(alpha) + loggamma(far) - (1 + tilt) * gammaln(alpha + r)
+    else:
+        value = _log_gamma_gap(tilt, alpha + r, -r, alpha, far)
+    return np.where(finite, value, np.inf)
 
 
 def gamma_remove_cumulant(tilt, r, alpha, rough=False):
@@ -169,7 +184,7 @@ def gamma_remove_cumulant(tilt, r, alpha, rough=False):
     tilt = np.asarray(tilt)
     far = _residue(alpha, tilt, r)
     finite = far.real > 0
-    far = np.where(finite, far, alpha)
+    tilt, far = np.where(finite, tilt, 0.0), np.where(finite, far, alpha)
     if rough and alpha + r < _ROUGH_BELOW:
         value = tilt * gammaln(alpha + r) + loggamma(far) - (1 + tilt) * gammaln(alpha)
     else:

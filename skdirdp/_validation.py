@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 
+#: Far beyond any count or parameter in use, and far from overflow.
+LARGEST = 1e100
+
 
 def check_real(
     name: str,
@@ -13,6 +16,7 @@ def check_real(
     above: float | None = None,
     at_least: float | None = None,
     below: float | None = None,
+    at_most: float | None = None,
     allow_infinite: bool = False,
 ) -> float:
     """The value as a float, or an error that says what it should have been."""
@@ -26,6 +30,9 @@ def check_real(
         limits.append((value >= at_least, f"at least {at_least:g}"))
     if below is not None:
         limits.append((value < below, f"less than {below:g}"))
+    if at_most is not None:
+        within = value <= at_most or (allow_infinite and value == np.inf)
+        limits.append((within, f"at most {at_most:g}"))
     if not allow_infinite:
         limits.append((np.isfinite(value), "finite"))
     # A nan fails every comparison, and so is refused even where infinity is allowed.
@@ -33,6 +40,11 @@ def check_real(
         wanted = " and ".join(text for _, text in limits) or "a number"
         raise ValueError(f"{name} must be {wanted}; got {value}")
     return value
+
+
+def store_real(instance: Any, name: str, **limits: Any) -> None:
+    """Check an attribute of a frozen dataclass and keep it as a float."""
+    object.__setattr__(instance, name, check_real(name, getattr(instance, name), **limits))
 
 
 def check_integer(name: str, value: Any, *, at_least: int) -> int:
@@ -83,4 +95,6 @@ def check_counts(counts: Any) -> np.ndarray:
         raise ValueError("counts must be finite; got a nan or an infinite entry")
     if counts.min() < 0:
         raise ValueError("counts must be at least 0; got a negative entry")
+    if counts.max() > LARGEST:
+        raise ValueError(f"counts must be at most {LARGEST:g}; got a larger entry")
     return counts

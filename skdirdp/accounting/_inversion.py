@@ -29,10 +29,10 @@ _ALIASING = 32.0  # other terms of the sum are below exp(-32) of the wanted one
 _TRUNCATION = 1e-12
 _TIGHT = 1e-6
 _BLOCK = 64
-_MAX_NODES = 1 << 16
+_MAX_NODES = 1 << 15
 _GRID = 32
 _ZOOMS = 3
-_ROUNDING = 1e-10
+_ROUNDING = 1e-9
 _ROUGH_TILT = 300.0
 
 
@@ -81,8 +81,12 @@ def log_delta(
         start += u.size
     total += last + 1e-15 * magnitude
     allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
-    log_value = min(growth + np.log(step / np.pi * total) + allowance, 0.0)
-    return float(log_value), last < _TIGHT * total
+    # Chernoff's bound at the tilt c: max(0, 1 - e^-x) is at most e^(cx) c^c / (1 + c)^(1 + c).
+    bound = growth + c * np.log(c) - (1 + c) * np.log1p(c)
+    if not total > 0:  # lost to rounding
+        return float(min(bound + allowance, 0.0)), False
+    log_value = min(growth + np.log(step / np.pi * total), bound) + allowance
+    return float(min(log_value, 0.0)), last < _TIGHT * total
 
 
 def _saddle_search(cumulant, max_tilt, epsilon):

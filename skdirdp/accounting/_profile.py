@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-_BISECTIONS = 32
-_LOWEST, _HIGHEST = -760.0, 90.0  # bounds on log(t - t0)
+_BISECTIONS = 34
+_LOWEST, _HIGHEST = -740.0, 700.0  # bounds on log(t - t0)
 _DROP = 40.0  # the integrand is followed until it has fallen by exp(-40)
 _CHUNK = 2048
 

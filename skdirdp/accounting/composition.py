@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 
 from .._validation import check_array, check_integer, check_real
 from ._inversion import log_delta as inverted_log_delta
-from ._loss_distribution import FFT_ALLOWANCE, loss_distribution
+from ._loss_distribution import fft_allowance, loss_distribution
 from .guarantees import renyi_epsilon, renyi_log_delta
 from .pairs import DominatingPair, Floats, GaussianPair
 from .worst_case import Accountable, RenyiCurve, WorstCase, combine
@@ -26,6 +26,7 @@ from .worst_case import Accountable, RenyiCurve, WorstCase, combine
 _ORDERS = 96
 _ZOOMS = 3
 _EPSILON_ROUNDING = 1e-12
+_LOG_ROUNDING = 1e-12
 
 
 class Composition:
@@ -92,6 +93,8 @@ class _Direction:
         self.renyi = case.renyi
         self.profile = None if case.profile is None else _merge_gaussians(case.profile)
         self.failure = case.failure
+        # Otherwise the Renyi curve may know more than the profile does.
+        self.renyi_is_profile = case.renyi == case.profile
 
     def rdp(self, order: Floats) -> Floats:
         if self.failure > 0:  # an event of positive probability reveals everything
@@ -104,13 +107,17 @@ class _Direction:
         if self.failure < 1:
             log_delta[finite] = self._log_delta(epsilon[finite]) + np.log1p(-self.failure)
         if self.failure > 0:
-            log_delta = np.logaddexp(log_delta, np.log(self.failure))
+            log_delta = np.logaddexp(log_delta, np.log(self.failure)) + _LOG_ROUNDING
+        if np.isnan(log_delta).any():  # a comparison with nan would admit anything
+            raise FloatingPointError("delta could not be computed for these parameters")
         return np.minimum(log_delta, 0.0)
 
     def epsilon(self, delta: float) -> float:
-        if delta <= self.failure:
+        if delta < self.failure or self.failure == 1:
             return np.inf
         delta = (delta - self.failure) / (1 - self.failure)
+        if delta == 0:
+            return self.max_loss
         bound = min(_renyi_bound(self.renyi, delta), self.max_loss)
         if self.profile is None or bound == 0:
             return bound
@@ -159,8 +166,9 @@ class _Direction:
                 exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
             else:
                 pmf = loss_distribution(self.profile, _renyi_bound)
-                exact = np.log(float(pmf.get_delta_for_epsilon(epsilon)) + FFT_ALLOWANCE)
-        if tight:
+                delta = max(float(pmf.get_delta_for_epsilon(epsilon)), 0.0)
+                exact = np.log(delta + fft_allowance(self.profile))
+        if tight and self.renyi_is_profile:
             return exact
         return min(exact, _best_order(self.renyi, renyi_log_delta, epsilon))
 
@@ -206,6 +214,8 @@ def _best_order(
         # tilts from 0 to the limit, dense at both ends
         order = 1 + (np.exp(x) if np.isinf(limit) else limit / (1 + np.exp(-x)))
         order = order[order > 1]
+        if order.size == 0:  # no order is finite in floating point
+            return np.inf
         x = x[-order.size :]
         with np.errstate(invalid="ignore", over="ignore"):
             divergence = np.sum([count * curve.rdp(order) for curve, count in curves], axis=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_real, store_real
 from .pairs import Floats, PureDPPair
 from .worst_case import ADJACENCIES, RenyiBound, WorstCase, in_every_direction
 
@@ -28,7 +28,7 @@ class PureDP:
     adjacency: str = "replace"
 
     def __post_init__(self):
-        check_real("epsilon", self.epsilon, above=0)
+        store_real(self, "epsilon", above=0)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_zcdp(self) -> "ZeroConcentratedDP":
@@ -56,8 +56,8 @@ class ApproximateDP:
     adjacency: str = "replace"
 
     def __post_init__(self):
-        check_real("epsilon", self.epsilon, at_least=0)
-        check_real("delta", self.delta, above=0, below=1)
+        store_real(self, "epsilon", at_least=0)
+        store_real(self, "delta", above=0, below=1)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def worst_cases(self) -> dict[str, WorstCase]:
@@ -84,8 +84,8 @@ class RenyiDP:
     adjacency: str = "replace"
 
     def __post_init__(self):
-        check_real("order", self.order, above=1)
-        check_real("epsilon", self.epsilon, at_least=0)
+        store_real(self, "order", above=1)
+        store_real(self, "epsilon", at_least=0)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
@@ -117,7 +117,7 @@ class ZeroConcentratedDP:
     adjacency: str = "replace"
 
     def __post_init__(self):
-        check_real("rho", self.rho, above=0)
+        store_real(self, "rho", above=0)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_renyi(self, order: float) -> RenyiDP:
@@ -152,8 +152,8 @@ class TruncatedConcentratedDP:
     adjacency: str = "replace"
 
     def __post_init__(self):
-        check_real("rho", self.rho, above=0)
-        check_real("omega", self.omega, above=1, allow_infinite=True)
+        store_real(self, "rho", above=0)
+        store_real(self, "omega", above=1, allow_infinite=True)
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_renyi(self, order: float) -> RenyiDP:

@@ -26,7 +26,7 @@ from .._special import (
     gamma_add_cumulant,
     gamma_remove_cumulant,
     log1p_excess,
-    mean_digamma,
+    mean_digamma_excess,
     stirling_error,
 )
 from ._profile import log_hockey_stick
@@ -34,6 +34,8 @@ from ._profile import log_hockey_stick
 # Relative rounding of the Renyi divergences, always up; the functions behind
 # them are accurate to about 1e-15 (tests, against mpmath).
 RENYI_ROUNDING = 1e-12
+# The same for logarithms of delta, beside the quadrature's own allowance.
+LOG_ROUNDING = 1e-12
 
 Floats = NDArray[np.float64]
 
@@ -95,11 +97,26 @@ class _LogConcavePair(DominatingPair):
     @abstractmethod
     def _score(self, t: Floats) -> Floats: ...
 
+    @property
+    @abstractmethod
+    def _mirror(self) -> "_LogConcavePair":
+        """The pair read backwards: Q against P."""
+
     def log_delta(self, epsilon: ArrayLike) -> Floats:
         epsilon = np.asarray(epsilon, dtype=float)
-        threshold = self._threshold(epsilon.ravel())
-        log_delta = log_hockey_stick(threshold, self._slope, self._log_density, self._score)
-        return log_delta.reshape(epsilon.shape)
+        log_delta = np.empty(epsilon.shape)
+        negative = epsilon < 0
+        log_delta[~negative] = self._log_upper_delta(epsilon[~negative])
+        if negative.any():
+            # delta(-e) = 1 - exp(-e) + exp(-e) * (the mirror's delta(e))
+            below = epsilon[negative]
+            mirrored = self._mirror._log_upper_delta(-below)
+            log_delta[negative] = np.logaddexp(np.log(-np.expm1(below)), below + mirrored)
+        return np.minimum(log_delta + LOG_ROUNDING, 0.0)
+
+    def _log_upper_delta(self, epsilon: Floats) -> Floats:
+        threshold = self._threshold(epsilon)
+        return log_hockey_stick(threshold, self._slope, self._log_density, self._score)
 
 
 @dataclass(frozen=True)
@@ -122,6 +139,10 @@ class BetaPair(_LogConcavePair):
         # The gain of one cell and the loss of the other; each part is non-negative.
         gain = gamma_add_cumulant(tilt, self.r, self.alpha, rough)
         return gain + gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
+
+    @property
+    def _mirror(self):
+        return self
 
     # The variable is logit(b) minus its mode log((alpha + r) / alpha).
     @property
@@ -173,6 +194,10 @@ class GammaPair(_LogConcavePair):
             return gamma_add_cumulant(tilt, self.r, self.alpha, rough)
         return gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
 
+    @property
+    def _mirror(self):
+        return GammaPair(self.r, self.alpha, "remove" if self.direction == "add" else "add")
+
     # The variable is log(g / shape) when g is drawn from P with that shape, with
     # the sign that makes the loss grow.
     @property
@@ -188,7 +213,9 @@ class GammaPair(_LogConcavePair):
         return self.r
 
     def _threshold(self, epsilon):
-        offset = mean_digamma(self.alpha, self.r) - np.log(self._shape)
+        offset = mean_digamma_excess(self.alpha, self.r)
+        if self.direction == "remove":
+            offset += np.log1p(self.r / self.alpha)
         return epsilon / self.r + self._sign * offset
 
     def _log_density(self, t):
@@ -212,7 +239,12 @@ class GaussianPair(_LogConcavePair):
 
     def cumulant(self, tilt, rough=False):
         tilt = np.asarray(tilt)
-        return 0.5 * self.mu**2 * tilt * (1 + tilt)
+        with np.errstate(over="ignore"):
+            return 0.5 * np.square(self.mu) * tilt * (1 + tilt)
+
+    @property
+    def _mirror(self):
+        return self
 
     @property
     def _slope(self):
@@ -245,17 +277,21 @@ class LaplacePair(DominatingPair):
         return self.shift
 
     def cumulant(self, tilt, rough=False):
-        tilt = np.asarray(tilt)
-        weight = (1 + tilt) / (1 + 2 * tilt)
-        # log(w e^{ta} + (1 - w) e^{-(1 + t) a}), the larger exponent taken out
-        return tilt * self.shift + np.log1p((1 - weight) * np.expm1(-(1 + 2 * tilt) * self.shift))
+        # log(w e^{ta} + (1 - w) e^{-(1 + t) a}): the linear terms cancel, and for small
+        # shifts only the rest is computed; else the larger exponent is taken out.
+        a, tilt = self.shift, np.asarray(tilt)
+        other = tilt / (1 + 2 * tilt)
+        up = np.minimum(tilt * a, 1.0)
+        small = (1 - other) * expm1_excess(up) + other * expm1_excess(-(1 + tilt) * a)
+        large = tilt * a + np.log1p(other * np.expm1(-(1 + 2 * tilt) * a))
+        return np.where(tilt * a < 1, np.log1p(small), large)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
         with np.errstate(divide="ignore"):
             inside = np.log(-np.expm1(np.minimum((epsilon - self.shift) / 2, 0)))
             below = np.log(-np.expm1(np.minimum(epsilon, 0)))
-        return np.where(epsilon < -self.shift, below, inside)
+        return np.minimum(np.where(epsilon < -self.shift, below, inside) + LOG_ROUNDING, 0.0)
 
 
 @dataclass(frozen=True)
@@ -274,11 +310,17 @@ class PureDPPair(DominatingPair):
         return self.epsilon
 
     def cumulant(self, tilt, rough=False):
-        tilt = np.asarray(tilt)
-        # The loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
-        return tilt * self.epsilon + np.log1p(
-            expit(-self.epsilon) * np.expm1(-2 * tilt * self.epsilon)
+        # The loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon;
+        # as for Laplace noise, in a form for small and one for large exponents.
+        exponent = np.asarray(tilt) * self.epsilon
+        up, other = np.minimum(exponent, 1.0), expit(-self.epsilon)
+        small = (
+            (1 - other) * expm1_excess(up)
+            + other * expm1_excess(-up)
+            + up * np.tanh(self.epsilon / 2)
         )
+        large = exponent + np.log1p(other * np.expm1(-2 * exponent))
+        return np.where(exponent < 1, np.log1p(small), large)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
@@ -286,4 +328,4 @@ class PureDPPair(DominatingPair):
             inside = np.log(-np.expm1(np.minimum(epsilon - self.epsilon, 0)))
             inside = inside + np.log(expit(self.epsilon))
             below = np.log(-np.expm1(np.minimum(epsilon, 0)))
-        return np.where(epsilon < -self.epsilon, below, inside)
+        return np.minimum(np.where(epsilon < -self.epsilon, below, inside) + LOG_ROUNDING, 0.0)

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import erfcx
 
-from .._validation import check_real
+from .._validation import store_real
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from ._base import Mechanism, normalise
@@ -93,8 +93,8 @@ class GaussianMechanism(_AdditiveMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        check_real("sigma", self.sigma, at_least=0)
-        check_real("smoothing", self.smoothing, at_least=0)
+        store_real(self, "sigma", at_least=0)
+        store_real(self, "smoothing", at_least=0)
 
     @property
     def is_exact(self) -> bool:
@@ -148,8 +148,8 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        check_real("scale", self.scale, at_least=0)
-        check_real("smoothing", self.smoothing, at_least=0)
+        store_real(self, "scale", at_least=0)
+        store_real(self, "smoothing", at_least=0)
 
     @property
     def is_exact(self) -> bool:

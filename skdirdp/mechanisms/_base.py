@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -14,6 +14,9 @@ from .._validation import check_choice, check_counts
 from ..accounting import Composition
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
 from ._rows import RowBound
+
+# Tables are drawn in blocks of rows that stay in the processor's cache.
+_BLOCK_CELLS = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +35,9 @@ class Mechanism(ABC):
 
     def __post_init__(self):
         check_choice("adjacency", self.adjacency, ADJACENCIES)
-        RowBound(self.max_count, self.max_total)
+        rows = RowBound(self.max_count, self.max_total)
+        object.__setattr__(self, "max_count", rows.max_count)
+        object.__setattr__(self, "max_total", rows.max_total)
 
     @property
     def rows(self) -> RowBound:
@@ -177,14 +182,15 @@ class Mechanism(ABC):
             return smoothed_mean(counts, self.smoothing)
         assert generator is not None
         table = counts.reshape(-1, counts.shape[-1])
-        return self._draw(table, generator).reshape(counts.shape)
+        released = np.empty(table.shape)
+        rows = max(1, _BLOCK_CELLS // table.shape[1])
+        for start in range(0, len(table), rows):
+            block = slice(start, start + rows)
+            released[block] = self._draw(table[block], generator)
+        return released.reshape(counts.shape)
 
     def _check_table(self, counts: np.ndarray) -> None:  # noqa: B027 (most have nothing to refuse)
         """Refuse a table outside what the guarantee assumes."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The mechanism's name and parameters, as plain values."""
-        return {"mechanism": type(self).__name__, **asdict(self)}
 
 
 @lru_cache(maxsize=256)
@@ -204,11 +210,16 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
 
 
 def normalise(weights: np.ndarray) -> np.ndarray:
-    """Divide positive weights by their sums, in place; nothing underflows to 0."""
-    weights /= row_sums(weights)[..., np.newaxis]
+    """Divide rows of positive weights by their sums, in place; nothing underflows to 0."""
+    weights /= row_sums(weights)[:, np.newaxis]
     return np.maximum(weights, np.finfo(float).tiny, out=weights)
 
 
 def row_sums(table: np.ndarray) -> np.ndarray:
-    """Sums along the last axis; for short rows several times faster than `ndarray.sum`."""
-    return table @ np.ones(table.shape[-1])
+    """Sums along the rows; for short rows many times faster than `ndarray.sum`."""
+    if table.shape[1] > 16:
+        return table.sum(axis=1)
+    total = table[:, 0].copy()
+    for column in range(1, table.shape[1]):
+        total += table[:, column]
+    return total

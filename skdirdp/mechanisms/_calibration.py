@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from .._validation import check_choice, check_integer, check_real
+from .._validation import check_choice, check_integer, check_real, store_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import GaussianPair
 from ..accounting.worst_case import ADJACENCIES
@@ -57,12 +57,12 @@ class Table:
     floor: float = 0.0
 
     def __post_init__(self):
-        check_real("n_samples", self.n_samples, at_least=0)
+        store_real(self, "n_samples", at_least=0)
         check_integer("n_categories", self.n_categories, at_least=1)
         check_integer("n_rows", self.n_rows, at_least=1)
-        check_real("share", self.share, above=0)
-        check_real("min_smoothing", self.min_smoothing, at_least=0)
-        check_real("floor", self.floor, at_least=0)
+        store_real(self, "share", above=0)
+        store_real(self, "min_smoothing", at_least=0)
+        store_real(self, "floor", at_least=0)
 
 
 @dataclass(frozen=True)

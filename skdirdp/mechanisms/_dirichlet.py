@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import digamma
 
-from .._validation import check_real
+from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
@@ -69,10 +69,10 @@ class DirichletMechanism(Mechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        check_real("r", self.r, above=0, allow_infinite=True)
-        check_real("alpha", self.alpha, above=0, allow_infinite=True)
-        check_real("floor", self.floor, at_least=0)
-        check_real("exact_smoothing", self.exact_smoothing, at_least=0)
+        store_real(self, "r", above=0, at_most=LARGEST, allow_infinite=True)
+        store_real(self, "alpha", above=0, at_most=LARGEST, allow_infinite=True)
+        store_real(self, "floor", at_least=0)
+        store_real(self, "exact_smoothing", at_least=0)
         if np.isinf(self.r) != np.isinf(self.alpha):
             raise ValueError(
                 "r and alpha must be both finite, or both infinite for no noise; "

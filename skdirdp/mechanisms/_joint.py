@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..accounting.worst_case import DIRECTIONS, WorstCase, combine
 from ._base import Mechanism
@@ -50,8 +49,3 @@ class JointMechanism:
             direction: combine((cases[direction], count) for cases, count in each)
             for direction in directions
         }
-
-    def to_dict(self) -> dict[str, Any]:
-        """The parts' names and parameters, as plain values."""
-        parts = [[mechanism.to_dict(), count] for mechanism, count in self.parts]
-        return {"mechanism": type(self).__name__, "parts": parts}

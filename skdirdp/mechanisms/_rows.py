@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .._validation import check_real
+from .._validation import store_real
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class RowBound:
     max_total: float | None = None
 
     def __post_init__(self):
-        check_real("max_count", self.max_count, above=0)
+        store_real(self, "max_count", above=0)
         if self.max_total is not None:
-            check_real("max_total", self.max_total, above=0)
+            store_real(self, "max_total", above=0)
 
     @property
     def largest(self) -> float:

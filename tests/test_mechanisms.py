@@ -1,0 +1,524 @@
+"""The mechanisms: their claims on small data, their releases, and what they refuse."""
+
+import itertools
+import pickle
+import warnings
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import gammaln
+
+from skdirdp import PrivacyLeakWarning
+from skdirdp._random import noise_generator
+from skdirdp.accounting import Composition
+from skdirdp.mechanisms import (
+    DirichletMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    calibrate,
+)
+
+ALL = [
+    DirichletMechanism(r=0.5, alpha=5.0),
+    GaussianMechanism(sigma=3.0),
+    LaplaceMechanism(scale=3.0),
+]
+
+
+def seeded(mechanism, counts, seed=0):
+    with pytest.warns(PrivacyLeakWarning, match="random_state"):
+        return mechanism.release(counts, random_state=seed)
+
+
+# --- The claim itself: no neighbours are easier to tell apart -------------------
+
+
+def tables(categories, total):
+    """All count vectors with this many records."""
+    if categories == 1:
+        yield (total,)
+        return
+    for first in range(total + 1):
+        for rest in tables(categories - 1, total - first):
+            yield (first, *rest)
+
+
+def neighbours(x, adjacency):
+    for i in range(len(x)):
+        if adjacency == "add_remove":
+            yield tuple(c + (k == i) for k, c in enumerate(x))
+            if x[i]:
+                yield tuple(c - (k == i) for k, c in enumerate(x))
+        elif x[i]:
+            for j in range(len(x)):
+                if j != i:
+                    yield tuple(c - (k == i) + (k == j) for k, c in enumerate(x))
+
+
+def dirichlet_divergence(a, b, order):
+    """Renyi divergence of Dirichlet(a) from Dirichlet(b), in closed form."""
+    mixed = order * a + (1 - order) * b
+    if mixed.min() <= 0:
+        return np.inf
+
+    def log_normaliser(v):
+        return gammaln(v).sum() - gammaln(v.sum())
+
+    moment = log_normaliser(mixed) - order * log_normaliser(a) + (order - 1) * log_normaliser(b)
+    return moment / (order - 1)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("categories", [2, 3, 4, 5])
+@pytest.mark.parametrize(("r", "alpha"), [(1.0, 3.0), (0.3, 0.4), (4.0, 2.0), (0.05, 5.0)])
+def test_no_neighbours_diverge_more_than_claimed(adjacency, categories, r, alpha):
+    mechanism = DirichletMechanism(r=r, alpha=alpha, adjacency=adjacency)
+    limit = alpha / r
+    for order in 1 + limit * np.array([0.01, 0.4, 0.95]):
+        claim = mechanism.rdp(order)
+        worst = 0.0
+        for total in range(0, 4 if categories < 5 else 3):
+            for x in tables(categories, total):
+                for y in neighbours(x, adjacency):
+                    a, b = r * np.array(x) + alpha, r * np.array(y) + alpha
+                    worst = max(worst, dirichlet_divergence(a, b, order))
+        assert worst <= claim * (1 + 1e-9)
+        if adjacency == "replace":
+            # Attained already by a single record.
+            assert worst >= 0.99 * claim
+
+
+@pytest.mark.parametrize("crowd", [0, 1, 50])
+def test_the_worst_replacement_has_the_other_records_in_a_third_cell(crowd):
+    mechanism = DirichletMechanism(r=0.7, alpha=1.5)
+    a, b = 0.7 * np.array([1, 0, crowd]) + 1.5, 0.7 * np.array([0, 1, crowd]) + 1.5
+    assert dirichlet_divergence(a, b, 2.5) == pytest.approx(mechanism.rdp(2.5), rel=1e-9)
+
+
+def test_the_worst_removal_is_approached_as_the_table_grows():
+    mechanism = DirichletMechanism(r=0.7, alpha=1.5, adjacency="add_remove")
+    reached = []
+    for crowd in (0, 10, 1000, 100_000):
+        a, b = 0.7 * np.array([0, crowd]) + 1.5, 0.7 * np.array([1, crowd]) + 1.5
+        reached.append(dirichlet_divergence(a, b, 2.5) / mechanism.rdp(2.5))
+    assert np.all(np.diff(reached) > 0)
+    assert 0.999 < reached[-1] <= 1
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("categories", [2, 3, 5])
+def test_no_neighbours_have_a_larger_profile_than_claimed(adjacency, categories):
+    r, alpha, samples = 1.0, 2.0, 40_000
+    mechanism = DirichletMechanism(r=r, alpha=alpha, adjacency=adjacency)
+    rng = np.random.default_rng(categories)
+    epsilons = np.array([0.0, 0.5, 1.5])
+    claim = mechanism.delta(epsilons)
+    reached = np.zeros(3)
+    for total in (1, 3):
+        # Cells are exchangeable: one arrangement of each set of counts is enough.
+        for x in sorted({tuple(sorted(x)) for x in tables(categories, total)}):
+            a = r * np.array(x) + alpha
+            logs = np.log(rng.dirichlet(a, size=samples))
+            for y in neighbours(x, adjacency):
+                b = r * np.array(y) + alpha
+                constant = gammaln(a.sum()) - gammaln(b.sum()) + (gammaln(b) - gammaln(a)).sum()
+                loss = logs @ (a - b) + constant
+                values = np.maximum(0, -np.expm1(epsilons[:, np.newaxis] - loss))
+                mean = values.mean(axis=1)
+                error = values.std(axis=1) / np.sqrt(samples) + 1 / samples
+                assert np.all(mean <= claim + 5 * error)
+                reached = np.maximum(reached, mean + 5 * error)
+    if adjacency == "replace":
+        assert np.all(reached >= 0.99 * claim)
+
+
+def gamma_divergence(shape_p, shape_q, order):
+    """Renyi divergence between gamma variables of these shapes."""
+    mixed = order * shape_p + (1 - order) * shape_q
+    if mixed <= 0:
+        return np.inf
+    moment = gammaln(mixed) - order * gammaln(shape_p) + (order - 1) * gammaln(shape_q)
+    return moment / (order - 1)
+
+
+def rows_within(max_count, max_total):
+    """Integer rows, and fractional ones on a grid of quarters."""
+    for unit in (1.0, 0.25):
+        steps = int(max_count / unit)
+        cells = 3 if unit == 0.25 else 4
+        for row in itertools.combinations_with_replacement(range(steps + 1), cells):
+            if unit * sum(row) <= max_total:
+                yield unit * np.array(row)
+    yield np.full(12, min(max_count, max_total / 12))
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 3.0])
+@pytest.mark.parametrize(("max_count", "max_total"), [(1.0, 3.0), (2.0, 3.0), (2.0, 1.5)])
+def test_no_row_within_its_bounds_diverges_more_than_claimed(alpha, max_count, max_total):
+    r = 0.3
+    for order in 1 + alpha / (r * min(max_count, max_total)) * np.array([0.05, 0.5, 0.95]):
+        adds, removes = [], []
+        for row in rows_within(max_count, max_total):
+            shapes = r * row + alpha
+            adds.append(sum(gamma_divergence(s, alpha, order) for s in shapes))
+            removes.append(sum(gamma_divergence(alpha, s, order) for s in shapes))
+        bounds = {"max_count": max_count, "max_total": max_total}
+        one = DirichletMechanism(r=r, alpha=alpha, adjacency="add_remove", **bounds)
+        two = DirichletMechanism(r=r, alpha=alpha, **bounds)
+        assert max(*adds, *removes) <= one.rdp(order) * (1 + 1e-9)
+        assert max(adds) + max(removes) <= two.rdp(order) * (1 + 1e-9)
+        assert max(*adds, *removes) >= 0.99 * one.rdp(order)
+        if alpha >= 0.5:
+            assert max(adds) + max(removes) >= 0.99 * two.rdp(order)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.8, 3.0])
+def test_no_row_within_its_bounds_has_a_larger_profile_than_claimed(alpha):
+    r, samples = 0.6, 40_000
+    rng = np.random.default_rng(1)
+    epsilons = np.array([0.0, 0.4, 1.2])
+    rows = [[1, 1, 0.5], [0.5] * 5, [2.5 / 9] * 9, [0.9, 0.8, 0.8], [1, 0.75, 0.75]]
+    bounds = {"max_count": 1.0, "max_total": 2.5}
+    one = DirichletMechanism(r=r, alpha=alpha, adjacency="add_remove", **bounds).delta(epsilons)
+    two = DirichletMechanism(r=r, alpha=alpha, **bounds).delta(epsilons)
+    for row in map(np.array, rows):
+        gain = r * row
+        constant = (gammaln(alpha + gain) - gammaln(alpha)).sum()
+        add = np.log(rng.gamma(gain + alpha, size=(samples, row.size))) @ gain - constant
+        remove = constant - np.log(rng.gamma(alpha, size=(samples, row.size))) @ gain
+        for loss, claim in ((add, one), (remove, one), (add + remove, two)):
+            values = np.maximum(0, -np.expm1(epsilons[:, np.newaxis] - loss))
+            error = values.std(axis=1) / np.sqrt(samples) + 1 / samples
+            assert np.all(values.mean(axis=1) <= claim + 5 * error)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 4.0])
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_light_record_is_dominated_by_a_full_one(alpha, adjacency):
+    epsilons = np.linspace(0.0, 5.0, 11)
+    full = DirichletMechanism(r=0.8, alpha=alpha, adjacency=adjacency)
+    for weight in (0.1, 0.5, 0.9):
+        light = DirichletMechanism(r=0.8, alpha=alpha, adjacency=adjacency, max_count=weight)
+        assert np.all(light.delta(epsilons) <= full.delta(epsilons) * (1 + 1e-8))
+        scaled = DirichletMechanism(r=0.8 * weight, alpha=alpha, adjacency=adjacency)
+        np.testing.assert_allclose(light.delta(epsilons), scaled.delta(epsilons), rtol=1e-9)
+
+
+def test_below_one_half_a_spread_row_has_no_profile_but_a_renyi_bound():
+    mechanism = DirichletMechanism(r=0.05, alpha=0.3, max_count=1.0, max_total=3.0)
+    orders = 1 + 0.3 / 0.05 * np.linspace(0.01, 0.999, 2000)
+    converted = mechanism.rdp(orders) + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
+    assert mechanism.epsilon(1e-5) == pytest.approx(converted.min(), rel=1e-3)
+
+
+def test_a_floor_on_counts_acts_as_a_part_of_the_prior():
+    floored = DirichletMechanism(r=0.5, alpha=1.0, floor=4.0)
+    plain = DirichletMechanism(r=0.5, alpha=3.0)
+    assert floored.rdp(3.0) == pytest.approx(plain.rdp(3.0), rel=1e-12)
+    assert floored.delta(0.7) == pytest.approx(plain.delta(0.7), rel=1e-12)
+    a, b = 0.5 * np.array([5, 4, 4]) + 1, 0.5 * np.array([4, 5, 4]) + 1
+    assert dirichlet_divergence(a, b, 3.0) == pytest.approx(floored.rdp(3.0), rel=1e-9)
+    with pytest.raises(ValueError, match=r"counts .*floor 4"):
+        floored.release([4, 5, 3])
+
+
+def laplace_product_delta(shifts, epsilon, cells=400):
+    """Profile of independent unit Laplace cells with these shifts, by convolving losses."""
+    # Atoms are kept as atoms: losses are rounded up to a fine common grid.
+    interval = sum(shifts) / (cells * len(shifts))
+    pmf = np.array([1.0])
+    for shift in shifts:
+        top = int(np.ceil(shift / interval - 1e-9))
+        edges = np.clip(np.arange(-top, top + 1) * interval, -shift, shift)
+        # P[L <= x] = exp((x - shift) / 2) / 2 inside, with an atom of 1/2 at the top
+        cdf = np.exp((edges - shift) / 2) / 2
+        cdf[-1] = 1.0
+        pmf = np.convolve(pmf, np.diff(cdf, prepend=0.0))
+    losses = (np.arange(pmf.size) - (pmf.size - 1) / 2) * interval
+    return float(pmf @ np.maximum(0, -np.expm1(epsilon - losses)))
+
+
+@pytest.mark.parametrize("total", [0.5, 2.0])
+def test_a_row_that_fills_its_cells_is_the_worst_for_laplace_noise(total):
+    for epsilon in total * np.array([0.0, 0.3, 0.8]):
+        filled = laplace_product_delta([total * 0.6, total * 0.4], epsilon)
+        for shifts in ([0.5, 0.5], [0.6, 0.2, 0.2], [0.4, 0.3, 0.3], [0.25] * 4, [0.55, 0.45]):
+            spread = laplace_product_delta([total * s for s in shifts], epsilon)
+            assert spread <= filled * 1.01
+        mechanism = LaplaceMechanism(
+            scale=1.0, adjacency="add_remove", max_count=0.6 * total, max_total=total
+        )
+        assert mechanism.delta(epsilon) == pytest.approx(filled, rel=0.02, abs=1e-9)
+
+
+def test_gaussian_sensitivity_is_that_of_the_longest_row():
+    plain = GaussianMechanism(sigma=2.0)
+    assert plain.rdp(3.0) == pytest.approx(3.0 * 2 / (2 * 4), rel=1e-11)
+    rows = GaussianMechanism(sigma=2.0, max_count=2.0, max_total=5.0, adjacency="add_remove")
+    assert rows.rdp(3.0) == pytest.approx(3.0 * (4 + 4 + 1) / (2 * 4), rel=1e-11)
+
+
+def test_laplace_noise_is_pure():
+    for adjacency, changes in (("replace", 2), ("add_remove", 1)):
+        mechanism = LaplaceMechanism(scale=4.0, adjacency=adjacency)
+        assert mechanism.delta(changes / 4) == 0
+        assert mechanism.epsilon(1e-200) == pytest.approx(changes / 4, rel=1e-9)
+        assert mechanism.delta(changes / 4 * 0.99) > 0
+
+
+# --- Releases -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
+@pytest.mark.parametrize("shape", [(4,), (2, 4), (3, 2, 4), (1,), (5, 1)])
+def test_a_release_has_the_shape_of_its_table_and_rows_that_sum_to_one(mechanism, shape):
+    released = mechanism.release(np.arange(np.prod(shape)).reshape(shape))
+    assert released.shape == shape
+    assert np.all(released > 0)
+    np.testing.assert_allclose(released.sum(axis=-1), 1.0, rtol=1e-12)
+    if shape[-1] == 1:
+        assert np.all(released == 1)
+
+
+@pytest.mark.parametrize(("r", "alpha"), [(0.5, 3.0), (0.02, 0.05), (2.0, 0.24)])
+def test_a_dirichlet_release_has_dirichlet_moments(r, alpha):
+    n = 100_000
+    counts = np.array([5.0, 0.0, 2.0])
+    released = seeded(DirichletMechanism(r=r, alpha=alpha), np.tile(counts, (n, 1)))
+    shapes = r * counts + alpha
+    mean = shapes / shapes.sum()
+    variance = mean * (1 - mean) / (shapes.sum() + 1)
+    assert np.all(np.abs(released.mean(axis=0) - mean) < 5 * np.sqrt(variance / n))
+    fourth = ((released - mean) ** 4).mean(axis=0)
+    error = np.sqrt(np.maximum(fourth - variance**2, 0) / n)
+    assert np.all(np.abs(released.var(axis=0) - variance) < 5 * error)
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.01, 1e-3, 1e-6, 1e-12])
+def test_no_zero_comes_out_at_tiny_shapes(shape):
+    mechanism = DirichletMechanism(r=shape, alpha=shape)
+    released = mechanism.release(np.zeros((20_000, 3)))
+    assert np.all(np.isfinite(np.log(released)))
+    np.testing.assert_allclose(released.sum(axis=-1), 1.0, rtol=1e-12)
+    # The largest entry is any of the three with equal probability.
+    shares = np.bincount(released.argmax(axis=1), minlength=3) / 20_000
+    assert np.all(np.abs(shares - 1 / 3) < 5 * np.sqrt(2 / 9 / 20_000))
+
+
+def test_logarithms_are_right_where_plain_gammas_underflow():
+    # log of the ratio of two Gamma(a) variables is, for small a, Laplace of scale 1/a.
+    a, n = 0.01, 40_000
+    released = seeded(DirichletMechanism(r=a, alpha=a), np.zeros((n, 2)))
+    ratio = np.sort(np.abs(np.log(released[:, 0] / released[:, 1])))
+    inside = ratio[ratio < 600]
+    assert inside.size / n == pytest.approx(1 - np.exp(-6), abs=5 * np.sqrt(np.exp(-6) / n))
+    assert np.median(ratio) == pytest.approx(np.log(2) / a, rel=0.05)
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
+@pytest.mark.parametrize("count", [1e15, 1e90])
+def test_huge_counts_are_no_trouble(mechanism, count):
+    released = mechanism.release([[count, 3 * count], [count, 0.0]])
+    np.testing.assert_allclose(released[0], [0.25, 0.75], rtol=1e-5)
+    assert 0 < released[1, 1] < 1e-10
+
+
+def test_counts_near_overflow_are_refused():
+    with pytest.raises(ValueError, match=r"counts must be at most 1e\+100"):
+        DirichletMechanism(r=1e3, alpha=1.0).release([1e307, 1.0])
+
+
+@pytest.mark.parametrize("make", [GaussianMechanism, LaplaceMechanism])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e9])
+def test_additive_noise_ends_in_positive_probabilities(make, scale):
+    released = make(scale).release(np.zeros((5000, 4)))
+    assert np.all(released > 0)
+    np.testing.assert_allclose(released.sum(axis=-1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("y", [-30.0, -3.0, -0.2, 0.0, 0.7, 4.0, 50.0])
+def test_what_additive_noise_publishes_is_the_mean_of_a_count_given_what_was_seen(y):
+    scale = 2.0
+    kernels = {
+        GaussianMechanism: lambda x: np.exp(-((x - y) ** 2 - min(y, 0) ** 2) / (2 * scale**2)),
+        LaplaceMechanism: lambda x: np.exp(-(np.abs(x - y) - max(-y, 0)) / scale),
+    }
+    for make, kernel in kernels.items():
+        knots = [0, *([y] if y > 0 else []), max(y, 0) + 60]
+        pieces = list(itertools.pairwise(knots))
+        mass = sum(quad(kernel, *piece, epsabs=0, epsrel=1e-11)[0] for piece in pieces)
+        first = sum(
+            quad(lambda x, k=kernel: x * k(x), *piece, epsabs=0, epsrel=1e-11)[0]
+            for piece in pieces
+        )
+        published = make(scale)._posterior_mean(np.array([y]))[0]
+        assert published == pytest.approx(first / mass, rel=1e-6)
+
+
+def test_a_release_without_noise_is_the_smoothed_mean_exactly():
+    counts = np.array([[3.0, 0.0, 5.0], [0.0, 0.0, 0.0]])
+    expected = (counts + 0.7) / (counts + 0.7).sum(axis=1, keepdims=True)
+    for mechanism in (
+        DirichletMechanism(r=np.inf, alpha=np.inf, exact_smoothing=0.7),
+        GaussianMechanism(0.0, 0.7),
+        LaplaceMechanism(0.0, 0.7),
+    ):
+        np.testing.assert_array_equal(mechanism.release(counts), expected)
+        assert mechanism.delta(5.0) == 1
+        assert mechanism.epsilon(0.5) == np.inf
+        assert mechanism.rdp(2.0) == np.inf
+    bare = DirichletMechanism(r=np.inf, alpha=np.inf).release(counts)
+    np.testing.assert_allclose(bare, [[0.375, 0, 0.625], [1 / 3] * 3])
+
+
+# --- Where noise comes from -----------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
+def test_noise_differs_from_release_to_release_unless_it_is_seeded(mechanism):
+    counts = np.full((50, 4), 10.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not np.any(mechanism.release(counts) == mechanism.release(counts))
+    np.testing.assert_array_equal(seeded(mechanism, counts, 7), seeded(mechanism, counts, 7))
+    assert not np.any(seeded(mechanism, counts, 7) == seeded(mechanism, counts, 8))
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_a_generator_is_used_up_and_warns(make):
+    generator = make(3)
+    counts = np.full(4, 10.0)
+    first, second = seeded(ALL[0], counts, generator), seeded(ALL[0], counts, generator)
+    assert not np.any(first == second)
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, "seed", True])
+def test_a_bad_random_state_is_refused(bad):
+    with pytest.raises((TypeError, ValueError), match="random_state"):
+        ALL[0].release([1, 2], random_state=bad)
+
+
+def test_secure_noise_is_aes_in_counter_mode():
+    ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
+    generator = noise_generator()
+    assert type(generator.bit_generator).__name__ == "AESCounter"
+    from randomgen import AESCounter
+
+    key = 0x0F0E0D0C0B0A09080706050403020100
+    words = AESCounter(key=key).random_raw(8)
+    encryptor = ciphers.Cipher(
+        ciphers.algorithms.AES(key.to_bytes(16, "little")), ciphers.modes.ECB()
+    ).encryptor()
+    blocks = b"".join(i.to_bytes(16, "little") for i in range(6))
+    stream = np.frombuffer(encryptor.update(blocks), dtype="<u8")
+    assert words.tolist() in [stream[i : i + 8].tolist() for i in (0, 2, 4)]
+
+
+# --- Values ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
+def test_a_mechanism_is_a_value(mechanism):
+    copy = pickle.loads(pickle.dumps(mechanism))
+    assert copy == mechanism
+    assert hash(copy) == hash(mechanism)
+    assert {mechanism: 1}[copy] == 1
+    assert mechanism != type(mechanism)(**{**vars(mechanism), "adjacency": "add_remove"})
+    with pytest.raises(FrozenInstanceError):
+        mechanism.adjacency = "add_remove"
+
+
+def test_parameters_of_any_precision_give_the_same_curves():
+    exact = DirichletMechanism(r=float(np.float32(0.1)), alpha=float(np.float32(0.7)))
+    short = DirichletMechanism(r=np.float32(0.1), alpha=np.float32(0.7))
+    assert short.rdp(3.0) == exact.rdp(3.0)
+    assert short.delta(0.3) == exact.delta(0.3)
+    small = DirichletMechanism(r=np.int8(100), alpha=np.int8(100))
+    assert small.delta(30.0) == DirichletMechanism(r=100.0, alpha=100.0).delta(30.0)
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
+def test_one_release_is_a_composition_of_one(mechanism):
+    alone = Composition([(mechanism, 1)])
+    assert mechanism.epsilon(1e-5) == alone.epsilon(1e-5)
+    assert mechanism.delta(0.3) == alone.delta(0.3)
+    np.testing.assert_array_equal(mechanism.rdp([1.5, 2.0]), alone.rdp([1.5, 2.0]))
+
+
+# --- What is refused ------------------------------------------------------------
+
+SIZES = {"n_samples": 100, "n_categories": 3}
+BAD_CALLS = [
+    (lambda: DirichletMechanism(r=0.0, alpha=1.0), r"r must be greater than 0.*got 0"),
+    (lambda: DirichletMechanism(r=-2.0, alpha=1.0), r"r must be greater than 0.*got -2"),
+    (lambda: DirichletMechanism(r=np.nan, alpha=1.0), r"r must be .*got nan"),
+    (lambda: DirichletMechanism(r="1", alpha=1.0), r"r must be a number.*'1'"),
+    (lambda: DirichletMechanism(r=1.0, alpha=0.0), r"alpha must be greater than 0.*got 0"),
+    (lambda: DirichletMechanism(r=np.inf, alpha=1.0), r"r and alpha .*inf.*1\.0"),
+    (lambda: DirichletMechanism(r=1.0, alpha=1.0, floor=-1), r"floor must be at least 0.*-1"),
+    (lambda: DirichletMechanism(r=1.0, alpha=1.0, max_count=0), r"max_count .*than 0.*got 0"),
+    (lambda: DirichletMechanism(r=1.0, alpha=1.0, max_total=-3), r"max_total .*than 0.*-3"),
+    (lambda: DirichletMechanism(r=1.0, alpha=1.0, adjacency="swap"), r"adjacency .*'swap'"),
+    (lambda: DirichletMechanism(r=1.0, alpha=1.0, adjacency=2), r"adjacency .*string.*2"),
+    (lambda: GaussianMechanism(-1.0), r"sigma must be at least 0.*-1"),
+    (lambda: GaussianMechanism(np.nan), r"sigma must be .*nan"),
+    (lambda: GaussianMechanism(1.0, smoothing=-1), r"smoothing must be at least 0.*-1"),
+    (lambda: LaplaceMechanism(-1.0), r"scale must be at least 0.*-1"),
+    (lambda: LaplaceMechanism(np.inf), r"scale must be .*finite.*inf"),
+    (lambda: ALL[0].rdp(1.0), r"order must be greater than 1.*got 1"),
+    (lambda: ALL[0].rdp([2.0, 0.5]), r"order must be greater than 1.*got 0.5"),
+    (lambda: ALL[0].rdp(np.nan), r"order must be .*nan"),
+    (lambda: ALL[0].rdp("two"), r"order must be a number.*two"),
+    (lambda: ALL[0].delta(-0.1), r"epsilon must be at least 0.*-0.1"),
+    (lambda: ALL[0].delta(np.nan), r"epsilon must be .*nan"),
+    (lambda: ALL[0].epsilon(0.0), r"delta must be greater than 0.*got 0"),
+    (lambda: ALL[0].epsilon(1.0), r"delta must be .*less than 1.*got 1"),
+    (lambda: ALL[0].epsilon(np.nan), r"delta must be .*nan"),
+    (lambda: ALL[0].epsilon(None), r"delta must be a number.*None"),
+    (lambda: ALL[0].release([1, -1]), r"counts must be at least 0"),
+    (lambda: ALL[0].release([1, np.nan]), r"counts must be finite"),
+    (lambda: ALL[0].release([1, np.inf]), r"counts must be finite"),
+    (lambda: ALL[0].release([]), r"counts must hold at least one cell.*\(0,\)"),
+    (lambda: ALL[0].release(np.zeros((3, 0))), r"counts must hold at least one cell.*\(3, 0\)"),
+    (lambda: ALL[0].release(5.0), r"counts must hold at least one cell"),
+    (lambda: ALL[0].release("many"), r"counts must be an array of numbers"),
+    (lambda: calibrate("cauchy", epsilon=1.0, **SIZES), r"mechanism must be one of .*'cauchy'"),
+    (lambda: calibrate(epsilon=0.0, **SIZES), r"epsilon must be greater than 0.*got 0"),
+    (lambda: calibrate(epsilon=np.nan, **SIZES), r"epsilon must be .*nan"),
+    (lambda: calibrate(epsilon="1", **SIZES), r"epsilon must be a number.*'1'"),
+    (lambda: calibrate(epsilon=1.0, delta=0.0, **SIZES), r"delta must be .*got 0"),
+    (lambda: calibrate(epsilon=1.0, delta=1.0, **SIZES), r"delta must be .*got 1"),
+    (lambda: calibrate(epsilon=1.0, order=1.0, **SIZES), r"order must be greater than 1.*got 1"),
+    (lambda: calibrate(epsilon=1.0, releases=0, **SIZES), r"releases must be at least 1.*got 0"),
+    (lambda: calibrate(epsilon=1.0, releases=2.5, **SIZES), r"releases must be an integer.*2.5"),
+    (lambda: calibrate(epsilon=1.0, n_categories=3), r"n_samples must be given"),
+    (lambda: calibrate(epsilon=1.0, n_samples=3), r"n_categories must be given"),
+    (lambda: calibrate(epsilon=1.0, n_samples=-3, n_categories=3), r"n_samples .*at least 0.*-3"),
+    (lambda: calibrate(epsilon=1.0, n_samples=3, n_categories=0), r"n_categories .*least 1.*got 0"),
+    (lambda: calibrate(epsilon=1.0, min_smoothing=-1, **SIZES), r"min_smoothing .*least 0.*-1"),
+    (lambda: calibrate(epsilon=1.0, calibration="guess", **SIZES), r"calibration .*'guess'"),
+    (lambda: calibrate(epsilon=1.0, adjacency="swap", **SIZES), r"adjacency .*'swap'"),
+    (
+        lambda: calibrate("gaussian", epsilon=1.0, calibration="tcdp", **SIZES),
+        r"calibration must be 'exact'.*'tcdp'",
+    ),
+    (
+        lambda: calibrate(epsilon=1.0, releases=3, n_samples=9, n_categories=[2, 2]),
+        r"n_categories must have one entry per release, 3; got 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), BAD_CALLS, ids=[m for _, m in BAD_CALLS])
+def test_bad_input_is_refused_by_name_limit_and_value(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+def test_an_error_about_counts_does_not_print_them():
+    with pytest.raises(ValueError, match="counts") as caught:
+        ALL[0].release([123456, -7])
+    assert "123456" not in str(caught.value)
+    assert "7" not in str(caught.value)
