@@ -28,6 +28,8 @@ from .mechanisms._rows import RowBound
 
 # Rows are counted and scored in blocks of about this many entries, which stay in cache.
 _BLOCK_ENTRIES = 1 << 19
+# Sparse rows need larger ones: each block passes once over the whole table of sums.
+_SPARSE_BLOCK_ENTRIES = 1 << 21
 
 # The part of the squared sensitivity that the class prior gets beside a table of word
 # counts. One record moves the latter by many counts and the former by one, so that at
@@ -511,33 +513,19 @@ class DirichletNB(_PrivateNaiveBayes):
         return checked
 
     def _count_features(self, X, codes, weight):
-        X, totals = self._clip(X)
-        largest_entry = X.data.max(initial=0.0) if sparse.issparse(X) else X.max(initial=0.0)
-        return _RowSums(
-            _sum_by_class(X, codes, weight, len(self.classes_)),
-            float(largest_entry),
-            float(totals.max(initial=0.0)),
-        )
-
-    def _clip(self, X):
-        """Rows within the public bounds, and their totals; never changes X itself."""
-        if not self._is_private:
-            return X, np.zeros(0)
-        if self.max_count is not None:
-            if sparse.issparse(X):
-                if X.data.max(initial=0.0) > self.max_count:
-                    clipped = np.minimum(X.data, self.max_count)
-                    X = sparse.csr_array((clipped, X.indices, X.indptr), shape=X.shape)
-            else:
-                X = np.minimum(X, self.max_count)
+        n_classes = len(self.classes_)
+        if not self._is_private:  # nothing needs a bound
+            return _RowSums(_sum_by_class(X, codes, weight, n_classes), 0.0, 0.0)
+        largest_entry = float(X.data.max(initial=0.0) if sparse.issparse(X) else X.max())
+        if self.max_count is not None and largest_entry > self.max_count:
+            X = _clip_entries(X, self.max_count)
         totals = np.asarray(X.sum(axis=1), dtype=float).ravel()
-        if self.max_total is not None and totals.max(initial=0.0) > self.max_total:
-            # Scaled a hair below the bound, so that rounding cannot pass it.
-            over = totals > self.max_total
-            scale = np.where(over, (1 - 1e-12) * self.max_total / np.where(over, totals, 1.0), 1.0)
-            X = sparse.diags_array(scale) @ X if sparse.issparse(X) else X * scale[:, np.newaxis]
-            totals = np.minimum(totals, self.max_total)
-        return X, totals
+        largest_total = float(totals.max())
+        if self.max_total is not None and largest_total > self.max_total:
+            # Rows are scaled by their weights, a hair below the bound for rounding's sake.
+            scale = (1 - 1e-12) * self.max_total / np.maximum(totals, self.max_total)
+            weight = scale if weight is None else weight * scale
+        return _RowSums(_sum_by_class(X, codes, weight, n_classes), largest_entry, largest_total)
 
     def _add_features(self, features, more):
         return _RowSums(
@@ -574,6 +562,13 @@ class DirichletNB(_PrivateNaiveBayes):
         return tags
 
 
+def _clip_entries(X, bound: float):
+    """A copy with no entry above the bound."""
+    if sparse.issparse(X):
+        return sparse.csr_array((np.minimum(X.data, bound), X.indices, X.indptr), shape=X.shape)
+    return np.minimum(X, bound)
+
+
 def _sum_by_class(X, codes, weight, n_classes: int) -> np.ndarray:
     """The sum of the rows of each class, of shape (n_classes, n_features)."""
     n_samples, n_features = X.shape
@@ -584,7 +579,7 @@ def _sum_by_class(X, codes, weight, n_classes: int) -> np.ndarray:
     sums = np.zeros(n_classes * n_features)
     per_row = np.diff(X.indptr)
     # Blocks of rows with about as many entries each, to bound the memory for cell numbers.
-    blocks = max(1, X.nnz // _BLOCK_ENTRIES)
+    blocks = max(1, X.nnz // _SPARSE_BLOCK_ENTRIES)
     edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_samples)
     edges[0], edges[-1] = 0, n_samples
     for start, stop in pairwise(edges):
