@@ -5,6 +5,7 @@ from ._base import Mechanism
 from ._calibration import calibrate
 from ._dirichlet import DirichletMechanism
 from ._joint import JointMechanism
+from ._simplex import SimplexMechanism
 
 __all__ = [
     "DirichletMechanism",
@@ -12,5 +13,6 @@ __all__ = [
     "JointMechanism",
     "LaplaceMechanism",
     "Mechanism",
+    "SimplexMechanism",
     "calibrate",
 ]

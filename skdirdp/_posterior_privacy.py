@@ -1,0 +1,82 @@
+"""What the release of a posterior guarantees, and how its noise is chosen for that."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._posterior_lattice import n_candidates
+from ._posterior_mechanisms import (
+    LAPLACE,
+    MAX_CANDIDATES,
+    exact_exponent,
+    laplace_loss,
+    paper_exponent,
+)
+
+
+@dataclass(frozen=True)
+class PosteriorPrivacy:
+    """What the release of a posterior guarantees.
+
+    Attributes
+    ----------
+    mechanism : str
+    epsilon : float
+        The release is epsilon-DP; infinite if it is not private.
+    calibration : {"exact", "bounded", "paper", "none"}
+        How the noise was chosen. "exact": the largest log-ratio over all neighbours
+        was computed and is epsilon. "bounded": there are too many to follow them all,
+        and a bound shows that none exceeds epsilon.
+    loss : float or None
+        The largest log-ratio over all neighbours and outcomes, where it is known.
+        With Laplace noise it is attained as soon as the clamp leaves room.
+    exponent : float or None
+        The factor of distance over sensitivity in an exponential mechanism.
+    is_private : bool
+    """
+
+    mechanism: str
+    epsilon: float
+    calibration: str
+    loss: float | None
+    exponent: float | None = None
+    is_private: bool = True
+    delta: float = 0.0
+    adjacency: str = "replace"
+    releases: int = 1
+
+
+def posterior_privacy(
+    mechanism: str,
+    calibration: str,
+    prior: tuple[float, ...],
+    n_samples: int,
+    epsilon: float,
+    gamma: float,
+) -> PosteriorPrivacy:
+    """The guarantee of a release; it depends on public sizes and parameters only."""
+    if np.isinf(epsilon):
+        return PosteriorPrivacy(mechanism, np.inf, "none", np.inf, is_private=False)
+    if mechanism in LAPLACE:
+        loss = laplace_loss(mechanism, len(prior), epsilon)
+        return PosteriorPrivacy(mechanism, epsilon, "paper", loss)
+    size = n_candidates(n_samples, len(prior))
+    if size > MAX_CANDIDATES:
+        raise ValueError(
+            f"{n_samples} records in {len(prior)} categories have {size} possible posteriors; "
+            f"{mechanism!r} lists at most {MAX_CANDIDATES}. Use mechanism='lshist', which "
+            "lists none."
+        )
+    exact = calibration == "exact" and mechanism != "ehdl"
+    choose = exact_exponent if exact else paper_exponent
+    exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
+    method = "paper" if not exact else "bounded" if exponent.loss is None else "exact"
+    is_private = mechanism != "ehdl"
+    return PosteriorPrivacy(
+        mechanism,
+        epsilon if is_private else np.inf,
+        method,
+        exponent.loss,
+        exponent.scale,
+        is_private,
+    )

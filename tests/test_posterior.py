@@ -1,0 +1,674 @@
+"""PrivateDirichletPosterior: its six mechanisms, proved by enumeration, and its interface."""
+
+import pickle
+import time
+from collections import Counter
+from functools import lru_cache
+from itertools import combinations, product
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import gammaln
+from sklearn.base import clone
+
+from skdirdp.accounting import Composition, PureDP
+from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from skdirdp.hellinger import (
+    global_sensitivity,
+    hellinger_distance,
+    local_sensitivity,
+    smooth_sensitivity,
+)
+from skdirdp.posterior import PrivateDirichletPosterior
+
+# ---------------------------------------------------------------- an independent account
+# Everything below is written from the papers' formulas, by brute force over lists of
+# all data sets, and shares no code with the package.
+
+
+def compositions(n, k):
+    return [x for x in product(range(n + 1), repeat=k) if sum(x) == n]
+
+
+def log_beta(v):
+    return gammaln(v).sum(-1) - gammaln(v.sum(-1))
+
+
+@lru_cache(maxsize=64)
+def brute_geometry(prior, n):
+    """All data sets, the distances of their posteriors, and how many records differ."""
+    counts = np.array(compositions(n, len(prior)))
+    a = counts + np.array(prior)
+    middle = (a[:, None] + a) / 2
+    affinity = np.exp(log_beta(middle) - (log_beta(a)[:, None] + log_beta(a)) / 2)
+    moved = np.abs(counts[:, None] - counts).sum(-1) // 2
+    return counts, np.sqrt(np.maximum(1 - affinity, 0)), moved
+
+
+def brute_steepness(mechanism, prior, n, gamma):
+    _, distance, moved = brute_geometry(prior, n)
+    local = np.where(moved == 1, distance, 0).max(1)
+    if mechanism == "ehd":
+        return np.full(len(local), 1 / local.max())
+    if mechanism == "ehdl":
+        return 1 / local
+    return (1 / local + gamma * moved).min(1)
+
+
+def brute_exponential(mechanism, prior, n, scale, gamma=1.0):
+    _, distance, _ = brute_geometry(prior, n)
+    weights = np.exp(-scale * brute_steepness(mechanism, prior, n, gamma)[:, None] * distance)
+    return weights / weights.sum(1, keepdims=True)
+
+
+def brute_laplace(mechanism, x, n, epsilon):
+    """The joint distribution of the noisy cells, as an array with one axis per cell."""
+    k = len(x)
+    scale = {"lszhang": 2 * k, "lsdim": k, "lshist": 1 if k == 2 else 2}[mechanism] / epsilon
+    joint = np.ones(())
+    for count in x if mechanism == "lszhang" else x[:-1]:
+        joint = np.multiply.outer(joint, brute_cell(count, n, scale))
+    return joint
+
+
+def brute_cell(count, n, scale):
+    """The noisy count rounds down and is clamped: all below 1 is 0, all from n on is n."""
+    noise = stats.laplace(scale=scale)
+    edges = np.concatenate([[-np.inf], np.arange(1, n + 1), [np.inf]]) - count
+    below, above = noise.cdf(edges), noise.sf(edges)
+    return np.where(edges[:-1] >= 0, -np.diff(above), np.diff(below))
+
+
+def brute_loss(distributions, neighbours):
+    worst = 0.0
+    for x, y in neighbours:
+        ratio = np.abs(np.log(distributions[x]) - np.log(distributions[y]))
+        worst = max(worst, float(ratio.max()))
+    return worst
+
+
+def brute_realised(mechanism, prior, n, epsilon, scale=None, gamma=1.0):
+    counts, _, moved = brute_geometry(prior, n)
+    neighbours = np.argwhere(np.triu(moved == 1))
+    if mechanism.startswith("ls"):
+        distributions = [brute_laplace(mechanism, tuple(x), n, epsilon) for x in counts]
+    else:
+        distributions = brute_exponential(mechanism, prior, n, scale, gamma)
+    return brute_loss(distributions, neighbours)
+
+
+def seeded(mechanism="ehds", seed=0, **parameters):
+    return PrivateDirichletPosterior(mechanism=mechanism, random_state=seed, **parameters)
+
+
+def fit_counts(estimator, counts):
+    with pytest.warns(PrivacyLeakWarning):
+        return estimator.fit_counts(counts)
+
+
+PRIORS = [
+    (1.0, 1.0),
+    (0.5, 0.5),
+    (0.1, 3.0),
+    (1.0, 1.0, 1.0),
+    (0.5, 0.5, 0.5),
+    (0.2, 1.0, 4.0),
+    (0.5, 0.5, 0.5, 0.5),
+    (1.0, 0.3, 2.0, 0.7),
+]
+SIZES = {2: (1, 2, 5, 8), 3: (1, 3, 8), 4: (1, 4, 6)}
+CASES = [(prior, n) for prior in PRIORS for n in SIZES[len(prior)]]
+
+
+# ---------------------------------------------------------------- proofs by enumeration
+
+
+@pytest.mark.parametrize(("prior", "n"), CASES)
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
+def test_exact_calibration_spends_epsilon_and_never_more(mechanism, prior, n):
+    for epsilon in (0.3, 1.0, 4.0):
+        estimator = seeded(mechanism, prior=prior, epsilon=epsilon)
+        privacy = fit_counts(estimator, compositions(n, len(prior))[0]).privacy_
+        loss = brute_realised(mechanism, prior, n, epsilon, privacy.exponent)
+        assert loss <= epsilon
+        assert privacy.calibration == "exact"
+        assert loss == pytest.approx(epsilon, rel=1e-6)
+        assert privacy.loss == pytest.approx(loss, rel=1e-9)
+
+
+@pytest.mark.parametrize(("prior", "n"), CASES)
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
+def test_the_papers_exponents_are_private(mechanism, prior, n):
+    for epsilon in (0.3, 1.0, 4.0):
+        estimator = seeded(mechanism, prior=prior, epsilon=epsilon, calibration="paper")
+        privacy = fit_counts(estimator, compositions(n, len(prior))[0]).privacy_
+        scale = epsilon / (4 if mechanism == "ehds" else 2)
+        assert privacy.exponent == scale
+        loss = brute_realised(mechanism, prior, n, epsilon, scale)
+        assert loss <= epsilon
+        assert privacy.loss == pytest.approx(loss, rel=1e-9)
+
+
+@pytest.mark.parametrize(("prior", "n"), CASES)
+@pytest.mark.parametrize("mechanism", ["lszhang", "lsdim", "lshist"])
+def test_laplace_noise_is_private_and_its_true_loss_is_reported(mechanism, prior, n):
+    k = len(prior)
+    if mechanism == "lszhang" and n**k > 600:
+        n = 4
+    for epsilon in (0.3, 1.0, 4.0):
+        claimed = fit_counts(
+            seeded(mechanism, prior=prior, epsilon=epsilon), compositions(n, k)[0]
+        ).privacy_.loss
+        # LSZhang is epsilon/k-DP, LSDim epsilon/2 (k = 2) or 2 epsilon/k, LSHist epsilon
+        truth = {"lszhang": 1 / k, "lsdim": 0.5 if k == 2 else 2 / k, "lshist": 1.0}[mechanism]
+        assert claimed == pytest.approx(truth * epsilon, rel=1e-12)
+        loss = brute_realised(mechanism, prior, n, epsilon)
+        assert loss <= claimed * (1 + 1e-9)
+        if n >= 3:
+            assert loss == pytest.approx(claimed, rel=1e-6)
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.5, 3.0])
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+def test_ehds_is_private_for_every_gamma(gamma, calibration):
+    for prior, n in [((1.0, 1.0), 8), ((0.5, 0.5, 0.5), 6), ((0.2, 1.0, 4.0), 6)]:
+        estimator = seeded(prior=prior, gamma=gamma, calibration=calibration)
+        exponent = fit_counts(estimator, compositions(n, len(prior))[1]).privacy_.exponent
+        assert brute_realised("ehds", prior, n, 1.0, exponent, gamma) <= 1.0
+
+
+def test_the_papers_use_a_part_of_their_epsilon():
+    losses = {"ehd": [], "ehds": [], "ehdl": []}
+    for prior, n in CASES:
+        if n > 2:
+            for name, values in losses.items():
+                scale = 0.25 if name == "ehds" else 0.5
+                values.append(brute_realised(name, prior, n, 1.0, scale))
+    assert min(losses["ehd"]) >= 0.49
+    assert max(losses["ehd"]) <= 0.72
+    assert min(losses["ehds"]) >= 0.24
+    assert max(losses["ehds"]) <= 0.40
+
+
+def test_ehdl_exceeds_its_epsilon_somewhere():
+    prior, n, epsilon = (3e-4, 3e-4), 190, 0.1
+    loss = brute_realised("ehdl", prior, n, epsilon, epsilon / 2)
+    assert loss > 1.1 * epsilon
+    estimator = seeded("ehdl", prior=prior, epsilon=epsilon)
+    privacy = fit_counts(estimator, (100, 90)).privacy_
+    assert privacy.loss == pytest.approx(loss, rel=1e-6)
+    assert not privacy.is_private
+    assert privacy.epsilon == np.inf
+
+
+def test_a_constant_sensitivity_would_violate_privacy_under_a_small_prior():
+    """sqrt(1 - pi/4) is the global sensitivity of a uniform prior only."""
+    assert global_sensitivity([0.5] * 3, 10) == pytest.approx(np.sqrt(1 - 2 / np.pi), rel=1e-14)
+    assert global_sensitivity([1.0] * 3, 10) == pytest.approx(np.sqrt(1 - np.pi / 4), rel=1e-14)
+    assert global_sensitivity([1.0, 1.0], 60) == pytest.approx(0.340, abs=5e-4)
+
+
+# ---------------------------------------------------------------- where not all is followed
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
+@pytest.mark.parametrize("prior", [(1.0, 1.0, 1.0), (0.5, 0.5, 0.5), (0.3, 1.0, 2.0)])
+def test_a_bounded_exponent_is_private_too(mechanism, prior, monkeypatch):
+    from skdirdp import _posterior_mechanisms as mechanisms
+
+    monkeypatch.setattr(mechanisms, "_MAX_WORK", 300)
+    monkeypatch.setattr(mechanisms, "_PARTIAL_WORK", 200)
+    for n in (8, 12):
+        exponent = mechanisms.exact_exponent.__wrapped__(mechanism, prior, n, 1.0, 1.0)
+        if mechanism == "ehds":
+            assert exponent.loss is None
+        paper = mechanisms.paper_scale(mechanism, 1.0, 1.0)
+        loss = brute_realised(mechanism, prior, n, 1.0, exponent.scale)
+        assert paper * (1 - 1e-8) <= exponent.scale
+        assert loss <= 1.0
+
+
+def test_without_a_list_of_neighbours_the_range_bound_is_private(monkeypatch):
+    from skdirdp import _posterior_mechanisms as mechanisms
+
+    monkeypatch.setattr(mechanisms, "_MAX_WORK", 10)
+    for gamma in (0.2, 1.0, 2.0):
+        exponent = mechanisms.exact_exponent.__wrapped__("ehds", (0.5,) * 3, 8, 1.0, gamma)
+        assert exponent.scale >= 1 / (2 + gamma) * (1 - 1e-8)
+        assert exponent.scale > 1 / (2 + 2 * gamma)
+        assert brute_realised("ehds", (0.5,) * 3, 8, 1.0, exponent.scale, gamma) <= 1.0
+
+
+@pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 40), ((0.2, 1.0, 4.0), 8)])
+@pytest.mark.parametrize("gamma", [0.3, 1.0])
+def test_the_range_bound_covers_every_pair(prior, n, gamma):
+    from skdirdp._posterior_mechanisms import _range_bound
+
+    _, distance, moved = brute_geometry(prior, n)
+    rates = brute_steepness("ehds", prior, n, gamma)
+    first, second = np.argwhere(np.triu(moved == 1)).T
+    change = rates[second][:, None] * distance[second] - rates[first][:, None] * distance[first]
+    bound = _range_bound(rates[first], rates[second], distance[first, second])
+    assert np.all(np.ptp(change, axis=1) <= bound + 1e-9)
+    assert np.all(bound <= 1 + min(1 + gamma, np.sqrt(1 + 2 * gamma**2)) + 1e-9)
+
+
+@pytest.mark.parametrize("sizes", [(2, 15000, 0.2), (3, 600, 2.0), (4, 100, 2.0)])
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
+def test_large_releases_are_quick(mechanism, sizes):
+    k, n, limit = sizes
+    counts = np.full(k, n // k)
+    counts[0] += n - counts.sum()
+    estimator = PrivateDirichletPosterior(n_categories=k, mechanism=mechanism)
+    estimator.fit_counts(counts)
+    start = time.perf_counter()
+    estimator.fit_counts(counts)
+    assert time.perf_counter() - start < limit
+    assert estimator.concentration_.sum() == n + k
+
+
+# ---------------------------------------------------------------- distributions
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds", "ehdl"])
+@pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 7), ((0.5, 1.0, 2.0), 5)])
+def test_exponential_weights_match_the_brute_force(mechanism, prior, n):
+    from skdirdp._posterior_lattice import posterior_lattice
+    from skdirdp._posterior_mechanisms import log_weights
+
+    counts, _, _ = brute_geometry(prior, n)
+    truth = brute_exponential(mechanism, prior, n, 0.7)
+    lattice = posterior_lattice(prior, n)
+    order = lattice.rank(counts)
+    for row, x in enumerate(counts):
+        weights = np.exp(log_weights(mechanism, x, lattice, 0.7, 1.0))[order]
+        np.testing.assert_allclose(weights / weights.sum(), truth[row], rtol=1e-10)
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds", "lszhang", "lsdim", "lshist"])
+def test_draws_follow_the_distribution(mechanism):
+    prior, x, n, draws = (1.0, 0.5, 1.0), (1, 3, 0), 4, 1500
+    generator = np.random.default_rng(7)
+    estimator = PrivateDirichletPosterior(
+        prior, mechanism=mechanism, epsilon=2.0, random_state=generator
+    )
+
+    def draw_all():
+        released = [estimator.fit_counts(x).concentration_ for _ in range(draws)]
+        return Counter(map(tuple, np.rint(np.array(released) - prior).astype(int)))
+
+    with pytest.warns(PrivacyLeakWarning):
+        seen = draw_all()
+    if mechanism.startswith("ls"):
+        joint = brute_laplace(mechanism, x, n, 2.0)
+        expected = {}
+        for cells in np.ndindex(joint.shape):
+            last = () if len(cells) == 3 else (min(max(n - sum(cells), 0), n),)
+            expected[cells + last] = joint[cells]
+    else:
+        counts, _, _ = brute_geometry(prior, n)
+        row = [tuple(c) for c in counts].index(x)
+        scale = estimator.privacy_.exponent
+        expected = dict(
+            zip(map(tuple, counts), brute_exponential(mechanism, prior, n, scale)[row], strict=True)
+        )
+    assert set(seen) <= set(expected)
+    common = [key for key, p in expected.items() if p * draws >= 5]
+    observed = [seen.get(key, 0) for key in common]
+    wanted = [expected[key] * draws for key in common]
+    observed.append(draws - sum(observed))
+    wanted.append(draws - sum(wanted))
+    assert stats.chisquare(observed, wanted).pvalue > 1e-4
+
+
+def test_table_1_and_2_of_the_paper():
+    """Probabilities of the true posterior and of those one and two steps away."""
+    from skdirdp._posterior_mechanisms import clamped_laplace_pmf, laplace_scale
+
+    lap = clamped_laplace_pmf(50, 100, laplace_scale("lsdim", 2, 1.0))
+    improved = clamped_laplace_pmf(50, 100, laplace_scale("lshist", 2, 1.0))
+    printed = {0: (0.19673467014, 0.31606027941), 1: (0.11932560927, 0.11627207896)}
+    printed[2] = (0.07237464051, 0.04277410743)
+    for step, values in printed.items():
+        assert lap[50 + step] == pytest.approx(values[0], abs=1.1e-11)
+        assert improved[50 + step] == pytest.approx(values[1], abs=1.1e-11)
+    # Balanced data: both sides are at one distance.
+    both = {1: (0.31606027941, 0.43233235838), 2: (0.19170024978, 0.1590461864)}
+    for step, values in both.items():
+        assert lap[[50 - step, 50 + step]].sum() == pytest.approx(values[0], abs=1.1e-11)
+        assert improved[[50 - step, 50 + step]].sum() == pytest.approx(values[1], abs=1.1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_the_clamped_noise_matches_the_laplace_distribution(n):
+    from skdirdp._posterior_mechanisms import clamped_laplace_pmf
+
+    for count in range(n + 1):
+        np.testing.assert_allclose(
+            clamped_laplace_pmf(count, n, 1.7), brute_cell(count, n, 1.7), rtol=1e-12
+        )
+
+
+# ---------------------------------------------------------------- Hellinger and sensitivities
+
+
+def reference_distance(a, b):
+    def log_b(v):
+        return mpmath.fsum(map(mpmath.loggamma, v)) - mpmath.loggamma(mpmath.fsum(v))
+
+    with mpmath.workdps(60):
+        a, b = ([mpmath.mpf(float(t)) for t in v] for v in (a, b))
+        middle = [(s + t) / 2 for s, t in zip(a, b, strict=True)]
+        return mpmath.sqrt(-mpmath.expm1(log_b(middle) - (log_b(a) + log_b(b)) / 2))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([1, 1], [1, 2]),
+        ([0.01, 0.2, 5], [3, 0.001, 2]),
+        ([1e3, 2e3], [1e3 + 1, 2e3 - 1]),
+        ([1e9, 1e9, 1], [1e9 + 1, 1e9 - 1, 1]),
+        ([1e12, 1e12], [1e12 + 1, 1e12 - 1]),
+        ([1e12, 1e12], [1.000001e12, 1.000001e12]),
+        ([1e8, 3e8, 2e8], [1.1e8, 3.3e8, 2.2e8]),
+        ([1e-6, 1e6], [1e6, 1e-6]),
+        ([4e11, 300.0], [5.0, 0.006]),
+    ],
+)
+def test_hellinger_distance_is_accurate_at_every_size(a, b):
+    truth = float(reference_distance(a, b))
+    assert hellinger_distance(a, b) == pytest.approx(truth, rel=1e-8)
+    assert hellinger_distance(b, a) == pytest.approx(hellinger_distance(a, b), rel=1e-8)
+
+
+def test_hellinger_distance_broadcasts_and_is_a_metric():
+    points = np.random.default_rng(0).gamma(1.0, 5.0, (12, 3)) + 1e-3
+    distance = hellinger_distance(points[:, None], points)
+    assert np.array_equal(np.diag(distance), np.zeros(12))
+    assert np.all((distance >= 0) & (distance <= 1))
+    through = distance[:, :, None] + distance[None]
+    assert np.all(distance <= through.min(axis=1) + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("prior", "n"),
+    [
+        ((1.0, 1.0), 1),
+        ((1.0, 1.0), 40),
+        ((0.1, 3.0), 8),
+        ((1.0, 1.0, 1.0), 1),
+        ((0.1, 0.1, 0.1), 9),
+        ((0.2, 1.0, 4.0), 6),
+        ((1.0, 0.3, 2.0, 0.7), 4),
+    ],
+)
+def test_sensitivities_match_the_brute_force(prior, n):
+    counts, distance, moved = brute_geometry(prior, n)
+    local = np.where(moved == 1, distance, 0).max(1)
+    assert global_sensitivity(prior, n) == pytest.approx(local.max(), rel=1e-9)
+    for gamma in (0.1, 1.0):
+        smooth = 1 / (1 / local + gamma * moved).min(1)
+        for row, x in enumerate(counts):
+            assert local_sensitivity(x, prior) == pytest.approx(local[row], rel=1e-9)
+            assert smooth_sensitivity(x, prior, gamma) == pytest.approx(smooth[row], rel=1e-9)
+
+
+def test_the_local_sensitivity_needs_no_maximum_over_candidates():
+    """Figure 2 of the paper: the largest change of a score is at the data set itself."""
+    counts, distance, moved = brute_geometry((1.0, 0.5, 2.0), 6)
+    change = np.abs(distance[:, None] - distance).max(-1)
+    largest = np.where(moved == 1, change, 0).max(1)
+    ours = [local_sensitivity(x, (1.0, 0.5, 2.0)) for x in counts]
+    np.testing.assert_allclose(ours, largest, rtol=1e-9)
+
+
+def test_distances_on_a_long_lattice_stay_accurate():
+    from skdirdp._posterior_lattice import PosteriorLattice
+
+    lattice = PosteriorLattice((0.5, 1.0), 15000)
+    for x in ((7500, 7500), (3, 14997), (14999, 1)):
+        distances = lattice.distances(np.array(x))
+        for i in (x[0] - 1, x[0] + 1, 20, 12000):
+            c = lattice.counts[i]
+            truth = float(reference_distance(np.add(x, (0.5, 1.0)), c + np.array([0.5, 1.0])))
+            assert distances[i] == pytest.approx(truth, rel=1e-9)
+
+
+# ---------------------------------------------------------------- what calibration gains
+
+
+def test_exact_calibration_brings_the_release_closer():
+    def expected_distance(mechanism, scale):
+        counts, distance, _ = brute_geometry((1.0, 1.0), 60)
+        row = [tuple(c) for c in counts].index((30, 30))
+        if mechanism == "lshist":
+            pmf = brute_laplace("lshist", (30, 30), 60, 1.0)
+        else:
+            pmf = brute_exponential(mechanism, (1.0, 1.0), 60, scale)[row]
+        return pmf @ distance[row]
+
+    results = {}
+    for calibration in ("paper", "exact"):
+        estimator = seeded(n_categories=2, calibration=calibration)
+        exponent = fit_counts(estimator, (30, 30)).privacy_.exponent
+        results[calibration] = expected_distance("ehds", exponent)
+    assert results["exact"] < 0.7 * results["paper"]
+
+
+# ---------------------------------------------------------------- the estimator
+
+
+class Ledger:
+    def __init__(self, refuse=False):
+        self.charges, self.refuse = [], refuse
+
+    def charge(self, mechanism, releases=1, label=None):
+        if self.refuse:
+            raise BudgetExceededError("too much")
+        self.charges.append((mechanism, releases, label))
+
+
+def test_labels_and_codes_and_counts_are_the_same_data():
+    codes = np.array([0, 2, 2, 1, 2, 0])
+    labels = np.array(["a", "b", "c"])[codes]
+    fits = [
+        lambda e: e.set_params(n_categories=3).fit(codes),
+        lambda e: e.set_params(n_categories=3).fit(codes.reshape(-1, 1)),
+        lambda e: e.set_params(n_categories=3).fit(codes.astype(float)),
+        lambda e: e.set_params(categories=["a", "b", "c"]).fit(labels),
+        lambda e: e.set_params(categories=["a", "b", "c"]).fit(list(labels)),
+        lambda e: e.set_params(prior=[1.0, 1.0, 1.0]).fit(codes),
+        lambda e: e.set_params(n_categories=3).fit_counts([2, 1, 3]),
+    ]
+    results = []
+    for fit in fits:
+        with pytest.warns(PrivacyLeakWarning, match="random_state"):
+            results.append(fit(seeded()).concentration_)
+    assert all(np.array_equal(r, results[0]) for r in results)
+
+
+def test_an_infinite_epsilon_gives_the_exact_posterior():
+    estimator = PrivateDirichletPosterior(
+        prior=[0.5, 1.0, 2.0], epsilon=np.inf, accountant=(ledger := Ledger())
+    ).fit([0, 1, 1, 2])
+    np.testing.assert_allclose(estimator.concentration_, [1.5, 3.0, 3.0])
+    np.testing.assert_allclose(estimator.mean_, np.array([1.5, 3.0, 3.0]) / 7.5)
+    assert not estimator.privacy_.is_private
+    assert Composition([(ledger.charges[0][0], 1)]).epsilon(1e-5) == np.inf
+
+
+def test_samples_and_intervals_are_those_of_the_released_posterior():
+    estimator = PrivateDirichletPosterior(n_categories=3, epsilon=np.inf).fit_counts([4, 0, 10])
+    draws = estimator.sample(20000, random_state=3)
+    assert draws.shape == (20000, 3)
+    np.testing.assert_allclose(draws.mean(0), estimator.mean_, atol=0.01)
+    interval = estimator.credible_interval(0.8)
+    truth = stats.beta([5, 1, 11], [12, 16, 6]).ppf(np.array([[0.1], [0.9]])).T
+    np.testing.assert_allclose(interval, truth, rtol=1e-9)
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds", "lshist", "lsdim", "lszhang"])
+def test_the_accountant_is_charged_as_pure_dp(mechanism):
+    ledger = Ledger()
+    PrivateDirichletPosterior(
+        n_categories=2, mechanism=mechanism, epsilon=0.7, accountant=ledger
+    ).fit_counts([3, 4])
+    ((charged, releases, label),) = ledger.charges
+    assert charged == PureDP(0.7)
+    assert releases == 1
+    assert label
+
+
+def test_a_refused_charge_releases_nothing():
+    estimator = PrivateDirichletPosterior(n_categories=2, accountant=Ledger(refuse=True))
+    with pytest.raises(BudgetExceededError):
+        estimator.fit_counts([3, 4])
+    assert not hasattr(estimator, "concentration_")
+
+
+def test_invalid_data_are_not_charged():
+    ledger = Ledger()
+    estimator = PrivateDirichletPosterior(n_categories=2, accountant=ledger)
+    for bad in ([0, 1, 2], [], [0, -1]):
+        with pytest.raises(ValueError, match="x must hold"):
+            estimator.fit(bad)
+    assert ledger.charges == []
+
+
+def test_ehdl_warns_and_charges_everything():
+    ledger = Ledger()
+    estimator = PrivateDirichletPosterior(n_categories=2, mechanism="ehdl", accountant=ledger)
+    with pytest.warns(PrivacyLeakWarning, match="not private"):
+        estimator.fit_counts([3, 4])
+    assert not estimator.privacy_.is_private
+    assert Composition([(ledger.charges[0][0], 1)]).epsilon(1e-5) == np.inf
+
+
+def test_a_domain_from_the_data_warns():
+    with pytest.warns(PrivacyLeakWarning, match="categories"):
+        estimator = PrivateDirichletPosterior().fit(["b", "a", "b"])
+    assert estimator.categories_ == ["a", "b"]
+
+
+def test_noise_without_a_seed_differs_and_warns_not():
+    estimator = PrivateDirichletPosterior(n_categories=2, mechanism="lszhang", epsilon=0.01)
+    draws = {tuple(estimator.fit_counts([500, 500]).concentration_) for _ in range(8)}
+    assert len(draws) > 1
+
+
+def test_nothing_exact_stays_behind():
+    """Two data sets that release the same vector leave identical objects."""
+    states = {}
+    for counts in ([31, 29], [29, 31]):
+        for seed in range(60):
+            estimator = fit_counts(seeded(n_categories=2, seed=seed, epsilon=2.0), counts)
+            estimator.random_state = None
+            state = pickle.dumps(estimator), repr(estimator), repr(estimator.privacy_)
+            states.setdefault(tuple(estimator.concentration_), {})[tuple(counts)] = state
+    shared = [state for state in states.values() if len(state) == 2]
+    assert shared
+    assert all(state[(31, 29)] == state[(29, 31)] for state in shared)
+
+
+def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
+    estimator = fit_counts(seeded(n_categories=3), [5, 6, 7])
+    again = fit_counts(clone(estimator), [5, 6, 7])
+    assert np.array_equal(estimator.concentration_, again.concentration_)
+    assert not hasattr(clone(estimator), "concentration_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"prior": 0}, "prior must be greater than 0"),
+        ({"prior": -1.0}, "prior must be greater than 0"),
+        ({"prior": 1e13}, r"at most 1e\+12"),
+        ({"prior": [1.0, np.nan]}, "prior must be greater than 0"),
+        ({"prior": [[1.0, 1.0]]}, "prior must be a number or a vector"),
+        ({"prior": "flat"}, "prior must be a number or a vector"),
+        ({"prior": [1.0, 1.0, 1.0]}, "number of categories must be the same"),
+        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"epsilon": -1.0}, "epsilon must be greater than 0"),
+        ({"epsilon": np.nan}, "epsilon must be greater than 0"),
+        ({"gamma": 0.0}, "gamma must be greater than 0"),
+        ({"n_categories": 1}, "n_categories must be at least 2"),
+        ({"n_categories": 2.5}, "n_categories must be an integer"),
+        ({"categories": ["a", "a"], "n_categories": None}, "categories must be at least 2"),
+        ({"mechanism": "laplace"}, "mechanism must be one of"),
+        ({"calibration": "best"}, "calibration must be one of"),
+        ({"random_state": "seed"}, "random_state must be"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, message):
+    estimator = PrivateDirichletPosterior(**{"n_categories": 2, **parameters})
+    with pytest.raises((ValueError, TypeError), match=message):
+        estimator.fit([0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([0, 0], "at least 1 record"),
+        ([3, -1], "whole numbers"),
+        ([3.5, 1], "whole numbers"),
+        ([np.nan, 1], "whole numbers"),
+        ([1, 2, 3], r"shape \(2,\)"),
+        (["a", "b"], "array of numbers"),
+    ],
+)
+def test_bad_counts_are_refused(counts, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        PrivateDirichletPosterior(n_categories=2).fit_counts(counts)
+
+
+def test_values_outside_the_domain_are_refused_without_printing_them():
+    for x, parameters in [
+        ([0, 1, 977], {"n_categories": 2}),
+        (["a", "secret977"], {"categories": ["a", "b"]}),
+        ([0.0, np.nan, 1.0], {"n_categories": 2}),
+        ([[0, 1], [1, 977]], {"n_categories": 2}),
+    ]:
+        with pytest.raises(ValueError, match="x must") as error:
+            PrivateDirichletPosterior(**parameters).fit(x)
+        assert "977" not in str(error.value)
+
+
+def test_missing_values_are_no_category():
+    with pytest.raises(ValueError, match="missing"):
+        PrivateDirichletPosterior().fit([0.0, np.nan, 1.0, np.nan])
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds", "lshist"])
+@pytest.mark.parametrize("prior", [1e-200, 1e-6, 1e6, 1e12])
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-3, 100.0, 1e6])
+def test_extreme_parameters_stay_finite_and_private(mechanism, prior, epsilon):
+    for counts in ([1, 0], [3, 2], [2, 1, 2]):
+        estimator = PrivateDirichletPosterior(prior, mechanism=mechanism, epsilon=epsilon)
+        estimator.fit_counts(counts)
+        assert np.all(np.isfinite(estimator.concentration_))
+        assert estimator.privacy_.loss <= epsilon * (1 + 1e-12)
+
+
+def test_too_many_candidates_suggest_another_mechanism():
+    counts = np.full(8, 1000)
+    with pytest.raises(ValueError, match="lshist"):
+        PrivateDirichletPosterior(n_categories=8).fit_counts(counts)
+    released = PrivateDirichletPosterior(n_categories=8, mechanism="lshist").fit_counts(counts)
+    assert np.all(released.concentration_ >= 1)
+
+
+def test_neighbours_in_the_brute_force_are_one_record_apart():
+    """The account above is itself checked: neighbours by records, not by counts."""
+    _, _, moved = brute_geometry((1.0, 1.0, 1.0), 3)
+    records = {tuple(np.bincount(x, minlength=3)): x for x in product(range(3), repeat=3)}
+    counts = compositions(3, 3)
+    for (i, a), (j, b) in combinations(enumerate(counts), 2):
+        hamming = min(
+            sum(s != t for s, t in zip(records[a], y, strict=True))
+            for y in product(range(3), repeat=3)
+            if tuple(np.bincount(y, minlength=3)) == b
+        )
+        assert moved[i, j] == hamming
