@@ -176,7 +176,9 @@ def draw(out, name, rows, x, y, panel=None, log=True):
     import matplotlib.pyplot as plt
 
     panels = sorted({row[panel] for row in rows}) if panel else [None]
-    figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 4), squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(5 * len(panels), 4.5), squeeze=False, layout="constrained"
+    )
     for axis, value in zip(axes[0], panels, strict=True):
         for curve in dict.fromkeys(row["mechanism"] for row in rows):
             points = [
@@ -193,8 +195,7 @@ def draw(out, name, rows, x, y, panel=None, log=True):
             axis.set_yscale("log")
         if panel:
             axis.set_title(f"{panel} = {value}")
-    axes[0][-1].legend(fontsize=7)
-    figure.tight_layout()
+    figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(out / f"{name}.png", dpi=130)
     plt.close(figure)
 
