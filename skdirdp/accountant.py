@@ -384,8 +384,8 @@ def _refusal(
     spent, left = _short(used(before, limits)), _short(remaining(before, limits))
     return (
         f"{asked} would bring the total epsilon to {_short(used(after, limits))} at {terms}, and "
-        f"the limit is {limits.epsilon}. {spent} is used and {left} is left. Nothing was charged or "
-        "released; ask for less (a smaller epsilon, fewer fits), or stop here"
+        f"the limit is {limits.epsilon}. {spent} is used and {left} is left. Nothing was charged "
+        "or released; ask for less (a smaller epsilon, fewer fits), or stop here"
     )
 
 
