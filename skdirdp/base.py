@@ -79,7 +79,7 @@ class PrivateEstimator(BaseEstimator):
         "calibration": [StrOptions(set(CALIBRATIONS))],
         "adjacency": [StrOptions(set(ADJACENCIES))],
         "accountant": [None, HasMethods("charge")],
-        "random_state": ["random_state"],
+        "random_state": ["random_state", np.random.Generator],
     }
 
     epsilon: float
