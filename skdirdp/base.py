@@ -6,7 +6,8 @@ arithmetic of its own.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -94,6 +95,17 @@ class PrivateEstimator(BaseEstimator):
     @property
     def _is_private(self) -> bool:
         return bool(np.isfinite(self.epsilon))
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Bring the fitted state back if anything fails."""
+        before = vars(self).copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _warn_of_leak(self, *parameters: str) -> None:
         """Say which public parameters were missing and are taken from the data."""

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -171,17 +170,6 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
         with self._all_or_nothing():
             self._accumulate(X, y, classes, sample_weight)
         return self
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Bring the fitted state back if anything fails."""
-        before = vars(self).copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _forget(self) -> None:
         parameters = self.get_params(deep=False)
