@@ -18,6 +18,7 @@ _HOMES = {
     "DirichletNB": "naive_bayes",
     "PrivacyAccountant": "accountant",
     "PrivacyLeakWarning": "exceptions",
+    "PrivateBayesNetMLE": "bayes_net",
     "PrivateDirichletPosterior": "posterior",
 }
 

@@ -8,6 +8,7 @@ smaller than the noise can tell from 0. All of it is post-processing.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +21,16 @@ from ._base import Mechanism, normalise
 from ._reference import entry_quadrature, row_total
 
 _NOISE_NODES = 64
+
+
+@cache
+def _normal_nodes() -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
+
+
+@cache
+def _exponential_nodes() -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ class GaussianMechanism(_AdditiveMechanism):
         return noisy + self.sigma * np.sqrt(2 / np.pi) / erfcx(-z / np.sqrt(2))
 
     def _noise_quadrature(self):
-        x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
+        x, weights = _normal_nodes()
         return self.sigma * x, weights / weights.sum()
 
 
@@ -176,5 +187,5 @@ class LaplaceMechanism(_AdditiveMechanism):
         return (2 * y + self.scale * decay) / (2 - decay)
 
     def _noise_quadrature(self):
-        x, weights = np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
+        x, weights = _exponential_nodes()
         return self.scale * np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
