@@ -92,6 +92,11 @@ class Problem:
         )
 
     @property
+    def slope(self) -> float:
+        """About how fast `excess` grows with the logarithm of the inverse noise."""
+        return _slope(self.budget)
+
+    @property
     def releases(self) -> int:
         return sum(count for _, count in self.tables)
 
@@ -102,6 +107,11 @@ class Problem:
             count * table.share**2 * table.rows.squared_norm(self.adjacency)
             for table, count in self.tables
         )
+
+
+def _slope(budget: ApproximateDP | RenyiDP) -> float:
+    # Of a Gaussian loss: log delta falls by the square of epsilon over the deviation.
+    return 2.0 if isinstance(budget, RenyiDP) else 2 * np.log(1 / budget.delta) + 2
 
 
 #: One mechanism for each kind of table of a problem.
@@ -310,15 +320,13 @@ def _exact_dirichlet(problem: Problem) -> Solution:
         divergence,
         bounds=(log_alpha - _STRIDE, log_alpha + _STRIDE),
         method="bounded",
-        options={"xatol": 0.02},
+        options={"xatol": 0.1},
     )
-    log_alpha = min(log_alpha, float(found.x), key=divergence)
     # Never worse than Algorithm 1: its alpha, with the r that is truly allowed there.
     papers = _algorithm1(problem)[0]
     assert isinstance(papers, DirichletMechanism)
-    alphas = (max(alpha, least) for alpha in (np.exp(log_alpha), papers.alpha))
-    candidates = (_on_frontier(problem, alpha, _FINE) for alpha in alphas)
-    return min(candidates, key=problem.divergence)
+    log_alpha = min(log_alpha, float(found.x), np.log(papers.alpha), key=divergence)
+    return _on_frontier(problem, max(np.exp(log_alpha), least), _FINE)
 
 
 def _walk_downhill(function: Callable[[float], float], start: float) -> float:
@@ -338,11 +346,13 @@ def _on_frontier(problem: Problem, alpha: float, tolerance: float) -> Solution:
     def excess(log_r):
         return problem.excess(_dirichlets(problem, np.exp(log_r), alpha))
 
-    if scale > 0 and excess(np.log(alpha / scale)) <= 0:
-        r = alpha / scale
-    else:
-        r = np.exp(_last_allowed(excess, _guess_log_r(problem, alpha), tolerance))
-    return _dirichlets(problem, r, alpha)
+    guess = _guess_log_r(problem, alpha)
+    ceiling = np.log(alpha / scale) if scale > 0 else np.inf
+    # Looked at first only where it is likely to be what counts.
+    if guess > ceiling - 1 and excess(ceiling) <= 0:
+        return _dirichlets(problem, alpha / scale, alpha)
+    log_r = _last_allowed(excess, guess, tolerance, problem.slope)
+    return _dirichlets(problem, np.exp(min(log_r, ceiling)), alpha)
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
@@ -357,22 +367,27 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
     return float(np.log(min(bulk, tail / largest)))
 
 
-def _last_allowed(excess: Callable[[float], float], guess: float, tolerance: float) -> float:
-    """The largest argument with ``excess <= 0``, from below; excess grows through 0."""
-    step, low, high = 0.25, guess, guess
-    while excess(low) > 0:
-        low, high, step = low - step, low, 2 * step
-        if low < _LEAST_LOG:
+def _last_allowed(
+    excess: Callable[[float], float], guess: float, tolerance: float, slope: float
+) -> float:
+    """The largest argument with ``excess <= 0``, from below; excess grows through 0.
+
+    `slope` is about how fast it grows there.
+    """
+    excess = cache(excess)  # brentq asks for the ends of its interval again
+    # A little beyond where the slope leads to, so that the root lies in between.
+    step = -1.1 * excess(guess) / slope - np.copysign(tolerance, excess(guess))
+    other = guess + float(np.clip(step, -4.0, 4.0))
+    while (excess(other) > 0) == (excess(guess) > 0):
+        guess, other = other, other + 2 * (other - guess)
+        if other < _LEAST_LOG:
             raise ValueError("epsilon is too small: floating-point numbers hold no such noise")
-    if high == guess:
-        while excess(high) <= 0:
-            low, high, step = high, high + step, 2 * step
-    root = brentq(excess, low, high, xtol=tolerance, rtol=1e-15)
-    step = tolerance
-    while excess(root) > 0:
-        root, step = root - step, 2 * step
-    # A hair further, so that no other way of computing the total rounds past the budget.
-    return float(root) - 10 * tolerance
+    root = brentq(excess, min(guess, other), max(guess, other), xtol=tolerance, rtol=1e-15)
+    # A hair below, so that no other way of computing the total rounds past the budget.
+    allowed, step = float(root) - 10 * tolerance, tolerance
+    while excess(allowed) > 0:
+        allowed, step = allowed - step, 2 * step
+    return allowed
 
 
 @lru_cache(maxsize=1024)
@@ -385,7 +400,7 @@ def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
         log_delta = float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon))
         return max(log_delta - np.log(budget.delta), -_LARGEST_EXCESS)
 
-    return float(np.exp(_last_allowed(excess, 0.0, _FINE)))
+    return float(np.exp(_last_allowed(excess, 0.0, _FINE, _slope(budget))))
 
 
 @lru_cache(maxsize=1024)
@@ -460,7 +475,7 @@ def _laplace(problem: Problem) -> Solution:
         return problem.excess(solution(np.exp(-log_inverse_scale)))
 
     guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(2 * problem.squared_norm))
-    scale = np.exp(-_last_allowed(excess, float(guess), 1e-6))
+    scale = np.exp(-_last_allowed(excess, float(guess), 1e-6, problem.slope))
     # At this scale all releases together are epsilon-DP outright: within either budget.
     pure = sum(
         count * table.share * table.rows.total(problem.adjacency) for table, count in problem.tables
