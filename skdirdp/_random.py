@@ -20,8 +20,7 @@ def noise_generator(random_state: Any = None) -> np.random.Generator:
     else is reproducible, hence removable by whoever knows it, and warns.
     """
     if random_state is None:
-        key = int.from_bytes(os.urandom(16), "little")
-        return np.random.Generator(AESCounter(key=key))
+        return np.random.Generator(AESCounter(key=_fresh_key()))
     if isinstance(random_state, np.random.Generator):
         generator = random_state
     elif isinstance(random_state, np.random.RandomState):
@@ -42,3 +41,8 @@ def noise_generator(random_state: Any = None) -> np.random.Generator:
         stacklevel=3,
     )
     return generator
+
+
+def _fresh_key() -> int:
+    """A key of 128 bits from the operating system."""
+    return int.from_bytes(os.urandom(16), "little")

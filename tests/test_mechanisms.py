@@ -522,3 +522,17 @@ def test_an_error_about_counts_does_not_print_them():
         ALL[0].release([123456, -7])
     assert "123456" not in str(caught.value)
     assert "7" not in str(caught.value)
+
+
+def test_keys_come_from_the_operating_system(monkeypatch):
+    monkeypatch.undo()  # the keys of the tests
+    asked = []
+
+    def urandom(size):
+        asked.append(size)
+        return bytes(range(size))
+
+    monkeypatch.setattr("os.urandom", urandom)
+    first = noise_generator().standard_normal(3)
+    assert asked == [16]
+    np.testing.assert_array_equal(first, noise_generator().standard_normal(3))
