@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "BudgetExceededError": "exceptions",
     "DirichletCategoricalNB": "naive_bayes",
+    "DirichletHistogramTransformer": "histogram",
     "DirichletNB": "naive_bayes",
     "PrivacyAccountant": "accountant",
     "PrivacyLeakWarning": "exceptions",
