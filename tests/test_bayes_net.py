@@ -1,7 +1,6 @@
 """PrivateBayesNetMLE: pgmpy's network, private, and nothing exact kept."""
 
 import pickle
-import struct
 import warnings
 from itertools import product
 from pathlib import Path
@@ -24,6 +23,7 @@ from skdirdp.accounting import Composition
 from skdirdp.bayes_net import PrivateBayesNetMLE
 from skdirdp.mechanisms import JointMechanism
 from skdirdp.mechanisms._calibration import Table
+from tests.probes import Recorder, encodings
 
 INF = float("inf")
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -49,19 +49,6 @@ def weather(n=2000, seed=0):
 def public(**parameters):
     """An estimator with every public parameter given, so that nothing leaks or warns."""
     return PrivateBayesNetMLE(WEATHER, **{"states": STATES, "target": "rain", **parameters})
-
-
-class Recorder:
-    """An accountant that only writes down what it is asked; one object for all clones."""
-
-    def __init__(self):
-        self.charges = []
-
-    def __deepcopy__(self, memo):
-        return self
-
-    def charge(self, mechanism, releases=1, label=None):
-        self.charges.append((mechanism, releases, label))
 
 
 # Networks that come with pgmpy -----------------------------------------------------
@@ -540,15 +527,6 @@ def test_alpha_is_the_least_smoothing():
 
 
 # Nothing exact is kept -------------------------------------------------------------
-
-
-def encodings(count):
-    return [
-        struct.pack("<d", count),
-        struct.pack("<q", count),
-        struct.pack("<i", count),
-        str(count).encode(),
-    ]
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])

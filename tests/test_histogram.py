@@ -19,6 +19,7 @@ from skdirdp._released_histogram import project_to_simplex
 from skdirdp.accounting import Composition
 from skdirdp.displays import HistogramDisplay
 from skdirdp.histogram import DirichletHistogramTransformer
+from tests.probes import Recorder
 
 INF = float("inf")
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -34,16 +35,6 @@ def public(**parameters):
     return DirichletHistogramTransformer(
         **{"bounds": [(-6, 6), (0, 200), (0, 40)], "encode": "ordinal", **parameters}
     )
-
-
-class Recorder:
-    """An accountant that only writes down what it is asked."""
-
-    def __init__(self):
-        self.charges = []
-
-    def charge(self, mechanism, releases=1, label=None):
-        self.charges.append((mechanism, releases, label))
 
 
 # scikit-learn's own checks ---------------------------------------------------------

@@ -1,7 +1,6 @@
 """DirichletNB and DirichletCategoricalNB: drop-in, private, and nothing exact kept."""
 
 import pickle
-import struct
 
 import numpy as np
 import pandas as pd
@@ -22,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyLeakWarning
 from skdirdp.accounting import ApproximateDP, Composition
+from tests.probes import Recorder, encodings
 
 INF = float("inf")
 BOTH = [DirichletNB, DirichletCategoricalNB]
@@ -263,15 +263,6 @@ def test_no_test_of_a_released_probability_beats_the_guarantee():
 # Nothing exact is kept -------------------------------------------------------------
 
 
-def encodings(count):
-    return [
-        struct.pack("<d", count),
-        struct.pack("<q", count),
-        struct.pack("<i", count),
-        str(count).encode(),
-    ]
-
-
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
 def test_a_fitted_model_holds_no_exact_count(mechanism):
     planted = [12347, 23459]
@@ -320,16 +311,6 @@ def test_chunks_give_the_model_of_one_fit(cls, parameters):
     # Sums of clipped rows may differ in their last digits.
     np.testing.assert_allclose(chunks.predict_log_proba(X), whole.predict_log_proba(X), rtol=1e-9)
     assert chunks.privacy_ == whole.privacy_
-
-
-class Recorder:
-    """An accountant that only writes down what it is asked."""
-
-    def __init__(self):
-        self.charges = []
-
-    def charge(self, mechanism, releases=1, label=None):
-        self.charges.append((mechanism, releases, label))
 
 
 class Bankrupt:
