@@ -536,3 +536,10 @@ def test_keys_come_from_the_operating_system(monkeypatch):
     first = noise_generator().standard_normal(3)
     assert asked == [16]
     np.testing.assert_array_equal(first, noise_generator().standard_normal(3))
+
+
+def test_a_mechanism_shows_what_it_was_given():
+    assert repr(DirichletMechanism(0.5, 5.0)) == "DirichletMechanism(r=0.5, alpha=5.0)"
+    laplace = LaplaceMechanism(3.0, adjacency="add_remove")
+    assert repr(laplace) == "LaplaceMechanism(scale=3.0, adjacency='add_remove')"
+    assert eval(repr(laplace)) == laplace

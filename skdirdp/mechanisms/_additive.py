@@ -33,7 +33,7 @@ def _exponential_nodes() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
 
@@ -75,7 +75,7 @@ class _AdditiveMechanism(Mechanism):
         return float(weights @ (np.log(p) - log_estimate) + log_sum)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GaussianMechanism(_AdditiveMechanism):
     """Gaussian noise on counts, then smooth probabilities.
 
@@ -130,7 +130,7 @@ class GaussianMechanism(_AdditiveMechanism):
         return self.sigma * x, weights / weights.sum()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LaplaceMechanism(_AdditiveMechanism):
     """Laplace noise on counts, then smooth probabilities.
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from ._rows import RowBound
 _BLOCK_CELLS = 1 << 15
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Mechanism(ABC):
     """A way to publish the rows of a table of counts as probabilities.
 
@@ -38,6 +38,15 @@ class Mechanism(ABC):
         rows = RowBound(self.max_count, self.max_total)
         object.__setattr__(self, "max_count", rows.max_count)
         object.__setattr__(self, "max_total", rows.max_total)
+
+    def __repr__(self) -> str:
+        """What the mechanism was given, its own parameters first; defaults are left out."""
+        given = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in sorted(fields(self), key=lambda field: field.kw_only is True)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
 
     @property
     def rows(self) -> RowBound:

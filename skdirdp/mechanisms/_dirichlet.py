@@ -24,7 +24,7 @@ _SMALL_SHAPE = 0.25
 _SPREAD_PRIOR = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DirichletMechanism(Mechanism):
     """Release ``Y ~ Dirichlet(r x + alpha)`` for each row x of a table of counts.
 
