@@ -79,6 +79,7 @@ class PrivateEstimator(BaseEstimator):
         "mechanism": [StrOptions(set(MECHANISMS))],
         "calibration": [StrOptions(set(CALIBRATIONS))],
         "adjacency": [StrOptions(set(ADJACENCIES))],
+        "n_samples": [None, Interval(Real, 0, None, closed="neither")],
         "accountant": [None, HasMethods("charge")],
         "random_state": ["random_state", np.random.Generator],
     }
@@ -89,6 +90,7 @@ class PrivateEstimator(BaseEstimator):
     mechanism: str
     calibration: str
     adjacency: str
+    n_samples: float | None
     accountant: Any
     random_state: Any
 
@@ -106,6 +108,15 @@ class PrivateEstimator(BaseEstimator):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+
+    def _public_n_samples(self, n_records: int) -> tuple[float, list[str]]:
+        """The number of records that noise is chosen for, and what taking it leaks.
+
+        How many there are is public under replacement, and protected otherwise.
+        """
+        if self.n_samples is not None:
+            return float(self.n_samples), []
+        return float(n_records), ["n_samples"] if self.adjacency == "add_remove" else []
 
     def _warn_of_leak(self, *parameters: str) -> None:
         """Say which public parameters were missing and are taken from the data."""

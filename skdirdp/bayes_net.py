@@ -139,7 +139,6 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         "split": [StrOptions(set(SPLITS))],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 1, None, closed="left")],
-        "n_samples": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     def __init__(
@@ -255,11 +254,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
 
     def _release_families(self, families, codes, n_records: int, leaks: list[str]):
         """A mechanism for each node that has something to tell, and the tables of all."""
-        n_samples = self.n_samples
-        if n_samples is None:
-            n_samples = n_records
-            if self.adjacency == "add_remove":
-                leaks = [*leaks, "n_samples"]
+        n_samples, size_leaks = self._public_n_samples(n_records)
         # A node of one state says nothing, and is not released.
         told = [node for node, family in families.items() if family.n_states > 1]
         tables = [
@@ -272,7 +267,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
             for node in told
         ]
         found = self._split_budget(tables)
-        self._warn_of_leak(*leaks)
+        self._warn_of_leak(*leaks, *size_leaks)
         released = self._release(found, [families[node].count(codes) for node in told])
         by_node = dict(zip(told, released, strict=True))
         probabilities = {

@@ -1,7 +1,7 @@
 """A private discretizer, and the private histogram that it rests on."""
 
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,7 +135,6 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         "n_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
         "n_fine_bins": [Interval(Integral, 2, None, closed="left")],
         "fine_scale": [StrOptions(set(FINE_SCALES))],
-        "n_samples": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     def __init__(
@@ -203,9 +202,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
                     (float(column.min()), float(column.max())) if pair is None else pair
                     for pair, column in zip(limits, X.T, strict=True)
                 ]
-            n_samples = float(len(X)) if self.n_samples is None else float(self.n_samples)
-            if self.n_samples is None and self.adjacency == "add_remove":
-                leaks.append("n_samples")
+            n_samples, size_leaks = self._public_n_samples(len(X))
+            leaks += size_leaks
             check_categories(X, sizes)
             self._warn_of_leak(*leaks)
 

@@ -216,10 +216,6 @@ class Ledger:
             identity, limits = _identity(connection)
         return cls(path, identity, limits)
 
-    @property
-    def is_temporary(self) -> bool:
-        return self._temporary is not None
-
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """One consistent view of the ledger."""

@@ -56,7 +56,6 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
         "fit_prior": ["boolean"],
         "class_prior": ["array-like", None],
         "classes": ["array-like", None],
-        "n_samples": [None, Interval(Real, 0, None, closed="neither")],
         "max_weight": [None, Interval(Real, 0, None, closed="neither")],
     }
 
@@ -72,7 +71,6 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
     fit_prior: bool
     class_prior: Any
     classes: Any
-    n_samples: float | None
     max_weight: float | None
 
     # What a subclass says ----------------------------------------------------------
@@ -236,12 +234,8 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
     def _publish(self) -> None:
         """Calibrate, charge and release all tables; then forget the counts."""
         counts = self._pending
-        leaks = list(counts.leaks)
-        n_samples = self.n_samples
-        if n_samples is None:
-            n_samples = counts.n_samples
-            if self.adjacency == "add_remove":
-                leaks.append("n_samples")
+        n_samples, size_leaks = self._public_n_samples(counts.n_samples)
+        leaks = [*counts.leaks, *size_leaks]
         max_weight = self.max_weight
         if max_weight is None:
             max_weight = max(1.0, counts.largest_weight)
