@@ -6,6 +6,7 @@ disjoint parts, to those on the part it lies in.
 
 import math
 from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -14,7 +15,7 @@ import numpy as np
 from ._charges import decode
 from .accounting import Composition
 from .accounting.guarantees import renyi_log_delta
-from .ledger import Limits, Split, Sums
+from .ledger import Charge, Limits, Split, Sums
 
 _MAX_COMBINATIONS = 64
 _ROUNDING = 1e-12
@@ -168,6 +169,19 @@ def used(sums: Sums, limits: Limits) -> float:
     if limits.order is None:
         return total_epsilon(sums, limits.delta, limits)
     return max(_renyi(exposure, limits.order) for exposure in exposures_of(sums))
+
+
+def after_charges(
+    measure: Callable[[Sums], float], charges: Sequence[Charge], numbers: Container[int]
+) -> list[float]:
+    """What a measure of the sums was after each of the numbered charges; the first is 1."""
+    sums: Counter[tuple[str, str, str]] = Counter()
+    values = []
+    for number, charge in enumerate(charges, 1):
+        sums[key(charge.split, charge.spec)] += charge.releases
+        if number in numbers:
+            values.append(measure(sums))
+    return values
 
 
 def remaining(sums: Sums, limits: Limits) -> float:

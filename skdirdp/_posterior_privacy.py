@@ -12,15 +12,17 @@ from ._posterior_mechanisms import (
     laplace_loss,
     paper_exponent,
 )
+from .accounting import Composition, PureDP
 
 
 @dataclass(frozen=True)
 class PosteriorPrivacy:
     """What the release of a posterior guarantees.
 
-    Attributes
+    Parameters
     ----------
     mechanism : str
+        Its name.
     epsilon : float
         The release is epsilon-DP; infinite if it is not private.
     calibration : {"exact", "bounded", "paper", "none"}
@@ -33,6 +35,18 @@ class PosteriorPrivacy:
     exponent : float or None
         The factor of distance over sensitivity in an exponential mechanism.
     is_private : bool
+        False for "ehdl" and for an infinite epsilon.
+    delta, adjacency, releases
+        As in `skdirdp.base.PrivacyReport`; always 0, "replace" and 1.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivateDirichletPosterior
+    >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
+    >>> posterior.privacy_.epsilon, posterior.privacy_.delta
+    (1.0, 0.0)
+    >>> bool(posterior.privacy_.composition().delta(0.5) < 0.3)
+    True
     """
 
     mechanism: str
@@ -44,6 +58,18 @@ class PosteriorPrivacy:
     delta: float = 0.0
     adjacency: str = "replace"
     releases: int = 1
+
+    def composition(self) -> Composition:
+        """What the claim of epsilon-DP alone says: randomised response, the worst there is.
+
+        Returns
+        -------
+        Composition
+            The release itself may be better.
+        """
+        if not self.is_private:
+            raise ValueError("epsilon must be finite to be composed; the release is not private")
+        return Composition([(PureDP(self.epsilon, self.adjacency), 1)])
 
 
 def posterior_privacy(

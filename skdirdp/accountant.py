@@ -27,7 +27,7 @@ from ._validation import check_choice, check_integer, check_real
 from .accounting.worst_case import Accountable
 from .exceptions import BudgetExceededError
 from .history import History, plural, row_of
-from .ledger import Ledger, LedgerError, Limits, Split, Sums
+from .ledger import Charge, Ledger, LedgerError, Limits, Split, Sums
 
 _DEFAULT_DELTA = 1e-5
 _SPLIT_BY = {"values": "add_remove", "position": "replace"}
@@ -204,6 +204,11 @@ class PrivacyAccountant:
         In epsilon at the limit's delta, or at its order. Exact composition is seldom
         a sum, so a mechanism that costs more than this alone may still be admitted.
 
+        Returns
+        -------
+        float
+            At least 0.
+
         Examples
         --------
         >>> from skdirdp import PrivacyAccountant
@@ -237,8 +242,7 @@ class PrivacyAccountant:
         >>> accountant.history()[0]["releases"]
         1
         """
-        with self._ledger.reading() as transaction:
-            return History(row_of(charge) for charge in transaction.charges())
+        return History(row_of(charge) for charge in self._charges())
 
     def parallel(self, name: str, *, split_by: str) -> "ParallelParts":
         """Accountants for disjoint parts of the data, of which the maximum counts.
@@ -334,6 +338,10 @@ class PrivacyAccountant:
     def __sklearn_clone__(self) -> "PrivacyAccountant":
         return self
 
+    def _charges(self) -> list[Charge]:
+        with self._ledger.reading() as transaction:
+            return transaction.charges()
+
     def _sums(self) -> Sums:
         with self._ledger.reading() as transaction:
             return transaction.sums()
@@ -358,7 +366,21 @@ class PrivacyAccountant:
 
 
 class ParallelParts:
-    """The accountants of disjoint parts, by name; made by `PrivacyAccountant.parallel`."""
+    """The accountants of disjoint parts, by name; made by `PrivacyAccountant.parallel`.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        That of the whole data set.
+    split : Split
+        Which split the parts are of.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivacyAccountant
+    >>> PrivacyAccountant(epsilon=1.0).parallel("region", split_by="values")
+    ParallelParts('region', split_by='values')
+    """
 
     def __init__(self, ledger: Ledger, split: Split):
         self._ledger = ledger

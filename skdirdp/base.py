@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ._random import noise_generator
+from .accounting import Composition
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
@@ -27,7 +28,9 @@ from .mechanisms._calibration import CALIBRATIONS, MECHANISMS, Table, calibrate_
 class PrivacyReport:
     """What a fit guarantees, and by what means.
 
-    Attributes
+    Every private estimator has one after `fit`, as `privacy_`.
+
+    Parameters
     ----------
     epsilon : float
         The budget of the whole fit; infinite if nothing is guaranteed.
@@ -39,6 +42,17 @@ class PrivacyReport:
         What a record's protection is against.
     mechanisms : tuple of (mechanism, number of releases)
         All that was released, with its parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletNB
+    >>> X, y = np.repeat([[3, 0], [0, 2]], 50, axis=0), np.repeat([0, 1], 50)
+    >>> model = DirichletNB(classes=[0, 1], max_count=3, max_total=3, epsilon=2.0).fit(X, y)
+    >>> model.privacy_.epsilon, model.privacy_.delta, model.privacy_.adjacency
+    (2.0, 1e-05, 'replace')
+    >>> bool(model.privacy_.composition().epsilon(1e-5) <= 2.0)
+    True
     """
 
     epsilon: float
@@ -56,6 +70,16 @@ class PrivacyReport:
     def mechanism(self) -> Mechanism | None:
         """The mechanism of the model's main tables."""
         return self.mechanisms[-1][0] if self.mechanisms else None
+
+    def composition(self) -> Composition:
+        """All that was released, composed.
+
+        Returns
+        -------
+        Composition
+            Its `epsilon` and `delta` are those of the whole fit.
+        """
+        return Composition(self.mechanisms)
 
     def __str__(self) -> str:
         if np.isinf(self.epsilon):

@@ -101,6 +101,8 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         The states of `target`.
     alpha_ : dict of float
         The smoothing of each node's table, in counts.
+    mechanisms_ : dict of Mechanism
+        What released each node's table. A node of one state has none.
     privacy_ : PrivacyReport
         What was guaranteed.
     columns_ : list
@@ -211,7 +213,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         self.__dict__.pop("model_", None)
         self.__dict__.pop("feature_names_in_", None)
         self.structure_, self.states_ = parents, states
-        self.probabilities_ = probabilities
+        self.probabilities_, self.mechanisms_ = probabilities, mechanisms
         self.alpha_ = {
             node: mechanisms[node].smoothing if node in mechanisms else float(self.alpha)
             for node in parents

@@ -17,6 +17,13 @@ from numpy.typing import ArrayLike
 from ._special import log1p_excess
 from ._validation import check_array, check_integer, check_real
 
+__all__ = [
+    "global_sensitivity",
+    "hellinger_distance",
+    "local_sensitivity",
+    "smooth_sensitivity",
+]
+
 # The recurrence of the gamma function lifts arguments by this much, where the
 # series below is exact to double precision.
 _LIFT = 10
@@ -150,8 +157,14 @@ def global_sensitivity(prior: ArrayLike, n_samples: int) -> float:
     Parameters
     ----------
     prior : array-like of shape (n_categories,)
+        Positive parameters.
     n_samples : int
         Records in the data set.
+
+    Returns
+    -------
+    float
+        In (0, 1).
 
     Examples
     --------
@@ -180,6 +193,12 @@ def local_sensitivity(counts: ArrayLike, prior: ArrayLike) -> float:
     Parameters
     ----------
     counts, prior : array-like of shape (n_categories,)
+        Whole numbers of records, and positive parameters.
+
+    Returns
+    -------
+    float
+        In (0, 1). It depends on the data, and is no safe scale for noise.
 
     Examples
     --------
@@ -210,7 +229,14 @@ def smooth_sensitivity(counts: ArrayLike, prior: ArrayLike, gamma: float = 1.0) 
     Parameters
     ----------
     counts, prior : array-like of shape (n_categories,)
+        Whole numbers of records, and positive parameters.
     gamma : float, default=1.0
+        How fast ``1 / S`` may change with each record.
+
+    Returns
+    -------
+    float
+        At least the local sensitivity.
 
     Examples
     --------

@@ -9,7 +9,24 @@ from .ledger import Charge
 
 
 class History(list):
-    """Charges as a list of dicts that prints as a table."""
+    """Charges as a list of dicts that prints as a table; made by `PrivacyAccountant.history`.
+
+    Parameters
+    ----------
+    iterable : iterable of dict
+        The charges, oldest first. All have the same keys: "time", "mechanism",
+        "parameters", "adjacency", "releases", "label", "split" and "part".
+
+    Examples
+    --------
+    >>> from skdirdp import PrivacyAccountant
+    >>> from skdirdp.accounting import PureDP
+    >>> accountant = PrivacyAccountant()
+    >>> accountant.charge(PureDP(0.5), label="published last year")
+    >>> history = accountant.history()
+    >>> history[0]["mechanism"], history[0]["parameters"]
+    ('PureDP', 'epsilon=0.5')
+    """
 
     _SHOWN = 20
     _ALWAYS = ("time", "mechanism", "parameters", "adjacency", "releases", "label")

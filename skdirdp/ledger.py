@@ -89,7 +89,23 @@ END;
 
 
 class LedgerError(ValueError):
-    """The file of a ledger is missing, not a ledger, damaged, or cannot be written."""
+    """The file of a ledger is missing, not a ledger, damaged, or cannot be written.
+
+    Examples
+    --------
+    >>> import pathlib
+    >>> import tempfile
+    >>> from skdirdp import PrivacyAccountant
+    >>> from skdirdp.ledger import LedgerError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "notes.txt")
+    ...     _ = path.write_text("not a ledger")
+    ...     try:
+    ...         PrivacyAccountant(path=path)
+    ...     except LedgerError:
+    ...         print(path.read_text())
+    not a ledger
+    """
 
 
 @dataclass(frozen=True)

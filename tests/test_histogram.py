@@ -17,7 +17,6 @@ from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarnin
 from skdirdp._fine_grid import assign_bins, count_fine_bins, fine_grid
 from skdirdp._released_histogram import project_to_simplex
 from skdirdp.accounting import Composition
-from skdirdp.displays import HistogramDisplay
 from skdirdp.histogram import DirichletHistogramTransformer
 from tests.probes import Recorder
 
@@ -536,31 +535,3 @@ def test_a_seed_warns_and_repeats_and_secure_noise_differs():
     for one, other in zip(first.release_, second.release_, strict=True):
         np.testing.assert_array_equal(one, other)
     assert not np.array_equal(public().fit(X).release_[0], public().fit(X).release_[0])
-
-
-# The display -----------------------------------------------------------------------
-
-
-def test_the_display_draws_the_histogram_and_its_band():
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    frame = pd.DataFrame(columns(), columns=["a", "b", "c"])
-    model = public(n_fine_bins=32).fit(frame)
-    display = HistogramDisplay.from_estimator(model, feature="b", confidence=0.9)
-    assert display.ax_.get_xlabel() == "b"
-    # Many narrow bins are drawn together.
-    fine = HistogramDisplay.from_estimator(public().fit(frame), max_bins=40)
-    assert len(fine.density) <= 40
-    assert fine.density @ np.diff(fine.edges) == pytest.approx(1)
-    np.testing.assert_allclose(display.density, model.histogram_[1] / np.diff(display.edges))
-    assert np.all(display.lower <= display.density + 1e-9)
-    assert np.all(display.density <= display.upper + 1e-9)
-    _, axis = plt.subplots()
-    assert display.plot(ax=axis).ax_ is axis
-    with pytest.raises(ValueError, match="feature"):
-        HistogramDisplay.from_estimator(model, feature="z")
-    without = HistogramDisplay.from_estimator(public(mechanism="laplace").fit(frame), feature=0)
-    assert without.lower is None
-    plt.close("all")

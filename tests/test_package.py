@@ -1,19 +1,41 @@
 """The package as a whole: what importing it loads, and what the README promises."""
 
+import importlib
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
 import skdirdp
 
 ROOT = Path(__file__).resolve().parent.parent
+PUBLIC_MODULES = [
+    "skdirdp",
+    "skdirdp.accounting",
+    "skdirdp.displays",
+    "skdirdp.exceptions",
+    "skdirdp.hellinger",
+    "skdirdp.mechanisms",
+    "skdirdp.posterior",
+    "skdirdp.utility",
+]
+# What users meet without importing it.
+MET = [
+    "skdirdp.accountant.ParallelParts",
+    "skdirdp.base.PrivacyReport",
+    "skdirdp.history.History",
+    "skdirdp.ledger.LedgerError",
+]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("module", ["skdirdp", "skdirdp.mechanisms", "skdirdp.naive_bayes"])
+@pytest.mark.parametrize(
+    "module", ["skdirdp", "skdirdp.mechanisms", "skdirdp.naive_bayes", "skdirdp.displays"]
+)
 def test_importing_loads_nothing_heavy(module):
     script = (
         f"import sys, {module}\n"
@@ -35,6 +57,44 @@ def test_every_public_name_can_be_imported():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'GaussianNB'"):
         skdirdp.GaussianNB  # noqa: B018
+
+
+def public_names():
+    """Every public class and function, once."""
+    found = {}
+    for module in PUBLIC_MODULES:
+        for name in importlib.import_module(module).__all__:
+            found.setdefault(getattr(importlib.import_module(module), name), f"{module}.{name}")
+    return [*found.values(), *MET]
+
+
+def public_methods(path):
+    module, name = path.rsplit(".", 1)
+    thing = getattr(importlib.import_module(module), name)
+    if not inspect.isclass(thing):
+        return []
+    own = [parent for parent in thing.__mro__ if parent.__module__.startswith("skdirdp.")]
+    methods = {name: value for parent in reversed(own) for name, value in vars(parent).items()}
+    return [
+        f"{path}.{name}"
+        for name, value in methods.items()
+        if not name.startswith("_") and isinstance(value, (FunctionType, classmethod, staticmethod))
+    ]
+
+
+@pytest.mark.parametrize("path", public_names())
+def test_what_is_public_has_an_example_and_describes_its_parameters(path):
+    numpydoc = pytest.importorskip("numpydoc.validate")
+    # GL08: no docstring; PR01: a parameter that it lacks; PR02: one that does not exist.
+    wanted = {path: {"GL08", "EX01", "PR01", "PR02"}}
+    wanted |= {method: {"GL08", "PR01", "PR02"} for method in public_methods(path)}
+    faults = [
+        f"{name}: {text}"
+        for name, codes in wanted.items()
+        for code, text in numpydoc.validate(name)["errors"]
+        if code in codes
+    ]
+    assert faults == []
 
 
 def test_the_example_of_the_readme_runs():

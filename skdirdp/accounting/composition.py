@@ -62,26 +62,68 @@ class Composition:
         self._directions = [_Direction(combine(several)) for several in cases.values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
-        """Renyi divergence of each order > 1, of the worse direction."""
+        """Renyi divergence of each order > 1, of the worse direction.
+
+        Parameters
+        ----------
+        order : float or array of floats
+            Greater than 1.
+
+        Returns
+        -------
+        float or ndarray
+            Infinite at orders where the divergence is.
+        """
         order = check_array("order", order, above=1)
         values = [direction.rdp(order) for direction in self._directions]
         return _unwrap(np.max(values, axis=0) if values else np.zeros(order.shape))
 
     def delta(self, epsilon: ArrayLike) -> Floats | float:
-        """The smallest delta known to hold at each epsilon >= 0."""
+        """The smallest delta known to hold at each epsilon.
+
+        Parameters
+        ----------
+        epsilon : float or array of floats
+            At least 0.
+
+        Returns
+        -------
+        float or ndarray
+        """
         log_delta = np.asarray(self.log_delta(epsilon))
         # A positive delta too small for a float is rounded up, not to 0.
         smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).smallest_subnormal)
         return _unwrap(np.maximum(np.exp(log_delta), smallest))
 
     def log_delta(self, epsilon: ArrayLike) -> Floats | float:
-        """Natural logarithm of `delta`, for values that no float can hold."""
+        """Natural logarithm of `delta`, for values that no float can hold.
+
+        Parameters
+        ----------
+        epsilon : float or array of floats
+            At least 0.
+
+        Returns
+        -------
+        float or ndarray
+        """
         epsilon = check_array("epsilon", epsilon, at_least=0)
         values = [direction.log_delta(epsilon) for direction in self._directions]
         return _unwrap(np.max(values, axis=0) if values else np.full(epsilon.shape, -np.inf))
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon known to hold at delta."""
+        """The smallest epsilon known to hold at delta.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The probability that the loss may be larger.
+
+        Returns
+        -------
+        float
+            Infinite if something is revealed with a larger probability.
+        """
         delta = check_real("delta", delta, above=0, below=1)
         return max((direction.epsilon(delta) for direction in self._directions), default=0.0)
 

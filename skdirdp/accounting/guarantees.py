@@ -17,6 +17,13 @@ from .worst_case import ADJACENCIES, RenyiBound, WorstCase, in_every_direction
 class PureDP:
     """epsilon-differential privacy: Dwork, McSherry, Nissim and Smith (2006).
 
+    Parameters
+    ----------
+    epsilon : float
+        Positive.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
+
     Examples
     --------
     >>> from skdirdp.accounting import PureDP
@@ -32,10 +39,22 @@ class PureDP:
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_zcdp(self) -> "ZeroConcentratedDP":
-        """Bun and Steinke (2016), Proposition 1.4."""
+        """Bun and Steinke (2016), Proposition 1.4.
+
+        Returns
+        -------
+        ZeroConcentratedDP
+        """
         return ZeroConcentratedDP(self.epsilon**2 / 2, self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
+        """The pairs and bounds of it, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         pairs = ((PureDPPair(self.epsilon), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
@@ -43,6 +62,15 @@ class PureDP:
 @dataclass(frozen=True)
 class ApproximateDP:
     """(epsilon, delta)-differential privacy.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float in (0, 1)
+        The probability with which everything may be revealed.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
 
     Examples
     --------
@@ -63,6 +91,13 @@ class ApproximateDP:
     def worst_cases(self) -> dict[str, WorstCase]:
         # With probability delta all is revealed, else randomised response: this
         # dominates every (epsilon, delta)-DP mechanism (Kairouz et al. 2015, Theorem 3).
+        """The pairs and bounds of it, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         pairs = ((PureDPPair(self.epsilon), 1),) if self.epsilon > 0 else ()
         case = WorstCase(renyi=pairs, profile=pairs, failure=self.delta)
         return in_every_direction(self.adjacency, case)
@@ -71,6 +106,15 @@ class ApproximateDP:
 @dataclass(frozen=True)
 class RenyiDP:
     """(order, epsilon)-Renyi differential privacy: Mironov (2017).
+
+    Parameters
+    ----------
+    order : float
+        Greater than 1.
+    epsilon : float
+        At least 0.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
 
     Examples
     --------
@@ -89,6 +133,17 @@ class RenyiDP:
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
+        """Canonne, Kamath and Steinke (2020), Proposition 12.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The delta of the result.
+
+        Returns
+        -------
+        ApproximateDP
+        """
         check_real("delta", delta, above=0, below=1)
         return ApproximateDP(
             float(renyi_epsilon(self.order, self.epsilon, delta)), delta, self.adjacency
@@ -96,6 +151,13 @@ class RenyiDP:
 
     def worst_cases(self) -> dict[str, WorstCase]:
         # Renyi divergences grow with the order, so the bound holds below it too.
+        """The pairs and bounds of it, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         bound = RenyiBound(slope=0.0, offset=self.epsilon, max_tilt=self.order - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
@@ -105,6 +167,13 @@ class ZeroConcentratedDP:
     """rho-zCDP, a Renyi divergence of at most ``rho * order`` at every order.
 
     Bun and Steinke (2016).
+
+    Parameters
+    ----------
+    rho : float
+        Positive.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
 
     Examples
     --------
@@ -121,15 +190,43 @@ class ZeroConcentratedDP:
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_renyi(self, order: float) -> RenyiDP:
+        """What it says of one order.
+
+        Parameters
+        ----------
+        order : float
+            Greater than 1.
+
+        Returns
+        -------
+        RenyiDP
+        """
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """Bun and Steinke (2016), Proposition 1.3; `Composition` is tighter."""
+        """Bun and Steinke (2016), Proposition 1.3; `Composition` is tighter.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The delta of the result.
+
+        Returns
+        -------
+        ApproximateDP
+        """
         check_real("delta", delta, above=0, below=1)
         epsilon = self.rho + 2 * np.sqrt(self.rho * np.log(1 / delta))
         return ApproximateDP(float(epsilon), delta, self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
+        """The pairs and bounds of it, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=np.inf)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
@@ -139,6 +236,15 @@ class TruncatedConcentratedDP:
     """(rho, omega)-tCDP, a Renyi divergence of at most ``rho * order`` below order omega.
 
     Bun, Dwork, Rothblum and Steinke (2018).
+
+    Parameters
+    ----------
+    rho : float
+        Positive.
+    omega : float
+        Greater than 1; infinite for zCDP.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
 
     Examples
     --------
@@ -157,16 +263,44 @@ class TruncatedConcentratedDP:
         check_choice("adjacency", self.adjacency, ADJACENCIES)
 
     def to_renyi(self, order: float) -> RenyiDP:
+        """What it says of one order.
+
+        Parameters
+        ----------
+        order : float
+            Greater than 1 and less than omega.
+
+        Returns
+        -------
+        RenyiDP
+        """
         check_real("order", order, above=1, below=self.omega)
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """Lemma 1 of "Differential Privacy of Dirichlet Posterior Sampling"."""
+        """Lemma 1 of "Differential Privacy of Dirichlet Posterior Sampling".
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The delta of the result.
+
+        Returns
+        -------
+        ApproximateDP
+        """
         check_real("delta", delta, above=0, below=1)
         epsilon = truncated_epsilon(self.rho, self.omega, delta)
         return ApproximateDP(float(epsilon), delta, self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
+        """The pairs and bounds of it, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=self.omega - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 

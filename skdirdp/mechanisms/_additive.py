@@ -52,6 +52,19 @@ class _AdditiveMechanism(Mechanism):
         raise NotImplementedError
 
     def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+        """By quadrature over the noise, and to second order in the row's sum.
+
+        Parameters
+        ----------
+        n_samples : float
+            Records that the table counts.
+        n_categories, n_rows : int
+            Cells per row, and rows.
+
+        Returns
+        -------
+        float
+        """
         if n_categories < 2:
             return 0.0
         total = row_total(n_samples, n_rows)

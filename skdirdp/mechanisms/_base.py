@@ -23,7 +23,23 @@ _BLOCK_CELLS = 1 << 15
 class Mechanism(ABC):
     """A way to publish the rows of a table of counts as probabilities.
 
-    Values: a mechanism has no state, and two with equal parameters are equal.
+    Abstract: `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism` are the ways
+    there are. Values: a mechanism has no state, and two with equal parameters are equal.
+
+    Parameters
+    ----------
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
+    max_count, max_total : float
+        Public bounds on one record's entries in the table. Without `max_total` a
+        record touches a single cell, with a weight of at most `max_count`.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import GaussianMechanism, Mechanism
+    >>> mechanism = GaussianMechanism(sigma=10.0)
+    >>> isinstance(mechanism, Mechanism), mechanism == GaussianMechanism(sigma=10.0)
+    (True, True)
     """
 
     #: What estimators and `calibrate` call the mechanism.
@@ -75,6 +91,17 @@ class Mechanism(ABC):
 
         An average over a reference for the unknown counts; it sees no data, only
         the public sizes of the table.
+
+        Parameters
+        ----------
+        n_samples : float
+            Records that the table counts.
+        n_categories, n_rows : int
+            Cells per row, and rows.
+
+        Returns
+        -------
+        float
         """
 
     @classmethod
@@ -106,7 +133,13 @@ class Mechanism(ABC):
         return calibrate(cls.name, **budget_and_sizes)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
-        """The pairs that bound one release, for composition."""
+        """The pairs that bound one release, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         if self.is_exact:
             return in_every_direction(self.adjacency, REVEALS_ALL)
         return self._noisy_worst_cases()
@@ -116,7 +149,8 @@ class Mechanism(ABC):
 
         Parameters
         ----------
-        order : float or array of floats, greater than 1
+        order : float or array of floats
+            Greater than 1.
 
         Returns
         -------
@@ -130,7 +164,8 @@ class Mechanism(ABC):
 
         Parameters
         ----------
-        epsilon : float or array of floats, at least 0
+        epsilon : float or array of floats
+            At least 0.
 
         Returns
         -------
@@ -144,6 +179,11 @@ class Mechanism(ABC):
         Parameters
         ----------
         delta : float in (0, 1)
+            The probability that the loss may be larger.
+
+        Returns
+        -------
+        float
         """
         return _alone(self).epsilon(delta)
 
@@ -174,6 +214,13 @@ class Mechanism(ABC):
         -------
         ndarray of the same shape
             Positive probabilities that sum to 1 along the last axis.
+
+        Examples
+        --------
+        >>> from skdirdp.mechanisms import LaplaceMechanism
+        >>> released = LaplaceMechanism(scale=2.0).release([[12, 0, 5], [3, 3, 0]])
+        >>> released.shape, bool((released > 0).all())
+        ((2, 3), True)
         """
         counts = check_counts(counts)
         self._check_table(counts)
@@ -185,7 +232,16 @@ class Mechanism(ABC):
     def draw(self, counts: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
         """The release itself, of a valid table that was paid for.
 
-        `generator` is None only for a mechanism that adds no noise.
+        Parameters
+        ----------
+        counts : ndarray of shape (..., n_categories)
+            Checked before.
+        generator : Generator or None
+            None only for a mechanism that adds no noise.
+
+        Returns
+        -------
+        ndarray of the same shape
         """
         if self.is_exact:
             return smoothed_mean(counts, self.smoothing)

@@ -135,6 +135,19 @@ class DirichletMechanism(Mechanism):
         return normalise(gammas)
 
     def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+        """The expectation of every entry's logarithm is a digamma, and averaged in closed form.
+
+        Parameters
+        ----------
+        n_samples : float
+            Records that the table counts.
+        n_categories, n_rows : int
+            Cells per row, and rows.
+
+        Returns
+        -------
+        float
+        """
         if n_categories < 2:
             return 0.0
         total = row_total(n_samples, n_rows)

@@ -15,6 +15,7 @@ class JointMechanism:
     Parameters
     ----------
     parts : tuple of (mechanism, number of releases)
+        All under the same adjacency.
 
     Examples
     --------
@@ -28,21 +29,42 @@ class JointMechanism:
 
     @classmethod
     def of(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":
+        """One release by each of the mechanisms; equal ones are counted.
+
+        Parameters
+        ----------
+        mechanisms : iterable of Mechanism
+            In any order.
+
+        Returns
+        -------
+        JointMechanism
+        """
         return cls(tuple(Counter(mechanisms).items()))
 
     @property
     def adjacency(self) -> str:
+        """That of all parts."""
         return self.parts[0][0].adjacency
 
     @property
     def releases(self) -> int:
+        """How many tables are released."""
         return sum(count for _, count in self.parts)
 
     @property
     def is_exact(self) -> bool:
+        """Whether some part adds no noise."""
         return any(mechanism.is_exact for mechanism, _ in self.parts)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
+        """The pairs that bound all parts together, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
         directions = DIRECTIONS[self.adjacency]
         each = [(mechanism.worst_cases(), count) for mechanism, count in self.parts]
         return {

@@ -106,12 +106,30 @@ class SimplexMechanism:
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
+        """The pair that bounds one release, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            For the direction "replace".
+        """
         same = self.equivalent
         pairs = ((BetaPair(same.r, same.alpha), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
     def rdp(self, order: ArrayLike):
-        """Worst-case Renyi divergence of one release, at each order > 1."""
+        """Worst-case Renyi divergence of one release.
+
+        Parameters
+        ----------
+        order : float or array of floats
+            Greater than 1.
+
+        Returns
+        -------
+        float or ndarray
+            Infinite at orders where the divergence is.
+        """
         return Composition([(self, 1)]).rdp(order)
 
     def delta(
@@ -122,6 +140,7 @@ class SimplexMechanism:
         Parameters
         ----------
         epsilon : float or array of floats, optional
+            At least 0.
         gamma : float in (0, 1), optional
             The paper's delta is the probability that some protected entry of the
             output is below gamma, for the worst vector.
@@ -129,6 +148,10 @@ class SimplexMechanism:
             The worst vector is a vertex of the allowed set if that probability is
             log-concave, which the paper argues for k eta and k eta_bar of at least 1, with
             a gap. True gives the union bound ``|W| I_gamma(k eta, k (1 - eta))``.
+
+        Returns
+        -------
+        float or ndarray
         """
         if (epsilon is None) == (gamma is None):
             raise ValueError("epsilon or gamma must be given, and not both")
@@ -149,6 +172,10 @@ class SimplexMechanism:
             prints b / (2 n), n the dimension; its proof needs the number of vectors.)
             "union" is the same with the union bound on delta. "lemma5" puts the bounds
             of Lemma 5 for the beta functions, and is there to compare with.
+
+        Returns
+        -------
+        float
         """
         check_choice("claim", claim, CLAIMS)
         if claim == "exact":
@@ -157,7 +184,19 @@ class SimplexMechanism:
         return self.paper_epsilon(gamma, lemma5=claim == "lemma5")
 
     def paper_epsilon(self, gamma: float, *, lemma5: bool = False) -> float:
-        """Theorems 1 and 2: the epsilon that goes with ``delta(gamma=gamma)``."""
+        """Theorems 1 and 2: the epsilon that goes with ``delta(gamma=gamma)``.
+
+        Parameters
+        ----------
+        gamma : float
+            Positive, and less than 1 over the number of protected entries.
+        lemma5 : bool, default=False
+            Whether to put the bounds of Lemma 5 for the beta functions.
+
+        Returns
+        -------
+        float
+        """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1 / len(self.protected))
         change = self.b / (2 * self.n_vectors)
@@ -182,13 +221,35 @@ class SimplexMechanism:
         """The largest gamma, hence the least epsilon, at which the paper's delta is within delta.
 
         Problem (16), which asks for the least gamma; epsilon falls with gamma.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The largest delta.
+        union : bool, default=False
+            Whether to take the union bound, as for `delta`.
+
+        Returns
+        -------
+        float
         """
         self._check_paper()
         delta = check_real("delta", delta, above=0, below=1)
         return _best_gamma(self._without_vectors(), delta, union)
 
     def claims(self, delta: float) -> dict[str, float]:
-        """The epsilon at delta by each claim that applies, for the same noise."""
+        """The epsilon at delta by each claim that applies, for the same noise.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The probability that the loss may be larger.
+
+        Returns
+        -------
+        dict of float
+            By the name of the claim, as for `epsilon`.
+        """
         self._check_paper()
         names = [name for name in CLAIMS if name != "lemma5" or self.k * self.eta > 1]
         return {name: self.epsilon(delta, claim=name) for name in names}
@@ -249,7 +310,17 @@ class SimplexMechanism:
         return self._draw(P.mean(axis=0), random_state, accountant, label)
 
     def variance(self, p: ArrayLike) -> np.ndarray:
-        """The variance of each entry of the output: Proposition 1."""
+        """The variance of each entry of the output: Proposition 1.
+
+        Parameters
+        ----------
+        p : array-like of shape (n,)
+            The vector released.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         p = np.asarray(p, dtype=float)
         return p * (1 - p) / (self.k + 1)
 
@@ -258,6 +329,17 @@ class SimplexMechanism:
         """The k at which no entry of the output has a larger variance than this.
 
         For entries p, (22) of the paper; without, (23), for the worst entry 1/2.
+
+        Parameters
+        ----------
+        variance : float
+            The largest variance.
+        p : array-like, optional
+            Entries of the vector.
+
+        Returns
+        -------
+        float
         """
         variance = check_real("variance", variance, above=0)
         p = np.asarray(0.5 if p is None else p, dtype=float)
@@ -282,6 +364,19 @@ class SimplexMechanism:
         claim: str = "exact",
     ) -> "SimplexMechanism":
         """The mechanism of largest k that is (epsilon, delta)-DP by the given claim.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget of one release.
+        protected, eta, eta_bar, b, n_vectors
+            As for the mechanism.
+        claim : {"exact", "paper", "union", "lemma5"}, default="exact"
+            As for `epsilon`.
+
+        Returns
+        -------
+        SimplexMechanism
 
         Examples
         --------

@@ -36,15 +36,19 @@ def accuracy_from_budget(
     epsilon, delta : float
         The budget, of all releases together.
     beta : float, default=0.05
+        The probability that the bound may fail.
     releases : int, default=1
         Histograms that share the budget.
 
+    Returns
+    -------
+    float
+
     Examples
     --------
-    >>> from skdirdp.utility import accuracy_from_budget, budget_for_accuracy
-    >>> error = accuracy_from_budget("linf", 5000, 20, epsilon=1.0)
-    >>> bool(0.98 < budget_for_accuracy("linf", error, 5000, 20) < 1.02)
-    True
+    >>> from skdirdp.utility import accuracy_from_budget
+    >>> round(accuracy_from_budget("linf", 5000, 20, epsilon=1.0), 3)
+    0.092
     """
     check_choice("measure", measure, _MEASURES)
     found = DirichletMechanism.calibrate(
@@ -75,7 +79,32 @@ def budget_for_accuracy(
 ) -> float:
     """The epsilon from which on `accuracy_from_budget` is within a target, to 0.1%.
 
-    Infinite if none up to 1000 is enough.
+    Parameters
+    ----------
+    measure : {"linf", "cdf", "kl"}
+        As for `accuracy_from_budget`.
+    target : float
+        The largest error.
+    n_samples, n_categories : int
+        The public size of the histogram.
+    delta : float, default=1e-5
+        The budget's delta, of all releases together.
+    beta : float, default=0.05
+        The probability that the bound may fail.
+    releases : int, default=1
+        Histograms that share the budget.
+
+    Returns
+    -------
+    float
+        Infinite if none up to 1000 is enough.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import accuracy_from_budget, budget_for_accuracy
+    >>> error = accuracy_from_budget("linf", 5000, 20, epsilon=1.0)
+    >>> bool(0.98 < budget_for_accuracy("linf", error, 5000, 20) < 1.02)
+    True
     """
     target = check_real("target", target, above=0)
 
@@ -109,7 +138,31 @@ def rows_for_accuracy(
 ) -> float:
     """The rows from which on `accuracy_from_budget` is within a target, to 0.1%.
 
-    Infinite if none up to 10^12 are enough.
+    Parameters
+    ----------
+    measure : {"linf", "cdf", "kl"}
+        As for `accuracy_from_budget`.
+    target : float
+        The largest error.
+    n_categories : int
+        d.
+    epsilon, delta : float
+        The budget, of all releases together.
+    beta : float, default=0.05
+        The probability that the bound may fail.
+    releases : int, default=1
+        Histograms that share the budget.
+
+    Returns
+    -------
+    float
+        A whole number, infinite if none up to 10^12 are enough.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import rows_for_accuracy
+    >>> bool(11_000 < rows_for_accuracy("linf", 0.05, 20, epsilon=1.0) < 12_000)
+    True
     """
     target = check_real("target", target, above=0)
 

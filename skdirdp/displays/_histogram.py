@@ -1,12 +1,11 @@
-"""Plots of what was released."""
-
-from typing import Any
+"""A released histogram."""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ._validation import check_integer, check_real
-from .mechanisms import DirichletMechanism
+from .._validation import check_integer, check_real
+from ..mechanisms import DirichletMechanism
+from ._axes import axes_for
 
 
 class HistogramDisplay:
@@ -17,7 +16,9 @@ class HistogramDisplay:
     Parameters
     ----------
     edges : ndarray of shape (n_bins + 1,)
+        Of the bins as drawn.
     density : ndarray of shape (n_bins,)
+        Released probability per unit of the feature.
     lower, upper : ndarray of shape (n_bins,), or None
         Limits that hold for the true density of all bins at once; None where the
         mechanism does not tell.
@@ -29,16 +30,20 @@ class HistogramDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
+        What was last drawn on.
     figure_ : matplotlib Figure
+        What holds it.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from skdirdp import DirichletHistogramTransformer
     >>> from skdirdp.displays import HistogramDisplay
-    >>> from skdirdp.histogram import DirichletHistogramTransformer
     >>> X = np.random.default_rng(0).normal(size=(5000, 1))
     >>> model = DirichletHistogramTransformer(bounds=(-5, 5), n_fine_bins=40).fit(X)
-    >>> display = HistogramDisplay.from_estimator(model)  # doctest: +SKIP
+    >>> display = HistogramDisplay.from_estimator(model, confidence=0.9)
+    >>> display.ax_.get_xlabel(), len(display.density)
+    ('x0', 40)
     """
 
     def __init__(self, edges, density, lower, upper, confidence, name):
@@ -81,6 +86,7 @@ class HistogramDisplay:
         Returns
         -------
         HistogramDisplay
+            Drawn.
         """
         check_is_fitted(estimator)
         check_real("confidence", confidence, above=0, below=1)
@@ -104,6 +110,7 @@ class HistogramDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
+            A new figure if None.
         **line_options
             Passed on to matplotlib's `stairs`.
 
@@ -111,8 +118,7 @@ class HistogramDisplay:
         -------
         HistogramDisplay
         """
-        if ax is None:
-            _, ax = _pyplot().subplots()
+        ax = axes_for(self, ax)
         ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
         if self.lower is not None:
             ax.stairs(
@@ -125,8 +131,6 @@ class HistogramDisplay:
             )
         ax.set(xlabel=self.name, ylabel="density")
         ax.legend()
-        self.ax_ = ax
-        self.figure_ = ax.figure
         return self
 
 
@@ -148,13 +152,3 @@ def _find(estimator, feature: int | str) -> tuple[int, str]:
     if not 0 <= feature < n_features:
         raise ValueError(f"feature must be from 0 to {n_features - 1}; got {feature}")
     return int(feature), str(known[feature]) if known else f"x{feature}"
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(
-            "matplotlib is needed to plot; install it, for example by pip install skdirdp[plots]"
-        ) from error
-    return plt

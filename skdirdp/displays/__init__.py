@@ -1,0 +1,20 @@
+"""Plots of what was released, and of what it cost.
+
+In scikit-learn's manner: ``from_estimator`` and its siblings compute and draw, `plot`
+draws again. Only released values are shown. matplotlib is imported when something is
+drawn, and may be missing until then.
+"""
+
+from ._bayes_net import BayesNetDisplay
+from ._budget_curve import BudgetCurveDisplay
+from ._histogram import HistogramDisplay
+from ._ledger import LedgerDisplay
+from ._privacy_profile import PrivacyProfileDisplay
+
+__all__ = [
+    "BayesNetDisplay",
+    "BudgetCurveDisplay",
+    "HistogramDisplay",
+    "LedgerDisplay",
+    "PrivacyProfileDisplay",
+]

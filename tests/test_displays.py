@@ -1,0 +1,474 @@
+"""The displays: what they draw is what was released, and what it exactly cost."""
+
+import sys
+from datetime import timezone
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import accuracy_score, make_scorer
+from sklearn.naive_bayes import CategoricalNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdirdp import (
+    BudgetExceededError,
+    DirichletCategoricalNB,
+    DirichletHistogramTransformer,
+    PrivacyAccountant,
+    PrivateBayesNetMLE,
+    PrivateDirichletPosterior,
+)
+from skdirdp.accounting import ApproximateDP, Composition
+from skdirdp.displays import (
+    BayesNetDisplay,
+    BudgetCurveDisplay,
+    HistogramDisplay,
+    LedgerDisplay,
+    PrivacyProfileDisplay,
+)
+from skdirdp.displays._layers import layered
+from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
+
+plt = pytest.importorskip("matplotlib.pyplot")
+
+INF = float("inf")
+DIRICHLET = DirichletMechanism(r=0.05, alpha=2.0)
+GAUSSIAN = GaussianMechanism(sigma=30.0)
+
+
+def records(n=1000, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return np.column_stack([np.where(rng.random(n) < 0.8, y, 1 - y), rng.integers(0, 3, n)]), y
+
+
+def classifier(**parameters):
+    return DirichletCategoricalNB(**{"classes": [0, 1], "n_categories": 3, **parameters})
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def draw_histogram(**options):
+    X = np.random.default_rng(0).normal(size=(500, 1))
+    model = DirichletHistogramTransformer(bounds=(-5, 5), n_fine_bins=20).fit(X)
+    return HistogramDisplay.from_estimator(model, **options)
+
+
+def draw_profile(**options):
+    return PrivacyProfileDisplay.from_mechanism(DIRICHLET, **options)
+
+
+def draw_curve(**options):
+    return BudgetCurveDisplay.from_results([1, 2], [0.5, 0.7], **options)
+
+
+def draw_ledger(**options):
+    return LedgerDisplay.from_accountant(charged("ab"), **options)
+
+
+def draw_network(**options):
+    return BayesNetDisplay.from_estimator(network(), **options)
+
+
+EVERY_DISPLAY = [draw_histogram, draw_profile, draw_curve, draw_ledger, draw_network]
+
+
+# What all displays share -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", EVERY_DISPLAY)
+def test_a_display_draws_on_new_axes_or_on_those_given(draw):
+    display = draw()
+    assert display.figure_ is display.ax_.figure
+    _, ax = plt.subplots()
+    assert draw(ax=ax).ax_ is ax
+    _, other = plt.subplots()
+    assert display.plot(ax=other) is display
+    assert display.ax_ is other
+    display.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("draw", EVERY_DISPLAY)
+def test_without_matplotlib_a_display_says_what_to_install(draw, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"matplotlib is needed.*pip install skdirdp\[plots\]"):
+        draw()
+
+
+# HistogramDisplay ------------------------------------------------------------------
+
+
+def histogram_of(frame, **parameters):
+    bounds = [(-6, 6), (0, 200)]
+    return DirichletHistogramTransformer(bounds=bounds, encode="ordinal", **parameters).fit(frame)
+
+
+def columns(n=2000):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"a": rng.normal(size=n), "b": rng.lognormal(1, 1, n)})
+
+
+def test_a_histogram_is_drawn_as_released_within_its_band():
+    model = histogram_of(columns(), n_fine_bins=32)
+    display = HistogramDisplay.from_estimator(model, feature="b", confidence=0.9)
+    assert display.ax_.get_xlabel() == "b"
+    np.testing.assert_allclose(display.density, model.histogram_[1] / np.diff(display.edges))
+    assert np.all(display.lower <= display.density + 1e-9)
+    assert np.all(display.density <= display.upper + 1e-9)
+    with pytest.raises(ValueError, match="feature must be a name that fit has seen; got 'z'"):
+        HistogramDisplay.from_estimator(model, feature="z")
+
+
+def test_many_narrow_bins_are_drawn_together():
+    display = HistogramDisplay.from_estimator(histogram_of(columns()), max_bins=40)
+    assert len(display.density) <= 40
+    assert display.density @ np.diff(display.edges) == pytest.approx(1)
+
+
+def test_a_histogram_has_no_band_where_none_is_known():
+    model = histogram_of(columns(), mechanism="laplace")
+    assert HistogramDisplay.from_estimator(model).lower is None
+
+
+# PrivacyProfileDisplay -------------------------------------------------------------
+
+
+def gaussian_delta(epsilon, mu):
+    """Balle and Wang (2018), Theorem 5."""
+    return norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def test_the_profile_of_gaussian_releases_is_the_closed_form():
+    display = PrivacyProfileDisplay.from_mechanism(GAUSSIAN, releases=50)
+    mu = np.sqrt(50 * 2) / 30.0  # a replaced record moves two counts
+    expected = gaussian_delta(display.epsilon, mu)
+    np.testing.assert_allclose(display.delta, expected, rtol=1e-4, atol=1e-13)
+    np.testing.assert_array_equal(display.line_.get_xydata()[:, 1], display.delta)
+    assert display.ax_.get_yscale() == "log"
+    assert display.epsilon[0] == 0
+    assert display.delta[-1] == pytest.approx(1e-10, rel=1e-3)
+
+
+def test_the_profile_of_one_release_is_the_mechanisms_own():
+    display = PrivacyProfileDisplay.from_mechanism(DIRICHLET, epsilons=[0.3, 0.1])
+    np.testing.assert_array_equal(display.epsilon, [0.1, 0.3])
+    np.testing.assert_array_equal(display.delta, DIRICHLET.delta([0.1, 0.3]))
+
+
+def test_the_profile_of_a_fit_passes_just_under_its_marked_budget():
+    X, y = records()
+    model = classifier(epsilon=0.7, delta=1e-6).fit(X, y)
+    display = PrivacyProfileDisplay.from_estimator(model)
+    assert display.budget == (0.7, 1e-6)
+    at_budget = PrivacyProfileDisplay.from_estimator(model, epsilons=[0.7]).delta[0]
+    assert 0.99e-6 < at_budget <= 1e-6
+    assert texts(display.ax_) == ["DirichletCategoricalNB", "budget (0.7, 1e-06)"]
+    assert display.epsilon[-1] > 0.7
+
+
+def test_an_rdp_fit_has_a_profile_without_a_mark():
+    X, y = records()
+    model = classifier(epsilon=0.5, order=4.0).fit(X, y)
+    display = PrivacyProfileDisplay.from_estimator(model)
+    assert display.budget is None
+    expected = Composition(model.privacy_.mechanisms).delta(display.epsilon)
+    np.testing.assert_array_equal(display.delta, expected)
+
+
+def test_the_profile_of_a_posterior_is_that_of_its_pure_claim():
+    posterior = PrivateDirichletPosterior(mechanism="lshist", epsilon=1.0).fit_counts([7, 2, 1])
+    epsilons = np.linspace(0, 1.2, 7)
+    display = PrivacyProfileDisplay.from_estimator(posterior, epsilons=epsilons)
+    # Randomised response: Kairouz, Oh and Viswanath (2015).
+    expected = np.maximum(np.e - np.exp(epsilons), 0) / (1 + np.e)
+    np.testing.assert_allclose(display.delta, expected, rtol=1e-9, atol=1e-15)
+    assert display.budget == (1.0, 0.0)
+
+
+def test_the_profile_of_an_accountant_is_that_of_all_charges():
+    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+    accountant.charge(DIRICHLET, releases=3)
+    accountant.charge(GAUSSIAN)
+    display = PrivacyProfileDisplay.from_accountant(accountant)
+    expected = Composition([(DIRICHLET, 3), (GAUSSIAN, 1)]).delta(display.epsilon)
+    np.testing.assert_allclose(display.delta, expected, rtol=1e-9)
+    assert display.budget == (2.0, 1e-6)
+
+
+def test_of_disjoint_parts_the_profile_shows_the_worst():
+    accountant = PrivacyAccountant()
+    parts = accountant.parallel("region", split_by="position")
+    parts["north"].charge(DIRICHLET, releases=2)
+    parts["south"].charge(GaussianMechanism(sigma=25.0))
+    display = PrivacyProfileDisplay.from_accountant(accountant)
+    alone = [Composition([(DIRICHLET, 2)]), Composition([(GaussianMechanism(sigma=25.0), 1)])]
+    worst = np.max([each.delta(display.epsilon) for each in alone], axis=0)
+    np.testing.assert_allclose(display.delta, worst, rtol=1e-9)
+
+
+def test_a_guarantee_that_may_fail_is_drawn_down_to_its_failure():
+    display = PrivacyProfileDisplay.from_mechanism(ApproximateDP(0.5, 1e-4))
+    assert display.delta[-1] == pytest.approx(1e-4, rel=0.2)
+
+
+def test_there_is_no_profile_of_what_is_not_private():
+    X, y = records()
+    with pytest.raises(ValueError, match=r"epsilon must be finite for a profile; .*epsilon=inf"):
+        PrivacyProfileDisplay.from_estimator(classifier(epsilon=INF).fit(X, y))
+    with pytest.raises(ValueError, match="released without noise"):
+        PrivacyProfileDisplay.from_mechanism(GaussianMechanism(sigma=0.0))
+    with pytest.raises(ValueError, match="something that was released or charged; got nothing"):
+        PrivacyProfileDisplay.from_accountant(PrivacyAccountant())
+    with pytest.raises(TypeError, match=r"private estimator.*got a CategoricalNB"):
+        PrivacyProfileDisplay.from_estimator(CategoricalNB().fit(X, y))
+    with pytest.raises(ValueError, match="releases must be at least 1; got 0"):
+        PrivacyProfileDisplay.from_mechanism(DIRICHLET, releases=0)
+    with pytest.raises(ValueError, match="epsilons must be at least 0; got -1"):
+        PrivacyProfileDisplay.from_mechanism(DIRICHLET, epsilons=[-1.0, 1.0])
+
+
+# BudgetCurveDisplay ----------------------------------------------------------------
+
+
+def curve(model, **parameters):
+    X, y = records()
+    held_out = {"X_test": X[800:], "y_test": y[800:]}
+    return BudgetCurveDisplay.from_estimator(model, X[:800], y[:800], **held_out, **parameters)
+
+
+def test_a_curve_charges_every_fit():
+    accountant = PrivacyAccountant()
+    display = curve(classifier(accountant=accountant), epsilons=[1.0, 0.5, 3.0], n_repeats=2)
+    assert len(accountant) == 6
+    np.testing.assert_array_equal(display.epsilons, [0.5, 1.0, 3.0])
+    assert display.ax_.get_xscale() == "log"
+    assert display.ax_.get_ylabel() == "accuracy"
+
+
+def test_the_reference_is_the_model_without_privacy_and_is_charged_as_such():
+    X, y = records()
+    plain = CategoricalNB(min_categories=3).fit(X[:800], y[:800]).score(X[800:], y[800:])
+    accountant = PrivacyAccountant()
+    private = classifier(accountant=accountant)
+    assert curve(private, epsilons=[1], n_repeats=1, reference=True).reference == plain
+    assert accountant.total() == INF
+    limited = classifier(accountant=PrivacyAccountant(epsilon=50.0))
+    with pytest.raises(BudgetExceededError):
+        curve(limited, epsilons=[1], n_repeats=1, reference=True)
+    assert curve(classifier(), epsilons=[1], n_repeats=1, reference=0.9).reference == 0.9
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+def test_repeats_differ_in_their_noise_and_a_seed_repeats_the_curve():
+    def draw():
+        seeded = classifier(random_state=3)
+        return curve(seeded, epsilons=[0.05], n_repeats=4, scoring="neg_log_loss")
+
+    first, second = draw(), draw()
+    assert first.spread[0] > 0
+    np.testing.assert_array_equal(first.mean, second.mean)
+    assert first.ax_.get_ylabel() == "neg log loss"
+
+
+def test_a_curve_of_a_network_needs_no_target():
+    X = pd.DataFrame(records()[0], columns=["a", "b"])
+    model = PrivateBayesNetMLE([("a", "b")], states={"a": [0, 1, 2], "b": [0, 1, 2]})
+    display = BudgetCurveDisplay.from_estimator(
+        model, X[:800], X_test=X[800:], epsilons=[0.5, 5], n_repeats=2
+    )
+    assert np.all(display.mean < 0)  # log-likelihoods
+    assert display.ax_.get_ylabel() == "score"
+
+
+def test_the_budget_may_be_that_of_a_step():
+    model = make_pipeline(FunctionTransformer(), classifier())
+    scorer = make_scorer(accuracy_score)
+    name = "dirichletcategoricalnb__epsilon"
+    display = curve(model, epsilons=[2], n_repeats=1, param_name=name, scoring=scorer)
+    assert display.mean[0] > 0.5
+    with pytest.raises(ValueError, match=r"param_name must be .*; got 'epsilon'"):
+        curve(model, epsilons=[2])
+
+
+def test_results_from_elsewhere_are_drawn_with_their_mean_and_spread():
+    scores = np.array([[0.5, 0.7], [0.8, 0.9]])
+    display = BudgetCurveDisplay.from_results([10, 1], scores, reference=0.95, name="mine")
+    np.testing.assert_allclose(display.mean, [0.85, 0.6])
+    np.testing.assert_allclose(display.spread, [0.05, 0.1])
+    np.testing.assert_allclose(display.line_.get_xydata(), [[1, 0.85], [10, 0.6]])
+    assert texts(display.ax_) == ["mine", "without privacy"]
+    given = BudgetCurveDisplay.from_results([1, 10], [0.6, 0.85], [0.2, 0.1])
+    np.testing.assert_array_equal(given.spread, [0.2, 0.1])
+
+
+def test_a_curve_refuses_what_it_cannot_draw():
+    with pytest.raises(ValueError, match="epsilons must be greater than 0; got 0"):
+        curve(classifier(), epsilons=[0.0, 1.0])
+    with pytest.raises(ValueError, match="epsilons must be finite"):
+        curve(classifier(), epsilons=[1.0, INF])
+    with pytest.raises(ValueError, match="n_repeats must be at least 1; got 0"):
+        curve(classifier(), n_repeats=0)
+    with pytest.raises(ValueError, match=r"row for each of the 2 epsilons; got shape \(3,\)"):
+        BudgetCurveDisplay.from_results([1, 2], [0.1, 0.2, 0.3])
+    with pytest.raises(ValueError, match=r"spread must have shape \(2,\); got \(1,\)"):
+        BudgetCurveDisplay.from_results([1, 2], [0.1, 0.2], [0.1])
+
+
+# LedgerDisplay ---------------------------------------------------------------------
+
+
+def charged(labels, **limits):
+    accountant = PrivacyAccountant(**limits)
+    for releases, label in enumerate(labels, 1):
+        accountant.charge(DIRICHLET, releases=releases, label=label)
+    return accountant
+
+
+def test_the_ledger_shows_the_exact_total_after_each_charge():
+    accountant = charged(["a", "b", None, "a"], epsilon=1.5)
+    display = LedgerDisplay.from_accountant(accountant)
+    expected = [Composition([(DIRICHLET, n)]).epsilon(1e-5) for n in (1, 3, 6, 10)]
+    np.testing.assert_allclose(display.totals, expected, rtol=1e-9)
+    assert display.totals[-1] == accountant.total()
+    np.testing.assert_array_equal(
+        display.line_.get_xydata(), np.column_stack([range(5), [0, *display.totals]])
+    )
+    assert display.limit == 1.5
+    assert texts(display.ax_) == ["a (2)", "b (1)", "no label (1)", "limit 1.5"]
+
+
+def test_the_ledger_of_an_rdp_limit_is_in_its_own_terms():
+    accountant = charged("abc", epsilon=1.0, order=6.0)
+    display = LedgerDisplay.from_accountant(accountant)
+    np.testing.assert_allclose(display.totals, np.array([1, 3, 6]) * DIRICHLET.rdp(6.0))
+    assert display.totals[-1] == pytest.approx(1.0 - accountant.remaining(), rel=1e-12)
+    assert display.limit == 1.0
+    at_delta = LedgerDisplay.from_accountant(accountant, delta=1e-4)
+    assert at_delta.totals[-1] == accountant.total(1e-4)
+    assert at_delta.limit is None
+
+
+def test_a_long_ledger_is_thinned_and_never_shows_less_than_was_spent():
+    accountant = charged(["a", "b"] * 20)
+    display = LedgerDisplay.from_accountant(accountant, max_points=6)
+    assert len(display.totals) == 6
+    assert display.shown[-1] == 39
+    assert display.totals[-1] == accountant.total()
+    assert display.line_.get_drawstyle() == "steps-pre"
+    assert texts(display.ax_) == ["a (20)", "b (20)"]
+
+
+def test_only_the_most_frequent_labels_are_named():
+    accountant = charged([f"job {i}" for i in range(11)] + ["job 0"])
+    named = texts(LedgerDisplay.from_accountant(accountant, max_points=1).ax_)
+    assert len(named) == 10
+    assert named[0] == "job 0 (2)"
+    assert named[-1] == "other labels (2)"
+
+
+def test_the_ledger_can_be_drawn_over_time():
+    accountant = charged("abc")
+    display = LedgerDisplay.from_accountant(accountant, by="time")
+    times = [row["time"] for row in accountant.history()]
+    assert display.positions == times
+    assert all(time.tzinfo == timezone.utc for time in times)
+    display.figure_.canvas.draw()
+
+
+def test_the_ledger_marks_where_privacy_ends():
+    accountant = charged("ab")
+    accountant.charge(GaussianMechanism(sigma=0.0), label="exact")
+    display = LedgerDisplay.from_accountant(accountant)
+    assert display.totals[-1] == INF
+    assert texts(display.ax_)[-1] == "infinite from here on"
+
+
+def test_a_ledger_display_refuses_what_it_cannot_draw():
+    with pytest.raises(ValueError, match="at least 1 charge; got 0"):
+        LedgerDisplay.from_accountant(PrivacyAccountant())
+    with pytest.raises(ValueError, match="by must be one of 'charge', 'time'; got 'day'"):
+        LedgerDisplay.from_accountant(charged("a"), by="day")
+    with pytest.raises(ValueError, match="max_points must be at least 1; got 0"):
+        LedgerDisplay.from_accountant(charged("a"), max_points=0)
+    with pytest.raises(ValueError, match="delta must be greater than 0"):
+        LedgerDisplay.from_accountant(charged("a"), delta=0.0)
+
+
+# BayesNetDisplay -------------------------------------------------------------------
+
+
+def network(n_states=3):
+    """Four nodes, two layers apart at most: a -> b -> d, a -> c, a -> d."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.integers(0, n_states, (400, 4)), columns=list("abcd"))
+    states = {node: list(range(n_states)) for node in "abcd"}
+    edges = [("a", "b"), ("b", "d"), ("a", "c"), ("a", "d")]
+    return PrivateBayesNetMLE(edges, states=states).fit(X)
+
+
+def test_a_network_is_drawn_with_its_released_tables():
+    model = network()
+    display = BayesNetDisplay.from_estimator(model)
+    assert set(display.boxes_) == set("abcd")
+    for node, table in display.tables.items():
+        np.testing.assert_array_equal(table, model.probabilities_[node])
+    arrows = [patch for patch in display.ax_.patches if "Arrow" in type(patch).__name__]
+    assert len(arrows) == 4
+    height = {node: box.get_y() for node, box in display.boxes_.items()}
+    assert height["a"] > height["b"] > height["d"]
+    drawn = {text.get_text() for text in display.ax_.texts}
+    assert {*"abcd", "0", "1", "2"} <= drawn
+
+
+def test_part_of_a_network_keeps_the_edges_between_its_nodes():
+    display = BayesNetDisplay.from_estimator(network(), nodes=["d", "a"])
+    assert display.parents == {"a": (), "d": ("a",)}
+    # The table still has a row for each configuration of both parents.
+    assert display.tables["d"].shape == (9, 3)
+
+
+def test_the_least_probable_of_many_states_are_drawn_together():
+    model = network(n_states=12)
+    display = BayesNetDisplay.from_estimator(model, max_states=4)
+    table = display.tables["a"]
+    assert table.shape == (1, 4)
+    assert table.sum() == pytest.approx(1)
+    assert display.states["a"][-1] == "+9"
+    top = np.sort(model.probabilities_["a"][0])[-3:]
+    np.testing.assert_allclose(np.sort(table[0, :3]), top)
+    # 144 configurations of a and b are too many rows to tell apart.
+    assert display.tables["d"].shape == (64, 4)
+    np.testing.assert_allclose(display.tables["d"].sum(axis=1), 1)
+
+
+def test_a_network_display_refuses_what_it_cannot_draw():
+    model = network()
+    with pytest.raises(ValueError, match=r"nodes must be at least 1 node .*; got 'z'"):
+        BayesNetDisplay.from_estimator(model, nodes=["a", "z"])
+    with pytest.raises(ValueError, match=r"nodes must be at least 1 node .*; got 0"):
+        BayesNetDisplay.from_estimator(model, nodes=[])
+    with pytest.raises(ValueError, match="max_states must be at least 2; got 1"):
+        BayesNetDisplay.from_estimator(model, max_states=1)
+    with pytest.raises(TypeError, match="must be a PrivateBayesNetMLE; got a DirichletCategor"):
+        BayesNetDisplay.from_estimator(classifier().fit(*records()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_layers_keep_boxes_apart_and_children_below_their_parents(seed):
+    rng = np.random.default_rng(seed)
+    parents = {
+        node: tuple(parent for parent in range(node) if rng.random() < 0.12) for node in range(30)
+    }
+    places, edges = layered(parents)
+    for level in range(30):
+        row = sorted(places[node][0] for node in parents if places[node][1] == level)
+        assert np.all(np.diff(row) >= 1 - 1e-9)
+    assert len(edges) == sum(map(len, parents.values()))
+    for path in edges:
+        levels = [places[place][1] for place in path]
+        assert levels == list(range(levels[0], levels[0] + len(path)))
