@@ -1,0 +1,1 @@
+"""Experiments: the papers reproduced, peers measured, speed as ratios. See ``RESULTS.md``."""

@@ -1,0 +1,38 @@
+"""The experiments by name."""
+
+from importlib import import_module
+
+from ..experiment import Experiment
+
+#: Each name, with the module and the class behind it. Their order is that of the report.
+EXPERIMENTS: dict[str, tuple[str, str]] = {
+    "naive-bayes": ("naive_bayes", "NaiveBayes"),
+    "naive-bayes-fresh": ("naive_bayes", "FreshNaiveBayes"),
+    "bayes-net": ("bayes_net", "BayesNet"),
+    "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
+    "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
+    "renyi-claims": ("privacy", "RenyiClaims"),
+    "kl-equal-claim": ("privacy", "KLEqualClaim"),
+    "claimed-epsilon": ("privacy", "ClaimedEpsilon"),
+    "tcdp-claims": ("privacy", "TcdpClaims"),
+    "histogram-error": ("histograms", "HistogramError"),
+    "histogram-posterior": ("histograms", "HistogramPosterior"),
+    "histogram-quantiles": ("histograms", "HistogramQuantiles"),
+    "posterior-distances": ("posteriors", "PosteriorDistances"),
+    "posterior-errors": ("posteriors", "PosteriorErrors"),
+    "posterior-priors": ("posteriors", "PosteriorPriors"),
+    "posterior-losses": ("posteriors", "PosteriorLosses"),
+    "simplex-claims": ("simplex", "SimplexClaims"),
+    "simplex-outputs": ("simplex", "SimplexOutputs"),
+    "end-to-end": ("end_to_end", "EndToEnd"),
+    "peer-accountant": ("end_to_end", "PeerAccountant"),
+    "speed": ("speed", "Speed"),
+    "memory": ("speed", "Memory"),
+    "scaling": ("scaling", "Scaling"),
+}
+
+
+def load(name: str) -> Experiment:
+    """The experiment of that name; only its own module is imported."""
+    module, kind = EXPERIMENTS[name]
+    return getattr(import_module(f".{module}", __name__), kind)()

@@ -1,0 +1,59 @@
+"""The comparison of networks, against pgmpy and against formulas written down again here."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from benchmarks import networks
+from benchmarks.data import split
+
+from .test_naive_bayes import algorithm1, expected_kl
+
+
+def codes(table, names):
+    """Numbers of the joint states of columns, and how many there are."""
+    sizes = [len(table[name].cat.categories) for name in names]
+    cells = [table[name].cat.codes for name in names]
+    return np.ravel_multi_index(cells, sizes) if names else np.zeros(len(table), dtype=int)
+
+
+def test_the_divergence_of_a_network_is_the_sum_over_its_nodes(paper_data, quick):
+    results = quick("bayes-net").set_index(["guarantee", "method"])
+    structure, table = networks.load("german_credit", paper_data)
+    r, alpha = algorithm1(1.0 / len(structure))
+    totals = []
+    for repeat in range(2):
+        train = table.iloc[split(len(table), repeat)[0]]
+        total = 0.0
+        for node, parents in structure.items():
+            rows, cells = codes(train, parents), codes(train, [node])
+            size = len(train[node].cat.categories)
+            # Without the table of classes, what is left is the node given its parents.
+            both = expected_kl(cells[:, np.newaxis], rows, int(rows.max()) + 1, [size], r, alpha)
+            alone = expected_kl(
+                np.empty((len(rows), 0), dtype=int), rows, int(rows.max()) + 1, [], r, alpha
+            )
+            total += both - alone
+        totals.append(total)
+    found = results.loc[("RDP", "Dirichlet, Algorithm 1"), "expected_kl"]
+    assert found == pytest.approx(np.mean(totals), rel=1e-6)
+    assert results.loc[("RDP", "Dirichlet, exact"), "expected_kl"] < found
+
+
+def test_records_of_an_example_follow_its_network(quick):
+    """The held-out log-likelihood without privacy is the entropy of the network asia."""
+    from pgmpy.inference import VariableElimination
+    from pgmpy.utils import get_example_model
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        network = get_example_model("asia")
+    joint = VariableElimination(network).query(list(network.nodes), show_progress=False).values
+    p = joint[joint > 0]
+    entropy = -np.sum(p * np.log(p))
+    deviation = np.sqrt(np.sum(p * np.log(p) ** 2) - entropy**2)
+    results = quick("bayes-net-fresh").set_index(["guarantee", "method"])
+    found = results.loc[("DP", "no privacy"), "log_likelihood"]
+    # Two splits, which share records: no more than 6000 of them are surely distinct.
+    assert found == pytest.approx(-entropy, abs=4 * deviation / np.sqrt(6000))
