@@ -7,6 +7,7 @@ from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
+from ._wording import brief
 from .accounting import (
     ApproximateDP,
     PureDP,
@@ -20,6 +21,7 @@ from .mechanisms import (
     GaussianMechanism,
     JointMechanism,
     LaplaceMechanism,
+    Mechanism,
     SimplexMechanism,
 )
 
@@ -103,8 +105,10 @@ def describe_parameters(mechanism: Any) -> str:
     if isinstance(mechanism, JointMechanism):
         return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
+    # A noise level may be shortened; the epsilon of a guarantee that was charged may not.
+    show = brief if isinstance(mechanism, Mechanism) else str
     return ", ".join(
-        f"{field.name}={value}"
+        f"{field.name}={show(value)}"
         for field, value in values
         if field.name != "adjacency" and value != field.default
     )

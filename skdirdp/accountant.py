@@ -24,9 +24,10 @@ from ._exposure import (
     used,
 )
 from ._validation import check_choice, check_integer, check_real
+from ._wording import plural
 from .accounting.worst_case import Accountable
 from .exceptions import BudgetExceededError
-from .history import History, plural, row_of
+from .history import History, row_of
 from .ledger import Charge, Ledger, LedgerError, Limits, Split, Sums
 
 _DEFAULT_DELTA = 1e-5
@@ -236,9 +237,9 @@ class PrivacyAccountant:
         >>> accountant = PrivacyAccountant()
         >>> accountant.charge(DirichletMechanism(r=0.5, alpha=5.0), label="income")
         >>> accountant.history()
-        time                 mechanism           parameters        ...  releases  label
-        -------------------  ------------------  ----------------  ...  --------  ------
-        ...                  DirichletMechanism  r=0.5, alpha=5.0  ...         1  income
+        time                 mechanism           parameters      ...  releases  label
+        -------------------  ------------------  --------------  ...  --------  ------
+        ...                  DirichletMechanism  r=0.5, alpha=5  ...         1  income
         >>> accountant.history()[0]["releases"]
         1
         """
@@ -326,7 +327,7 @@ class PrivacyAccountant:
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         at = f" at delta {limits.delta}" if limits.epsilon is None or limits.order else ""
-        return f"{name}: {plural(count, 'charge')}, total epsilon {_short(total)}{at}"
+        return f"{name}: {plural(count, 'charge')}, total epsilon {_upwards(total)}{at}"
 
     # Copies in this process are the object itself; a pickle names the same file.
     def __copy__(self) -> "PrivacyAccountant":
@@ -403,16 +404,22 @@ def _refusal(
     name = f" for {label!r}" if label else ""
     terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
     asked = f"{plural(releases, 'release')} of {what}{name}"
-    spent, left = _short(used(before, limits)), _short(remaining(before, limits))
+    spent, left = _upwards(used(before, limits)), _downwards(remaining(before, limits))
     return (
-        f"{asked} would bring the total epsilon to {_short(used(after, limits))} at {terms}, and "
+        f"{asked} would bring the total epsilon to {_upwards(used(after, limits))} at {terms}, and "
         f"the limit is {limits.epsilon}. {spent} is used and {left} is left. Nothing was charged "
         "or released; ask for less (a smaller epsilon, fewer fits), or stop here"
     )
 
 
-def _short(value: float) -> str:
-    return "infinite" if math.isinf(value) else f"{value:.4f}"
+def _upwards(spent: float) -> str:
+    """In four decimals, and not less than it is: a reader may repeat it as a claim."""
+    # Totals are rounded up by a hair already, which should not fill a decimal.
+    return "infinite" if math.isinf(spent) else f"{math.ceil(spent * 1e4 * (1 - 1e-11)) / 1e4:.4f}"
+
+
+def _downwards(left: float) -> str:
+    return "infinite" if math.isinf(left) else f"{math.floor(left * 1e4) / 1e4:.4f}"
 
 
 def _check_limits(epsilon: Any, delta: Any, order: Any) -> Limits:

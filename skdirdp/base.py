@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ._random import noise_generator
+from ._wording import plural
 from .accounting import Composition
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
@@ -90,7 +91,8 @@ class PrivacyReport:
         else:
             guarantee = f"({self.order:g}, {self.epsilon:g})-Renyi differentially private"
         means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
-        return f"{guarantee} against {change} one record; {self.releases} tables released, {means}"
+        tables = plural(self.releases, "table")
+        return f"{guarantee} against {change} one record; {tables} released, {means}"
 
 
 class PrivateEstimator(BaseEstimator):

@@ -261,11 +261,11 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         if self.strategy == "uniform":
             low, high = limits
             return np.linspace(low, high, n_bins + 1)
-        levels = np.linspace(0, 1, n_bins + 1)
         if not self._is_private:
-            # Without noise, the edges that KBinsDiscretizer would find.
-            inside = np.clip(column, *limits)
-            edges = np.percentile(inside, 100 * levels, method="averaged_inverted_cdf")
+            # Without noise, the edges that KBinsDiscretizer would find, to the last bit:
+            # 100 * 0.3 is not 30, and an average of two values may hang on that.
+            inside, percents = np.clip(column, *limits), np.linspace(0, 100, n_bins + 1)
+            edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
             return edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
         # Edges are borders of fine bins: a value that many records share is not cut off
         # from itself, and the share of records in a bin is one that was released.

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ._charges import decode, describe_parameters
+from ._wording import plural
 from .ledger import Charge
 
 
@@ -96,7 +97,3 @@ def _cell(value: Any) -> str:
     if hasattr(value, "strftime"):
         return value.strftime("%Y-%m-%d %H:%M:%S")
     return " ".join(str(value).split())
-
-
-def plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -177,9 +177,13 @@ def test_a_charge_past_the_limit_says_what_was_asked_and_what_is_left():
     message = str(raised.value)
     would_be = Composition([(MECHANISM, 11)]).epsilon(DELTA)
     left = accountant.epsilon - total
-    assert "2 releases of DirichletMechanism(r=0.05, alpha=20.0) for 'one too many'" in message
+    assert "2 releases of DirichletMechanism(r=0.05, alpha=20) for 'one too many'" in message
     for number in (would_be, accountant.epsilon, total, left):
         assert f"{number:.4f}"[:-1] in message
+    # What is spent is never said to be less, what is left never to be more.
+    assert float(re.search(r"total epsilon to (\S+) at", message)[1]) >= would_be * (1 - 1e-11)
+    assert float(re.search(r"(\S+) is used", message)[1]) >= total * (1 - 1e-11)
+    assert float(re.search(r"(\S+) is left", message)[1]) <= left
     assert accountant.history() == history
     assert accountant.total() == total
     accountant.charge(MECHANISM)
@@ -737,7 +741,7 @@ def test_what_decides_the_part_must_be_said():
 def test_the_summary_is_one_line():
     accountant = PrivacyAccountant(epsilon=1.0, order=5.0)
     accountant.charge(MECHANISM)
-    expected = f"{MECHANISM.epsilon(DELTA):.4f}"
+    expected = f"{np.ceil(1e4 * MECHANISM.epsilon(DELTA)) / 1e4:.4f}"
     assert repr(accountant) == (
         f"PrivacyAccountant(epsilon=1.0, order=5.0): 1 charge, total epsilon {expected} "
         "at delta 1e-05"
@@ -757,7 +761,7 @@ def test_the_history_is_rows_for_pandas():
     assert frame["time"].dt.tz is not None
     assert abs(pd.Timestamp.now(tz="UTC") - frame["time"].iloc[0]).total_seconds() < 60
     assert frame["parameters"].iloc[1] == (
-        "2 x DirichletMechanism(r=0.05, alpha=20.0), 1 x GaussianMechanism(sigma=5.0)"
+        "2 x DirichletMechanism(r=0.05, alpha=20), 1 x GaussianMechanism(sigma=5)"
     )
 
 
@@ -767,7 +771,7 @@ def test_the_history_prints_as_a_table():
     header, rule, row = str(accountant.history()).splitlines()
     assert header.split() == ["time", "mechanism", "parameters", "adjacency", "releases", "label"]
     assert set(rule) == {"-", " "}
-    assert row.endswith("DirichletMechanism  r=0.05, alpha=20.0  replace           3  colours")
+    assert row.endswith("DirichletMechanism  r=0.05, alpha=20  replace           3  colours")
     assert len(str(PrivacyAccountant().history()).splitlines()) == 2
 
 

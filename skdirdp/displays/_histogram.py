@@ -119,13 +119,14 @@ class HistogramDisplay:
         HistogramDisplay
         """
         ax = axes_for(self, ax)
-        ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
+        line = ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
         if self.lower is not None:
             ax.stairs(
                 self.upper,
                 self.edges,
                 baseline=self.lower,
                 fill=True,
+                color=line.get_edgecolor(),
                 alpha=0.25,
                 label=f"{self.confidence:.0%} for all bins",
             )

@@ -1,7 +1,7 @@
 """What all mechanisms share: curves from their worst cases, and the release of a table."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._random import noise_generator
 from .._validation import check_choice, check_counts
+from .._wording import brief
 from ..accounting import Composition
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
 from ._rows import RowBound
@@ -57,8 +58,15 @@ class Mechanism(ABC):
 
     def __repr__(self) -> str:
         """What the mechanism was given, its own parameters first; defaults are left out."""
+        return self._describe(repr)
+
+    def __str__(self) -> str:
+        """The same for a reader, who needs four digits of a noise level and not all."""
+        return self._describe(brief)
+
+    def _describe(self, show: Callable[[Any], str]) -> str:
         given = [
-            f"{field.name}={getattr(self, field.name)!r}"
+            f"{field.name}={show(getattr(self, field.name))}"
             for field in sorted(fields(self), key=lambda field: field.kw_only is True)
             if getattr(self, field.name) != field.default
         ]
