@@ -71,5 +71,7 @@ def test_a_random_guess_has_the_loss_of_a_fair_die(quick):
     results = quick("naive-bayes-fresh").set_index(["data", "guarantee", "epsilon", "method"])
     loss = results["cross_entropy"].unstack("method")
     assert loss.loc["iris", "random guess"].to_numpy() == pytest.approx(np.log(3))
+    accuracy = results["accuracy"].unstack("method")
+    assert accuracy.loc["iris", "random guess"].to_numpy() == pytest.approx(1 / 3)
     kl = results["expected_kl"].unstack("method")
     assert (kl["Dirichlet, exact"] < kl["Dirichlet, Algorithm 1"]).all()

@@ -1,0 +1,1 @@
+"""Libraries that are measured in an environment of their own."""

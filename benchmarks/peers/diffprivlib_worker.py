@@ -1,0 +1,80 @@
+"""Runs inside diffprivlib's environment: ``diffprivlib_worker.py QUESTION given.npz found.json``.
+
+It imports nothing of this project, which need not be installed there.
+"""
+
+import json
+import sys
+import warnings
+
+import numpy as np
+from diffprivlib import BudgetAccountant
+from diffprivlib.models import GaussianNB
+from sklearn.model_selection import GridSearchCV
+
+
+def naive_bayes(given) -> list[dict]:
+    """Scores of GaussianNB, by how features are scaled and by what is added to variances.
+
+    Whatever is added to released variances costs no privacy, so that all are of one fit.
+    """
+    found = []
+    for scale in given["scales"]:
+        X, y = given[f"X_{scale}"], given["y"]
+        splits = zip(given["train"], given["test"], strict=True)
+        for repeat, (train, test) in enumerate(splits):
+            model = GaussianNB(
+                epsilon=float(given["epsilon"]), bounds=(0.0, 1.0), random_state=repeat
+            )
+            model.fit(X[train], y[train])
+            released = model.var_
+            for smoothing in given["smoothings"]:
+                model.var_ = released + smoothing
+                log_p = model.predict_log_proba(X[test])
+                found.append(
+                    {
+                        "scale": str(scale),
+                        "smoothing": float(smoothing),
+                        "repeat": repeat,
+                        "accuracy": float(np.mean(model.predict(X[test]) == y[test])),
+                        "cross_entropy": cross_entropy(
+                            log_p[np.arange(len(test)), y[test]], float(given["least"])
+                        ),
+                    }
+                )
+    return found
+
+
+def cross_entropy(log_p: np.ndarray, least: float) -> float:
+    return float(-np.mean(np.maximum(np.nan_to_num(log_p, nan=-np.inf), np.log(least))))
+
+
+def accountant(given) -> list[dict]:
+    """What a budget accountant reports after a grid search, and after the same fits by hand."""
+    X, y = given["X"], given["y"]
+    epsilons, folds = given["epsilons"].tolist(), int(given["folds"])
+    search_accountant, fits_accountant = BudgetAccountant(), BudgetAccountant()
+    model = GaussianNB(bounds=(0.0, 1.0), random_state=0, accountant=search_accountant)
+    search = GridSearchCV(model, {"epsilon": epsilons}, cv=folds).fit(X, y)
+    for epsilon in [*epsilons * folds, search.best_params_["epsilon"]]:
+        GaussianNB(
+            epsilon=epsilon, bounds=(0.0, 1.0), random_state=0, accountant=fits_accountant
+        ).fit(X, y)
+    delta = float(given["delta"])
+    return [
+        {
+            "way": way,
+            "fits": len(epsilons) * folds + 1,
+            "epsilon": float(each.total(slack=delta)[0]),
+        }
+        for way, each in (("GridSearchCV", search_accountant), ("one by one", fits_accountant))
+    ]
+
+
+if __name__ == "__main__":
+    question, given_path, found_path = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    with np.load(given_path) as arrays:
+        answer = {"naive_bayes": naive_bayes, "accountant": accountant}[question](arrays)
+    with open(found_path, "w") as file:
+        json.dump(answer, file)
