@@ -1,4 +1,4 @@
-"""Lint, formatting, types and tests, in that order: ``python -m tests``."""
+"""Lint, formatting, types, documentation and tests, in that order: ``python -m tests``."""
 
 import subprocess
 import sys
@@ -6,10 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+DOCS = ("docs", "docs/_build/html")
 STEPS = (
     ("lint", ["-m", "ruff", "check", "."]),
     ("formatting", ["-m", "ruff", "format", "--check", "."]),
     ("types", ["-m", "mypy"]),
+    ("documentation", ["-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", *DOCS]),
     ("tests", ["-m", "pytest", "-n", "2", *sys.argv[1:]]),
 )
 

@@ -1,0 +1,31 @@
+"""The page of results shows what the benchmarks wrote, where they were run."""
+
+import re
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+MARK = "<!-- results -->"
+_TARGET = re.compile(r"(!?\[[^\]]*\])\(([^)#:\s]+)([^)]*)\)")
+_TITLE = re.compile(r"\A\s*# .*\n")
+
+
+def _moved(match: re.Match) -> str:
+    """A link of the benchmarks' own page, as seen from this one."""
+    label, target, rest = match.groups()
+    if target.startswith("../docs/"):
+        return f"{label}({target.removeprefix('../docs/')}{rest})"
+    if (BENCHMARKS / target).exists():
+        return f"{label}(../benchmarks/{target}{rest})"
+    return "" if label.startswith("!") else label  # a figure that is not there is left out
+
+
+def insert_results(app, docname, source):
+    report = BENCHMARKS / "RESULTS.md"
+    if docname == "results" and report.exists():
+        text = _TITLE.sub("", report.read_text(encoding="utf-8"))
+        source[0] = source[0].split(MARK)[0] + _TARGET.sub(_moved, text)
+
+
+def setup(app):
+    app.connect("source-read", insert_results)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,107 @@
+"""The documentation names what exists, and its code runs."""
+
+import importlib
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from skdirdp import PrivacyLeakWarning
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+# Modules whose names are public; those without `__all__` publish what they define.
+MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".hellinger", ".exceptions")
+ALSO = ("base.PrivacyReport", "posterior.PosteriorPrivacy", "history.History")
+HELPERS_OF_HELLINGER = {"check_count_vector", "distance_from_log_affinity"}
+HELPERS_OF_HELLINGER |= {"log_gamma_gap", "log_step_affinity"}
+
+# Pages whose Python blocks run from top to bottom, without anything from outside.
+SELF_CONTAINED = ("index", "quickstart", "choosing", "budgets", "public", "workflows")
+SELF_CONTAINED += ("posterior", "coming_from", "accountant")
+
+
+def public_names(module: str) -> list[str]:
+    found = importlib.import_module(f"skdirdp{module}")
+    if hasattr(found, "__all__"):
+        return list(found.__all__)
+    return [
+        name
+        for name, value in vars(found).items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", None) == found.__name__
+        and name not in HELPERS_OF_HELLINGER
+    ]
+
+
+def listed_names() -> set[str]:
+    """Every entry of the summaries on the page, with the module it stands under."""
+    names, module = set(), ""
+    for line in (DOCS / "api.md").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = match[1]
+        elif match := re.fullmatch(r"   ([A-Za-z][\w.]*)", line):
+            names.add(f"{module}.{match[1]}")
+    return names
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_on_the_api_page(module):
+    # What is raised is listed once, as a name of the package itself.
+    home = "" if module == ".exceptions" else module
+    wanted = {f"skdirdp{home}.{name}" for name in public_names(module)}
+    assert wanted
+    assert wanted <= listed_names()
+
+
+def test_what_estimators_and_accountants_return_is_on_the_api_page():
+    assert {f"skdirdp.{name}" for name in ALSO} <= listed_names()
+
+
+def test_every_name_on_the_api_page_exists():
+    for name in listed_names():
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_links_between_pages_lead_somewhere():
+    pages = [*DOCS.glob("*.md"), *ROOT.glob("*.md")]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_page_is_reached_from_the_index():
+    reached, waiting = set(), ["index"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.DOTALL):
+            entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            waiting += [entry for entry in entries if entry != "gallery/index"]
+    assert reached == {page.stem for page in DOCS.glob("*.md")}
+
+
+def test_every_example_is_in_the_order_of_the_gallery():
+    settings = (DOCS / "_ext" / "gallery_settings.py").read_text(encoding="utf-8")
+    shown = re.findall(r'"(plot_\w+\.py)"', settings)
+    assert sorted(shown) == sorted(path.name for path in (DOCS / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("page", SELF_CONTAINED)
+def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    assert blocks
+    names: dict = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyLeakWarning)
+        for block in blocks:
+            exec(compile(block, f"{page}.md", "exec"), names)
