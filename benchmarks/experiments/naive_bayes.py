@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.special import digamma
 from sklearn.metrics import log_loss
 
 from skdirdp import DirichletCategoricalNB
@@ -111,6 +112,9 @@ class FreshNaiveBayes(NaiveBayes):
     def load(self, name, settings):
         return data.load_fresh(name)
 
+    def remarks(self, results):
+        return super().remarks(results) + _where_worse(results)
+
     def claims(self, results):
         return ratio_claims(results, "data sets", self.promised)
 
@@ -147,7 +151,8 @@ def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):
     yield "no privacy", _baseline(scores, tables, [_smoothed(counts, 1.0) for counts in tables])
     guess = _baseline(scores, tables, [_uniform(counts) for counts in tables])
     # Where all classes are equally likely, a classifier takes the first; a guess takes any.
-    yield "random guess", {**guess, "accuracy": 1 / table.n_classes}
+    unevenness = guess["kl"] / sum(_reference_divergence(counts.shape[1]) for counts in tables)
+    yield "random guess", {**guess, "accuracy": 1 / table.n_classes, "unevenness": unevenness}
 
 
 def _count(X: np.ndarray, y: np.ndarray, table: data.Coded) -> list[np.ndarray]:
@@ -166,6 +171,14 @@ def _smoothed(counts: np.ndarray, smoothing: float) -> np.ndarray:
 
 def _uniform(counts: np.ndarray) -> np.ndarray:
     return np.full(counts.shape, 1 / counts.shape[1])
+
+
+def _reference_divergence(d: int) -> float:
+    """Expected KL divergence from the uniform distribution of what calibration imagines.
+
+    That is Dirichlet(1/2), for which E sum p ln p = psi(3/2) - psi(d/2 + 1).
+    """
+    return float(digamma(1.5) - digamma(d / 2 + 1) + np.log(d))
 
 
 def _scored(model, X, y) -> Row:
@@ -199,6 +212,8 @@ def _summary(rows: list[Row]) -> Row:
         "expected_kl": float(frame["kl"].mean()),
         "expected_kl_error": float(np.sqrt((frame["kl_error"] ** 2).sum()) / len(frame)),
     }
+    if "unevenness" in frame:
+        summary["unevenness"] = float(frame["unevenness"].mean())
     if "without_noise" in frame:
         summary["cross_entropy_without_noise"] = float(frame["without_noise"].mean())
         # The same for all repeats: noise is chosen for the public sizes alone.
@@ -254,6 +269,31 @@ def _effects(results: pd.DataFrame) -> str:
             row[f"noise: {method}"] = part.loc[method, "cross_entropy"] - smooth
         rows.append(row)
     return "\n".join(lines) + "\n" + figures.markdown(pd.DataFrame(rows))
+
+
+def _where_worse(results: pd.DataFrame) -> str:
+    """Where the reference misleads the calibration, and what those data have in common."""
+    kl = by_method(results, "expected_kl")
+    ratio = kl["Dirichlet, exact"] / kl["Dirichlet, Algorithm 1"]
+    unevenness = results.dropna(subset="unevenness").groupby("data")["unevenness"].mean()
+    worse = ratio[ratio > 1].groupby("data").agg(["size", "max"])
+    table = pd.DataFrame(
+        {
+            "unevenness": unevenness,
+            "cases worse than Algorithm 1": worse["size"],
+            "largest ratio": worse["max"],
+        }
+    ).sort_values("unevenness")
+    table["cases worse than Algorithm 1"] = (
+        table["cases worse than Algorithm 1"].fillna(0).astype(int)
+    )
+    return (
+        "\nCalibration chooses the noise for tables that it imagines as draws of Dirichlet(1/2). "
+        "Data that are closer to uniform than that would be served better by more smoothing. "
+        "*Unevenness* is the data's divergence from uniform tables as a part of that of the "
+        "imagined ones. (Bins between deciles are uniform by construction.)\n\n"
+        + figures.markdown(table.rename_axis("data"))
+    )
 
 
 def _paper_claims(results: pd.DataFrame) -> list[Claim]:
