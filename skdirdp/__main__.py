@@ -20,12 +20,14 @@ REPEATS = 10
 def main() -> None:
     print("Handwritten digits: 1797 images of 8 x 8 pixels, 10 classes; a quarter is held out.")
     print(f"Mean accuracy of {REPEATS} private models each, and what one of them costs.")
+    print("A smaller budget is more private; dirichlet and auto are kinds of noise.")
     X, y = load_digits(return_X_y=True)
     public = {"classes": range(10)}
     darkness = DirichletNB(max_count=16, max_total=400, **public)
     compare(X, y, MultinomialNB(), darkness)
     levels = DirichletCategoricalNB(n_categories=5, **public)
     compare(X.astype(int) // 4, y, CategoricalNB(min_categories=5), levels)
+    print("\nNext: docs/quickstart.md")
 
 
 def compare(X, y, plain, private) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ._discretion import beyond_the_guarantee
 from ._posterior_lattice import n_candidates
 from ._posterior_mechanisms import (
     LAPLACE,
@@ -36,8 +37,8 @@ class PosteriorPrivacy:
         The factor of distance over sensitivity in an exponential mechanism.
     is_private : bool
         False for "ehdl" and for an infinite epsilon.
-    delta, adjacency, releases
-        As in `skdirdp.base.PrivacyReport`; always 0, "replace" and 1.
+    delta, adjacency, releases, not_covered
+        As in `skdirdp.base.PrivacyReport`; the first three always 0, "replace" and 1.
 
     Examples
     --------
@@ -58,6 +59,17 @@ class PosteriorPrivacy:
     delta: float = 0.0
     adjacency: str = "replace"
     releases: int = 1
+    not_covered: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.is_private:
+            return f"no privacy: mechanism {self.mechanism!r} at this epsilon guarantees nothing"
+        told = f"({self.epsilon:g}, 0)-differentially private against replacing one record"
+        how = {"exact": "the largest loss of all was computed", "bounded": "by a proven bound"}
+        means = how.get(self.calibration, "as in the paper")
+        return f"{told}; by mechanism {self.mechanism!r}, {means}" + beyond_the_guarantee(
+            self.not_covered
+        )
 
     def composition(self) -> Composition:
         """What the claim of epsilon-DP alone says: randomised response, the worst there is.

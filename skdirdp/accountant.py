@@ -401,14 +401,16 @@ class ParallelParts:
 def _refusal(
     what: str, releases: int, label: str | None, before: Sums, after: Sums, limits: Limits
 ) -> str:
-    name = f" for {label!r}" if label else ""
+    name = repr(label) if label else "this charge"
     terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
-    asked = f"{plural(releases, 'release')} of {what}{name}"
+    asked = f"{plural(releases, 'release')} of {what}"
     spent, left = _upwards(used(before, limits)), _downwards(remaining(before, limits))
     return (
-        f"{asked} would bring the total epsilon to {_upwards(used(after, limits))} at {terms}, and "
-        f"the limit is {limits.epsilon}. {spent} is used and {left} is left. Nothing was charged "
-        "or released; ask for less (a smaller epsilon, fewer fits), or stop here"
+        f"{name} would bring the total epsilon to {_upwards(used(after, limits))} at {terms}, and "
+        f"the limit is {limits.epsilon}. {spent} is used and {left} is left, as a difference: "
+        "charges are composed and not summed, so that a little more than this may still be "
+        "admitted. Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
+        f"or stop here. Asked for: {asked}"
     )
 
 

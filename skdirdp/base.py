@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from ._discretion import beyond_the_guarantee
 from ._random import noise_generator
 from ._wording import plural
 from .accounting import Composition
@@ -43,6 +44,9 @@ class PrivacyReport:
         What a record's protection is against.
     mechanisms : tuple of (mechanism, number of releases)
         All that was released, with its parameters.
+    not_covered : tuple of str, default=()
+        Parameters that were missing and taken from the data, and "random_state" where it
+        was given: the guarantee does not hold for what they tell.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class PrivacyReport:
     order: float | None
     adjacency: str
     mechanisms: tuple[tuple[Mechanism, int], ...]
+    not_covered: tuple[str, ...] = ()
 
     @property
     def releases(self) -> int:
@@ -92,7 +97,8 @@ class PrivacyReport:
             guarantee = f"({self.order:g}, {self.epsilon:g})-Renyi differentially private"
         means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
         tables = plural(self.releases, "table")
-        return f"{guarantee} against {change} one record; {tables} released, {means}"
+        told = f"{guarantee} against {change} one record; {tables} released, {means}"
+        return told + beyond_the_guarantee(self.not_covered)
 
 
 class PrivateEstimator(BaseEstimator):
@@ -185,11 +191,13 @@ class PrivateEstimator(BaseEstimator):
             for mechanism, table in zip(mechanisms, counts, strict=True)
         ]
 
-    def _report(self, mechanisms: Sequence[Mechanism]) -> PrivacyReport:
+    def _report(self, mechanisms: Sequence[Mechanism], leaks: Sequence[str]) -> PrivacyReport:
+        seed = () if self.random_state is None else ("random_state",)
         return PrivacyReport(
             epsilon=float(self.epsilon),
             delta=float(self.delta) if self.order is None else None,
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
             mechanisms=JointMechanism.of(mechanisms).parts,
+            not_covered=(*dict.fromkeys(leaks), *seed) if self._is_private else (),
         )

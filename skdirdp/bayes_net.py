@@ -205,9 +205,9 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         states, codes, leaks = self._encode(records, parents)
         families = _families(parents, states)
         self._check_sizes(families)
-        mechanisms, probabilities = self._release_families(
-            families, codes, records.n_records, leaks
-        )
+        n_samples, size_leaks = self._public_n_samples(records.n_records)
+        leaks += size_leaks
+        mechanisms, probabilities = self._release_families(families, codes, n_samples, leaks)
 
         # Nothing is set before all is done: a fit that fails leaves the last one as it was.
         self.__dict__.pop("model_", None)
@@ -218,7 +218,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
             node: mechanisms[node].smoothing if node in mechanisms else float(self.alpha)
             for node in parents
         }
-        self.privacy_ = self._report(list(mechanisms.values()))
+        self.privacy_ = self._report(list(mechanisms.values()), leaks)
         self.columns_ = records.names
         self.n_features_in_ = len(records.names)
         if all(isinstance(name, str) for name in records.names):
@@ -254,9 +254,8 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         if self.target is not None and self.target not in nodes:
             raise ValueError(f"target must be a node of the structure; got {self.target!r}")
 
-    def _release_families(self, families, codes, n_records: int, leaks: list[str]):
+    def _release_families(self, families, codes, n_samples: float, leaks: list[str]):
         """A mechanism for each node that has something to tell, and the tables of all."""
-        n_samples, size_leaks = self._public_n_samples(n_records)
         # A node of one state says nothing, and is not released.
         told = [node for node, family in families.items() if family.n_states > 1]
         tables = [
@@ -269,7 +268,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
             for node in told
         ]
         found = self._split_budget(tables)
-        self._warn_of_leak(*leaks, *size_leaks)
+        self._warn_of_leak(*leaks)
         released = self._release(found, [families[node].count(codes) for node in told])
         by_node = dict(zip(told, released, strict=True))
         probabilities = {

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ._discretion import errors_without_data
 from ._fine_grid import FINE_SCALES, assign_bins, count_fine_bins, fine_grid, row_blocks
 from ._histogram_inputs import (
     bins_of_onehot,
@@ -191,7 +192,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         self
         """
         with self._all_or_nothing():
-            X = validate_data(self, X, dtype=_FLOATS)
+            with errors_without_data():
+                X = validate_data(self, X, dtype=_FLOATS)
             n_bins = public_bins(self.n_bins, X.shape[1])
             sizes = public_sizes(self.n_categories, X.shape[1])
             limits = public_bounds(self.bounds, X.shape[1], sizes)
@@ -217,7 +219,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
             for k, size in enumerate(sizes):
                 self.bin_edges_[k] = self._edges(k, n_bins[k], size, limits[k], X[:, k])
             self.n_bins_ = np.array([len(borders) - 1 for borders in self.bin_edges_])
-            self.privacy_ = self._report(mechanisms)
+            self.privacy_ = self._report(mechanisms, leaks)
         return self
 
     def _count(self, X, limits, sizes) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -286,7 +288,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
             Sparse if `encode` is "onehot".
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        with errors_without_data():
+            X = validate_data(self, X, dtype=_FLOATS, reset=False)
         check_categories(
             X, [n if self._is_categorical[k] else None for k, n in enumerate(self.n_bins_)]
         )

@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ._discretion import errors_without_data
 from .base import PrivateEstimator
 from .mechanisms._calibration import Table
 from .mechanisms._rows import RowBound
@@ -219,7 +220,12 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
         codes = np.searchsorted(self.classes_, y)
         codes[codes == len(self.classes_)] = 0
         if not np.array_equal(self.classes_[codes], y):
-            raise ValueError("y must hold only labels that are in classes; some are not")
+            same_kind = self.classes_.dtype.kind == y.dtype.kind
+            other = "" if same_kind else " They are of another type."
+            raise ValueError(
+                f"y must hold only labels that are in classes; some are not.{other} Declare them, "
+                "or map them to one of classes before fit"
+            )
         return codes
 
     def _check_prior(self) -> None:
@@ -267,7 +273,7 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
                 self.class_log_prior_ = np.full(len(self.classes_), -np.log(len(self.classes_)))
             self._set_features(probabilities)
         self.alpha_ = mechanisms[-1].smoothing if mechanisms else float(self.alpha)
-        self.privacy_ = self._report(mechanisms)
+        self.privacy_ = self._report(mechanisms, leaks)
 
     def _prior_table(self, tables, n_samples, max_weight) -> Table:
         rows = RowBound(max_weight)
@@ -489,7 +495,8 @@ class DirichletNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
+        with errors_without_data():
+            checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
         features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
         check_non_negative(features, f"{type(self).__name__} (input X)")
         return checked
@@ -699,7 +706,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        checked = validate_data(self, X, y, dtype="int", ensure_all_finite=True, reset=reset)
+        with errors_without_data():
+            checked = validate_data(self, X, y, dtype="int", ensure_all_finite=True, reset=reset)
         features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
         check_non_negative(features, f"{type(self).__name__} (input X)")
         return checked

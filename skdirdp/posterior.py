@@ -3,6 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,8 @@ class PrivateDirichletPosterior(BaseEstimator):
         counts = np.zeros(len(categories), dtype=np.int64)
         for category, count in tally.items():
             counts[known[category]] = count
-        return self._release(counts, categories)
+        leaks = ["categories"] if self._public_size() is None else []
+        return self._release(counts, categories, leaks)
 
     def fit_counts(self, counts: ArrayLike) -> "PrivateDirichletPosterior":
         """Release the posterior given the number of records in each category.
@@ -166,7 +168,7 @@ class PrivateDirichletPosterior(BaseEstimator):
             if len(shape) != 1 or shape[0] < 2:
                 raise ValueError(f"counts must be a vector of at least 2 cells; got shape {shape}")
             size = shape[0]
-        return self._release(check_count_vector(counts, size), self._labels(size))
+        return self._release(check_count_vector(counts, size), self._labels(size), [])
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw distributions over the categories from the released posterior.
@@ -262,7 +264,9 @@ class PrivateDirichletPosterior(BaseEstimator):
         )
         return categories
 
-    def _release(self, counts: np.ndarray, categories: list) -> "PrivateDirichletPosterior":
+    def _release(
+        self, counts: np.ndarray, categories: list, leaks: list[str]
+    ) -> "PrivateDirichletPosterior":
         prior = np.broadcast_to(np.asarray(self.prior, dtype=float), counts.shape)
         n_samples = int(counts.sum())
         privacy = posterior_privacy(
@@ -299,7 +303,8 @@ class PrivateDirichletPosterior(BaseEstimator):
             )
         self.concentration_ = prior + released
         self.mean_ = self.concentration_ / self.concentration_.sum()
-        self.privacy_ = privacy
+        seed = [] if self.random_state is None else ["random_state"]
+        self.privacy_ = replace(privacy, not_covered=() if exact else (*leaks, *seed))
         self.categories_ = categories
         self.n_categories_ = len(categories)
         self.n_samples_ = n_samples

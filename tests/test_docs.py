@@ -18,7 +18,7 @@ ALSO = ("base.PrivacyReport", "posterior.PosteriorPrivacy", "history.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
 SELF_CONTAINED = ("index", "quickstart", "choosing", "budgets", "public", "workflows")
-SELF_CONTAINED += ("posterior", "coming_from", "accountant")
+SELF_CONTAINED += ("posterior", "coming_from", "accountant", "histogram", "bayes_net")
 
 
 def listed_names() -> set[str]:

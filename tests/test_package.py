@@ -111,9 +111,3 @@ def test_the_readme_has_two_commands_that_set_themselves_up():
     for command in commands:
         assert command.startswith("python3 -m venv ")
         assert command.count("\n") == 0
-
-
-def test_links_of_the_documentation_lead_to_files():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"

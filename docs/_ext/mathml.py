@@ -11,13 +11,16 @@ from sphinx.util.math import get_node_equation_number
 logger = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"(<mi>(?:ln|sin|sinh)</mi>)(?!<mo stretchy)")
+# What the converter takes for letters; as operators they have their size and space.
+_OPERATORS = re.compile(r"<mi>(&#x0?2032;|&#x0?007E;|&#x0?223C;)</mi>")
 
 
 def _mathml(node: nodes.Node, display: str) -> str:
     latex = node.astext().strip()
     try:
+        formula = _OPERATORS.sub(r"<mo>\1</mo>", convert(latex, display=display))
         # A little space before an argument without parentheses, which the converter leaves out.
-        return _FUNCTION.sub(r'\1<mspace width="0.17em"/>', convert(latex, display=display))
+        return _FUNCTION.sub(r'\1<mspace width="0.17em"/>', formula)
     except Exception as error:  # whatever the converter raises, the formula is at fault
         logger.warning("formula not understood: %s (%s)", latex, error, location=node)
         return f"<code>{escape(latex)}</code>"

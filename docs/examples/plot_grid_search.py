@@ -5,6 +5,13 @@ One budget for a whole grid search
 A grid search fits many models, and each fit on private records costs privacy. A
 `PrivacyAccountant` adds them up, also when they run in several processes, and stops the
 search before the budget is passed.
+
+What it does not protect: the *scores* in ``cv_results_`` are computed from exact held-out records,
+and so is the *choice* of the best value. The guarantee of a fit is for parameters that did not
+depend on the data, so it does not cover a model that was chosen this way. To stay within it,
+search on public or synthetic data and fit once on the private ones: see :doc:`/accountant`. And
+search over parameters that are yours to choose, such as the smoothing; bounds like ``max_total``
+are public knowledge, not something to be tried out.
 """
 
 # %%
@@ -27,7 +34,7 @@ accountant = PrivacyAccountant(epsilon=2.0, delta=1e-5)
 model = DirichletNB(classes=range(10), max_count=16, max_total=400, epsilon=0.4)
 search = GridSearchCV(
     model.set_params(accountant=accountant),
-    {"max_total": [240, 320, 400]},
+    {"alpha": [0.1, 1.0, 10.0]},
     cv=KFold(4, shuffle=True, random_state=0),
     error_score="raise",
     n_jobs=2,
@@ -66,12 +73,3 @@ try:
     search.fit(X, y)
 except BudgetExceededError as error:
     print(error)
-
-# %%
-# What this does not protect
-# --------------------------
-#
-# The accountant counts the fits. The *scores* in ``cv_results_`` are computed from exact held-out
-# records, and so is the *choice* of the best value. The guarantee of a fit is for parameters that
-# did not depend on the data, so it does not cover a model that was chosen this way. To stay within
-# it, search on public or synthetic data and fit once on the private ones: see :doc:`/accountant`.

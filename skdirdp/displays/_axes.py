@@ -8,7 +8,7 @@ def pyplot() -> Any:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError(
-            "matplotlib is needed to plot; install it, for example by pip install skdirdp[plots]"
+            "matplotlib is needed to plot; install it, for example by pip install matplotlib"
         ) from error
     return plt
 

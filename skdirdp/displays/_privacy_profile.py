@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._exposure import compose, exposures_of
 from .._validation import check_array, check_integer
+from .._wording import plural
 from ..accounting import Composition
 from ..accounting.worst_case import Accountable
 from ._axes import axes_for
@@ -138,7 +139,7 @@ class PrivacyProfileDisplay:
         exposures = [compose(exposure) for exposure in exposures_of(accountant._sums())]
         has_budget = accountant.epsilon is not None and accountant.order is None
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
-        name = f"all {len(accountant)} charges" if name is None else name
+        name = plural(len(accountant), "charge") if name is None else name
         return cls._of(exposures, epsilons, budget, name, "limit", ax=ax, **line_options)
 
     @classmethod
