@@ -96,7 +96,7 @@ def test_a_display_draws_on_new_axes_or_on_those_given(draw):
 def test_without_matplotlib_a_display_says_what_to_install(draw, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"matplotlib is needed.*pip install skdirdp\[plots\]"):
+    with pytest.raises(ImportError, match=r"matplotlib is needed.*pip install matplotlib"):
         draw()
 
 

@@ -127,8 +127,8 @@ class MechanismChoice(Experiment):
             claims.append(
                 Claim(
                     "skdirdp",
-                    "Where a row has few (u ≤ 0.3), the Dirichlet mechanism is equal (within 5%) or "
-                    "better, where the data look as imagined",
+                    "Where a row has few (u ≤ 0.3), the Dirichlet mechanism is equal (within 5%) "
+                    "or better, where the data look as imagined",
                     bool((found <= 1.05).all()),
                     f"its divergence is {found.min():.2f} to {found.max():.2f} times the "
                     f"Gaussian's; on other shapes {others.min():.2f} (spread evenly) to "

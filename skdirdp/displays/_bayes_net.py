@@ -15,6 +15,7 @@ _NAME = 0.15  # of that room, for the name of the node
 _STATES = 0.12  # and for the names of its states
 _ROOM = (1.7, 1.45)  # inches for each node and layer of a new figure
 _MOST_ROWS = 64
+_ROWS_TO_READ = 4  # with more, there is no room to write a probability into its cell
 _LEAST_FIGURE = (6.0, 3.5)
 
 
@@ -24,7 +25,8 @@ class BayesNetDisplay:
     Use `from_estimator` to make one. A node is a box below those of its parents, with a
     picture of its table: a column for each state, a row for each configuration of its
     parents, in the order of `itertools.product` over their states; the darker, the more
-    probable. Only what was released is shown.
+    probable. Where there is room, the probabilities are written. Only what was released is
+    shown.
 
     Parameters
     ----------
@@ -153,11 +155,23 @@ class BayesNetDisplay:
         columns = np.linspace(left + margin, left + width - margin, table.shape[1] + 1)
         rows = np.linspace(top - _NAME, y - height / 2 + _STATES, table.shape[0] + 1)
         mesh = ax.pcolormesh(columns, rows, table, vmin=0, vmax=1, cmap=cmap, zorder=4)
+        if len(table) <= _ROWS_TO_READ:
+            _write_cells(ax, table, columns, rows, font)
         for state, start, stop in zip(self.states[node], columns[:-1], columns[1:], strict=True):
             text = font.fit(state, 0.95 * (stop - start), largest=7)
             bottom = y - height / 2 + _STATES / 2
             ax.text((start + stop) / 2, bottom, zorder=5, ha="center", va="center", **text)
         return mesh
+
+
+def _write_cells(ax: Any, table: np.ndarray, columns, rows, font: "_Font") -> None:
+    x, y = (columns[1:] + columns[:-1]) / 2, (rows[1:] + rows[:-1]) / 2
+    for (i, j), probability in np.ndenumerate(table):
+        text = font.fit(f"{probability:.2f}", 0.9 * (columns[1] - columns[0]), largest=7)
+        if text["s"].endswith("…"):
+            return
+        colour = "w" if probability > 0.6 else "0.2"
+        ax.text(x[j], y[i], color=colour, zorder=5, ha="center", va="center", **text)
 
 
 class _Font:
