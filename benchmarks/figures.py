@@ -79,7 +79,7 @@ def save(figure, folder: Path, name: str) -> None:
     # Without a date and with fixed names, the same results give the same file.
     with plt.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-    figure.savefig(folder / f"{name}.png", dpi=110)
+    figure.savefig(folder / f"{name}.png", dpi=90)
     plt.close(figure)
 
 
