@@ -9,6 +9,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 
+_DPI = 90
+
 #: One look per method in every figure: colour, line style and marker.
 STYLES: dict[str, dict] = {
     "no privacy": {"color": "black", "linestyle": "--"},
@@ -74,12 +76,13 @@ def legend_below(figure, axes, columns: int = 5) -> None:
 def save(figure, folder: Path, name: str) -> None:
     # The layout takes as long as the drawing: once is enough for both files.
     if (engine := figure.get_layout_engine()) is not None:
+        figure.set_dpi(_DPI)  # the widths of labels hang on it
         engine.execute(figure)
         figure.set_layout_engine("none")
     # Without a date and with fixed names, the same results give the same file.
     with plt.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
-    figure.savefig(folder / f"{name}.png", dpi=90)
+    figure.savefig(folder / f"{name}.png", dpi=_DPI)
     plt.close(figure)
 
 

@@ -68,7 +68,7 @@ def _section(experiment: Experiment, out: Path, circumstances: dict) -> str:
 
 Experiment `{name}`: {experiment.reproduces} \
 ({circumstances["seconds"]:.0f} s with {circumstances["jobs"]} at a time{quick}; \
-[CSV]({folder}/{name}.csv), [SVG]({folder}/{name}.svg)).
+[CSV]({folder}/{name}.csv)).
 
 ![{experiment.title}]({folder}/{name}.png)
 

@@ -497,8 +497,9 @@ class DirichletNB(_PrivateNaiveBayes):
     def _validate(self, X, y="no_validation", *, reset):
         with errors_without_data():
             checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
-        features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
-        check_non_negative(features, f"{type(self).__name__} (input X)")
+        # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
+        if not isinstance(y, str):
+            check_non_negative(checked[0], f"{type(self).__name__} (input X)")
         return checked
 
     def _count_features(self, X, codes, weight):

@@ -139,7 +139,7 @@ class FreshBayesNet(BayesNet):
         return [task for task in super().tasks(settings) if task["epsilon"] in (0.01, 0.1, 1, 10)]
 
     def claims(self, results):
-        return ratio_claims(results, "networks", self.promised)
+        return ratio_claims(results, "fresh networks", self.promised)
 
 
 def _measure_split(structure, train, test, task: Row, repeat: int):

@@ -166,7 +166,9 @@ def _draw_map(axis, part: pd.DataFrame) -> None:
     ratio = (mean["dirichlet"] / mean.min(axis=1)).unstack("n")
     axis.imshow(np.log(ratio), cmap="Oranges", vmin=0, vmax=np.log(50), aspect="auto")
     for i, j in np.ndindex(ratio.shape):
-        axis.text(j, i, _times(ratio.iat[i, j]), ha="center", va="center", fontsize=9)
+        value = ratio.iat[i, j]
+        colour = "white" if value > 15 else "black"
+        axis.text(j, i, _times(value), ha="center", va="center", fontsize=9, color=colour)
     axis.set_xticks(range(ratio.shape[1]), [f"$10^{np.log10(n):.0f}$" for n in ratio.columns])
     axis.set_yticks(range(ratio.shape[0]), ratio.index)
     axis.set(xlabel="n", ylabel="d")

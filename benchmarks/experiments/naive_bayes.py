@@ -116,7 +116,7 @@ class FreshNaiveBayes(NaiveBayes):
         return super().remarks(results) + _where_worse(results)
 
     def claims(self, results):
-        return ratio_claims(results, "data sets", self.promised)
+        return ratio_claims(results, "fresh data sets", self.promised)
 
 
 def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):

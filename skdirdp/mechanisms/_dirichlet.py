@@ -127,7 +127,7 @@ class DirichletMechanism(Mechanism):
         shapes = counts * self.r
         shapes += self.alpha
         gammas = generator.standard_gamma(shapes)
-        if shapes.min() < _SMALL_SHAPE:
+        if self.alpha < _SMALL_SHAPE and shapes.min() < _SMALL_SHAPE:
             lost = row_sums(gammas) < gammas.shape[-1] * _LEAST_GAMMA
             lost[lost] = gammas[lost].max(axis=-1) < _LEAST_GAMMA
             if lost.any():
