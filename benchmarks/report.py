@@ -41,20 +41,20 @@ a part of Algorithm 1's, on average over eight data sets.
 """
 
 
-def write_report(out: Path) -> Path:
-    """RESULTS.md beside the folder of results; figures and tables are drawn anew."""
+def write_report(out: Path, draw: bool = True) -> Path:
+    """RESULTS.md beside the folder of results, with figures drawn anew if wanted."""
     sections, claims, machines = [], [], {}
     for name in EXPERIMENTS:
         if not (out / f"{name}.csv").exists():
             continue
         experiment = load(name)
-        results = present(experiment, out)
+        results = present(experiment, out, draw)
         circumstances = json.loads((out / f"{name}.json").read_text())
         machines[name] = circumstances
         claims += experiment.claims(results)
         sections.append(_section(experiment, out, circumstances))
     path = out.parent / "RESULTS.md"
-    picture = _PICTURE.format(folder=out.name) if write_summary(out) else ""
+    picture = _PICTURE.format(folder=out.name) if write_summary(out, draw) else ""
     parts = [_OPENING, picture, _machines(machines), _verdicts(claims), *sections]
     path.write_text("\n".join(parts))
     return path

@@ -55,10 +55,11 @@ def run(experiment: Experiment, settings: Settings, out: Path, jobs: int = 1) ->
     return results
 
 
-def present(experiment: Experiment, out: Path) -> pd.DataFrame:
+def present(experiment: Experiment, out: Path, draw: bool = True) -> pd.DataFrame:
     """Draw the figure and write the table of results that are there."""
     results = pd.read_csv(out / f"{experiment.name}.csv")
-    figures.save(experiment.figure(results), out, experiment.name)
+    if draw:
+        figures.save(experiment.figure(results), out, experiment.name)
     text = figures.markdown(experiment.table(results))
     remarks = experiment.remarks(results)
     (out / f"{experiment.name}.md").write_text(text + (f"\n{remarks.strip()}\n" if remarks else ""))

@@ -3,7 +3,6 @@
 import pickle
 import warnings
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
-from benchmarks import bayes_net as benchmark
 from skdirdp import PrivacyLeakWarning
 from skdirdp._bayes_net_split import expected_divergence
 from skdirdp._bayes_net_structure import parse_structure
@@ -26,7 +24,6 @@ from skdirdp.mechanisms._calibration import Table
 from tests.probes import Recorder, encodings
 
 INF = float("inf")
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 WEATHER = {"rain": [], "season": [], "sprinkler": ["season"], "wet": ["rain", "sprinkler"]}
 STATES = {
@@ -734,30 +731,3 @@ def test_samples_repeat_with_a_seed_of_any_kind():
     assert model.sample(20, generator).shape == model.sample(20, state).shape == (20, 4)
     assert model.sample(0).shape == (0, 4)
     assert not model.sample(100).equals(model.sample(100))
-
-
-# The paper's networks --------------------------------------------------------------
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason="the paper's data sets are not at hand")
-@pytest.mark.parametrize("name", benchmark.NETWORKS)
-def test_exact_calibration_beats_algorithm_1_on_the_papers_networks(name):
-    table = benchmark.load(name, DATA)
-    states, repeats = benchmark.states_of(table), 3
-    splits = [benchmark.halves(table, repeat) for repeat in range(repeats)]
-    counts = [benchmark.exact_counts(train, name) for train, _ in splits]
-    for epsilon in benchmark.EPSILONS:
-        budget = {"order": 5.0, "epsilon": epsilon}
-        structure = benchmark.NETWORKS[name]
-        papers, even, optimised = (
-            PrivateBayesNetMLE(structure, states=states, **budget, **benchmark.METHODS[method])
-            for method in ("algorithm1", "exact, even", "exact, optimised")
-        )
-        gains = []
-        for (train, test), exact in zip(splits, counts, strict=True):
-            theirs = papers.fit(train)
-            allowed = benchmark.expected_kl(theirs, exact)
-            for ours in (even, optimised):
-                assert benchmark.expected_kl(ours.fit(train), exact) <= allowed
-            gains.append(optimised.score(test) - theirs.score(test))
-        assert np.mean(gains) >= -np.std(gains, ddof=1) / np.sqrt(repeats)

@@ -144,7 +144,7 @@ class FreshBayesNet(BayesNet):
 
 def _measure_split(structure, train, test, task: Row, repeat: int):
     states = {name: train[name].cat.categories.tolist() for name in structure}
-    counts = _count(structure, train)
+    counts = family_counts(structure, train)
     exact = PrivateBayesNetMLE(structure, states=states, epsilon=float("inf")).fit(train)
 
     def divergence(mechanisms, rng, draw=lambda mechanism: mechanism.draw) -> Row:
@@ -178,7 +178,7 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
     yield "no privacy", {"score": exact.score(test), "kl": np.nan, "kl_error": 0.0}
 
 
-def _count(structure, table: pd.DataFrame) -> dict[str, np.ndarray]:
+def family_counts(structure, table: pd.DataFrame) -> dict[str, np.ndarray]:
     """Counts of each node's states by configuration of its parents."""
     counts = {}
     for node, parents in structure.items():

@@ -5,8 +5,11 @@ import warnings
 import numpy as np
 import pytest
 
-from benchmarks import networks
+from benchmarks import divergence, networks
 from benchmarks.data import split
+from benchmarks.experiments.bayes_net import family_counts
+from benchmarks.methods import EPSILONS
+from skdirdp import PrivateBayesNetMLE
 
 from .test_naive_bayes import algorithm1, expected_kl
 
@@ -57,3 +60,28 @@ def test_records_of_an_example_follow_its_network(quick):
     found = results.loc[("DP", "no privacy"), "log_likelihood"]
     # Two splits, which share records: no more than 6000 of them are surely distinct.
     assert found == pytest.approx(-entropy, abs=4 * deviation / np.sqrt(6000))
+
+
+@pytest.mark.parametrize("name", networks.PAPER)
+def test_exact_calibration_beats_algorithm_1_on_the_papers_networks(name, paper_data):
+    structure, table = networks.load(name, paper_data)
+    public = {"states": {node: table[node].cat.categories.tolist() for node in structure}}
+    splits = [[table.iloc[part] for part in split(len(table), repeat)] for repeat in range(3)]
+    counts = [family_counts(structure, train) for train, _ in splits]
+    for epsilon in EPSILONS:
+        papers, even, optimised = (
+            PrivateBayesNetMLE(structure, order=5.0, epsilon=epsilon, **public, **settings)
+            for settings in ({"calibration": "algorithm1"}, {"split": "even"}, {})
+        )
+        gains = []
+        for (train, test), exact in zip(splits, counts, strict=True):
+            allowed = closed_form_kl(papers.fit(train), exact)
+            for ours in (even, optimised):
+                assert closed_form_kl(ours.fit(train), exact) <= allowed
+            gains.append(optimised.score(test) - papers.score(test))
+        assert np.mean(gains) >= -np.std(gains, ddof=1) / np.sqrt(len(gains))
+
+
+def closed_form_kl(model, counts):
+    releases = [(mechanism, counts[node]) for node, mechanism in model.mechanisms_.items()]
+    return divergence.expected_kl(releases, draws=2, rng=None).value
