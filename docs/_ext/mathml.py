@@ -11,16 +11,28 @@ from sphinx.util.math import get_node_equation_number
 logger = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"(<mi>(?:ln|sin|sinh)</mi>)(?!<mo stretchy)")
-# What the converter takes for letters; as operators they have their size and space.
-_OPERATORS = re.compile(r"<mi>(&#x0?2032;|&#x0?007E;|&#x0?223C;)</mi>")
+# The converter takes a prime for a letter in the exponent, where many fonts draw it too small to
+# see; and the sign "is distributed as" for an accent, without space around it.
+_PRIME = '<mo lspace="0" rspace="0">&#x2032;</mo>'
+_REPLACEMENTS = (
+    (re.compile(r"<msup>(<mi>[^<]*</mi>)<mi>&#x0?2032;</mi></msup>"), rf"<mrow>\1{_PRIME}</mrow>"),
+    (
+        re.compile(r"<msubsup>(<mi>[^<]*</mi>)(<mi>[^<]*</mi>)<mi>&#x0?2032;</mi></msubsup>"),
+        rf"<msub><mrow>\1{_PRIME}</mrow>\2</msub>",
+    ),
+    (re.compile(r"<mi>&#x0?007E;</mi>"), "<mo>&#x223C;</mo>"),
+    # A little space before an argument without parentheses, which the converter leaves out.
+    (_FUNCTION, r'\1<mspace width="0.17em"/>'),
+)
 
 
 def _mathml(node: nodes.Node, display: str) -> str:
     latex = node.astext().strip()
     try:
-        formula = _OPERATORS.sub(r"<mo>\1</mo>", convert(latex, display=display))
-        # A little space before an argument without parentheses, which the converter leaves out.
-        return _FUNCTION.sub(r'\1<mspace width="0.17em"/>', formula)
+        formula = convert(latex, display=display)
+        for pattern, replacement in _REPLACEMENTS:
+            formula = pattern.sub(replacement, formula)
+        return formula
     except Exception as error:  # whatever the converter raises, the formula is at fault
         logger.warning("formula not understood: %s (%s)", latex, error, location=node)
         return f"<code>{escape(latex)}</code>"

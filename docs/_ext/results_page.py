@@ -6,7 +6,7 @@ from pathlib import Path
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 MARK = "<!-- results -->"
 _TARGET = re.compile(r"(!?\[[^\]]*\])\(([^)#:\s]+)([^)]*)\)")
-_TITLE = re.compile(r"\A\s*# .*\n")
+_TITLE = re.compile(r"\A\s*(<!--[^>]*-->\s*)?# .*\n")
 
 
 def _moved(match: re.Match) -> str:
