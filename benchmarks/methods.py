@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from .experiment import Claim, Row
@@ -74,8 +73,3 @@ def ratio_claims(
             )
         )
     return claims
-
-
-def mean_and_deviation(values: list[float], name: str) -> Row:
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return {name: float(np.mean(values)), f"{name}_deviation": float(deviation)}

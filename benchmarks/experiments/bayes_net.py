@@ -8,19 +8,11 @@ import pandas as pd
 from skdirdp import PrivateBayesNetMLE
 
 from .. import figures, networks
+from ..comparison import ModelComparison
 from ..data import split
 from ..divergence import clipped, expected_kl
-from ..experiment import Claim, Experiment, Row, Settings, seeded
-from ..methods import (
-    CLIPPED,
-    EPSILONS,
-    GUARANTEES,
-    PRIVATE,
-    budget,
-    by_method,
-    mean_and_deviation,
-    ratio_claims,
-)
+from ..experiment import Claim, Row, seeded
+from ..methods import CLIPPED, PRIVATE, budget, by_method, ratio_claims
 
 _DRAWS = 20  # per repeat, for expectations that have no closed form
 
@@ -31,63 +23,25 @@ EVEN = {
 }
 
 
-class BayesNet(Experiment):
+class BayesNet(ModelComparison):
     name = "bayes-net"
     title = "Bayesian networks: three data sets"
     reproduces = "paper A, figures 7 and 11, with the expected KL divergence beside them"
-    promised: ClassVar[tuple[float, float] | None] = (0.45, 0.35)
+    promised = (0.45, 0.35)
+    scores: ClassVar = {"log_likelihood": "log-likelihood"}
+    hidden = tuple(EVEN.values())
+    panel_size = (3.6, 2.6)
 
-    def networks(self, settings: Settings) -> list[str]:
+    def data_sets(self, settings):
         return ["german_credit"] if settings.quick else list(networks.PAPER)
 
-    def load(self, name: str, settings: Settings):
+    def load(self, name, settings) -> tuple[networks.Structure, pd.DataFrame]:
         return networks.load(name, settings.data)
 
-    def tasks(self, settings):
-        return [
-            {"data": name, "guarantee": guarantee, "epsilon": epsilon}
-            for name in self.networks(settings)
-            for guarantee in GUARANTEES
-            for epsilon in ((1.0,) if settings.quick else EPSILONS)
-        ]
-
-    def measure(self, task, settings):
-        structure, table = self.load(task["data"], settings)
-        found: dict[str, list[Row]] = {}
-        for repeat in range(2 if settings.quick else 10):
-            train, test = (table.iloc[part] for part in split(len(table), repeat))
-            for method, row in _measure_split(structure, train, test, task, repeat):
-                found.setdefault(method, []).append(row)
-        return [{"method": method, **_summary(rows)} for method, rows in found.items()]
-
-    def figure(self, results):
-        names = list(dict.fromkeys(results["data"]))
-        columns = [("RDP", "log_likelihood"), ("DP", "log_likelihood")]
-        columns += [("RDP", "expected_kl"), ("DP", "expected_kl")]
-        figure, axes = figures.panels(4 * len(names), columns=4, width=3.6, height=2.6)
-        for row, name in enumerate(names):
-            for axis, (guarantee, metric) in zip(axes[4 * row :], columns, strict=False):
-                _draw(axis, results, name, guarantee, metric)
-                if row == 0:
-                    what = metric.replace("_", "-" if "log" in metric else " ").replace("kl", "KL")
-                    axis.set_title(f"{what}, {GUARANTEES[guarantee]}", fontsize=10)
-                if row == len(names) - 1:
-                    axis.set_xlabel("ε")
-            axes[4 * row].set_ylabel(name)
-        figures.legend_below(figure, axes)
-        return figure
-
-    def table(self, results):
-        at_one = results[(results["epsilon"] == 1) & (results["guarantee"] == "DP")]
-        kl, score = (
-            at_one.pivot_table(index="data", columns="method", values=metric, sort=False)
-            for metric in ("expected_kl", "log_likelihood")
-        )
-        methods = ["Dirichlet, Algorithm 1", "Dirichlet, exact", "Gaussian, smoothed", "auto"]
-        shown = kl[methods].add_prefix("KL: ")
-        for method in (*methods, "no privacy"):
-            shown[f"log-likelihood: {method}"] = score[method]
-        return shown
+    def measure_split(self, loaded, task, repeat):
+        structure, table = loaded
+        train, test = (table.iloc[part] for part in split(len(table), repeat))
+        return _measure_split(structure, train, test, task, repeat)
 
     def remarks(self, results):
         return (
@@ -128,7 +82,7 @@ class FreshBayesNet(BayesNet):
     )
     promised = None
 
-    def networks(self, settings):
+    def data_sets(self, settings):
         return ["asia"] if settings.quick else list(networks.EXAMPLES)
 
     def load(self, name, settings):
@@ -157,7 +111,7 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
         model = PrivateBayesNetMLE(
             structure, states=states, **budget(task), **settings, random_state=rng
         ).fit(train)
-        yield method, {"score": model.score(test), **divergence(model.mechanisms_, rng)}
+        yield method, {"log_likelihood": model.score(test), **divergence(model.mechanisms_, rng)}
     even = {}
     for optimised, method in EVEN.items():
         rng = seeded(*task.values(), method, repeat)
@@ -165,7 +119,7 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
         model = PrivateBayesNetMLE(structure, states=states, **settings, random_state=rng)
         model.fit(train)
         even[optimised] = model
-        yield method, {"score": model.score(test), **divergence(model.mechanisms_, rng)}
+        yield method, {"log_likelihood": model.score(test), **divergence(model.mechanisms_, rng)}
     for method, same_noise in CLIPPED.items():
         rng = seeded(*task.values(), method, repeat)
         model = even[same_noise]
@@ -174,8 +128,8 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
             node: clipped(mechanisms[node])(counts[node], rng) if node in mechanisms else table
             for node, table in model.probabilities_.items()
         }
-        yield method, {"score": model.score(test), **divergence(mechanisms, rng, clipped)}
-    yield "no privacy", {"score": exact.score(test), "kl": np.nan, "kl_error": 0.0}
+        yield method, {"log_likelihood": model.score(test), **divergence(mechanisms, rng, clipped)}
+    yield "no privacy", {"log_likelihood": exact.score(test), "kl": np.nan, "kl_error": 0.0}
 
 
 def family_counts(structure, table: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -190,15 +144,6 @@ def family_counts(structure, table: pd.DataFrame) -> dict[str, np.ndarray]:
     return counts
 
 
-def _summary(rows: list[Row]) -> Row:
-    frame = pd.DataFrame(rows)
-    return {
-        **mean_and_deviation(frame["score"].tolist(), "log_likelihood"),
-        "expected_kl": float(frame["kl"].mean()),
-        "expected_kl_error": float(np.sqrt((frame["kl_error"] ** 2).sum()) / len(frame)),
-    }
-
-
 def _split_ratios(results: pd.DataFrame) -> pd.DataFrame:
     kl = by_method(results, "expected_kl")
     ratios = pd.concat(
@@ -208,13 +153,3 @@ def _split_ratios(results: pd.DataFrame) -> pd.DataFrame:
     shown = [epsilon for epsilon in ratios if epsilon in (0.001, 0.01, 0.1, 1, 10)]
     ratios = ratios[shown].rename(columns=lambda epsilon: f"ε = {epsilon:g}")
     return ratios.reorder_levels(["data", "guarantee", "mechanism"]).sort_index().round(2)
-
-
-def _draw(axis, results, name, guarantee, metric) -> None:
-    part = results[(results["data"] == name) & (results["guarantee"] == guarantee)]
-    for method, line in part.groupby("method", sort=False):
-        if method not in EVEN.values() and not line[metric].isna().all():
-            axis.plot(line["epsilon"], line[metric], label=method, **figures.style(method))
-    axis.set_xscale("log")
-    if metric == "expected_kl":
-        axis.set_yscale("log")

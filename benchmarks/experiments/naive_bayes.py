@@ -1,6 +1,5 @@
 """Naive Bayes on the eight data sets of paper A, and on nine that no choice was made on."""
 
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -12,83 +11,30 @@ from skdirdp import DirichletCategoricalNB
 from skdirdp.mechanisms import DirichletMechanism, Mechanism
 
 from .. import data, figures
+from ..comparison import ModelComparison
 from ..divergence import clipped, expected_kl
-from ..experiment import Claim, Experiment, Row, Settings, seeded
-from ..methods import (
-    BASELINES,
-    CLIPPED,
-    EPSILONS,
-    GUARANTEES,
-    PRIVATE,
-    budget,
-    by_method,
-    mean_and_deviation,
-    ratio_claims,
-)
+from ..experiment import Claim, Row, seeded
+from ..methods import CLIPPED, PRIVATE, budget, by_method, ratio_claims
 
 _DRAWS = 40  # per repeat, for expectations that have no closed form
 
 
-class NaiveBayes(Experiment):
+class NaiveBayes(ModelComparison):
     name = "naive-bayes"
     title = "Naive Bayes: eight data sets"
     reproduces = "paper A, figures 4, 5, 9 and 10, with the expected KL divergence beside them"
-    #: What the claims about ratios are: of the exact Dirichlet mechanism, and with "auto".
-    promised: ClassVar[tuple[float, float] | None] = (0.25, 0.15)
+    promised = (0.25, 0.15)
+    scores: ClassVar = {"cross_entropy": "cross-entropy", "accuracy": "accuracy"}
+    quick_epsilons = (0.1, 1.0)
 
-    def data_sets(self, settings: Settings) -> list[str]:
+    def data_sets(self, settings):
         return ["german_credit", "thyroid"] if settings.quick else list(data.PAPER)
 
-    def load(self, name: str, settings: Settings) -> pd.DataFrame:
-        return data.load(name, settings.data)
+    def load(self, name, settings) -> data.Coded:
+        return data.coded(data.load(name, settings.data))
 
-    def tasks(self, settings):
-        epsilons = (0.1, 1.0) if settings.quick else EPSILONS
-        return [
-            {"data": name, "guarantee": guarantee, "epsilon": epsilon}
-            for name in self.data_sets(settings)
-            for guarantee in GUARANTEES
-            for epsilon in epsilons
-        ]
-
-    def measure(self, task, settings):
-        table = data.coded(self.load(task["data"], settings))
-        found: dict[str, list[Row]] = {}
-        for repeat in range(2 if settings.quick else 10):
-            train, test = data.split(len(table.y), repeat)
-            for method, row in _measure_split(table, train, test, task, repeat):
-                found.setdefault(method, []).append(row)
-        return [{"method": method, **_summary(rows)} for method, rows in found.items()]
-
-    def figure(self, results):
-        names = list(dict.fromkeys(results["data"]))
-        columns = list(product(GUARANTEES, ("cross_entropy", "accuracy", "expected_kl")))
-        width = len(columns)
-        figure, axes = figures.panels(width * len(names), columns=width, width=2.8, height=2.0)
-        for row, name in enumerate(names):
-            panels = axes[width * row : width * (row + 1)]
-            for axis, (guarantee, metric) in zip(panels, columns, strict=True):
-                _draw(axis, results, name, guarantee, metric)
-                if row == 0:
-                    label = metric.replace("_", " ").replace("kl", "KL")
-                    axis.set_title(f"{label}, {GUARANTEES[guarantee]}", fontsize=10)
-                if row == len(names) - 1:
-                    axis.set_xlabel("ε")
-            panels[0].set_ylabel(name)
-        figures.legend_below(figure, axes, columns=9)
-        return figure
-
-    def table(self, results):
-        at_one = results[(results["epsilon"] == 1) & (results["guarantee"] == "DP")]
-        kl, loss = (
-            at_one.pivot_table(index="data", columns="method", values=metric, sort=False)
-            for metric in ("expected_kl", "cross_entropy")
-        )
-        shown = kl[["Dirichlet, Algorithm 1", "Dirichlet, exact", "Gaussian, smoothed", "auto"]]
-        shown = shown.add_prefix("KL: ")
-        for method in ("Dirichlet, Algorithm 1", "Dirichlet, exact", "auto", "no privacy"):
-            shown[f"loss: {method}"] = loss[method]
-        return shown
+    def measure_split(self, loaded, task, repeat):
+        return _measure_split(loaded, *data.split(len(loaded.y), repeat), task, repeat)
 
     def remarks(self, results):
         return _REMARKS + _effects(results)
@@ -110,7 +56,7 @@ class FreshNaiveBayes(NaiveBayes):
         return ["iris"] if settings.quick else list(data.FRESH)
 
     def load(self, name, settings):
-        return data.load_fresh(name)
+        return data.coded(data.load_fresh(name))
 
     def remarks(self, results):
         return super().remarks(results) + _where_worse(results)
@@ -140,7 +86,7 @@ def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):
         if isinstance(mechanism, DirichletMechanism):
             row |= {"r": mechanism.r, "alpha": mechanism.alpha}
             smoothed = [_smoothed(counts, mechanism.smoothing) for counts in tables]
-            row["without_noise"] = scores(smoothed)["cross_entropy"]
+            row["cross_entropy_without_noise"] = scores(smoothed)["cross_entropy"]
         yield method, row
     for method, same_noise in CLIPPED.items():
         mechanism, rng = mechanisms[same_noise], seeded(*task.values(), method, repeat)
@@ -204,23 +150,6 @@ def _baseline(scores, counts, probabilities) -> Row:
     return {**scores(probabilities), "kl": kl, "kl_error": 0.0}
 
 
-def _summary(rows: list[Row]) -> Row:
-    frame = pd.DataFrame(rows)
-    summary = {
-        **mean_and_deviation(frame["cross_entropy"].tolist(), "cross_entropy"),
-        **mean_and_deviation(frame["accuracy"].tolist(), "accuracy"),
-        "expected_kl": float(frame["kl"].mean()),
-        "expected_kl_error": float(np.sqrt((frame["kl_error"] ** 2).sum()) / len(frame)),
-    }
-    if "unevenness" in frame:
-        summary["unevenness"] = float(frame["unevenness"].mean())
-    if "without_noise" in frame:
-        summary["cross_entropy_without_noise"] = float(frame["without_noise"].mean())
-        # The same for all repeats: noise is chosen for the public sizes alone.
-        summary |= {name: float(frame[name].iloc[0]) for name in ("r", "alpha")}
-    return summary
-
-
 # Reading the results ---------------------------------------------------------------
 
 _REMARKS = """\
@@ -229,21 +158,6 @@ of the whole released model from the empirical one, and what calibration minimis
 are seen, for a reference distribution). The loss is the cross-entropy of predictions on held-out
 rows.
 """
-
-
-def _draw(axis, results, name, guarantee, metric) -> None:
-    part = results[(results["data"] == name) & (results["guarantee"] == guarantee)]
-    for method, line in part.groupby("method", sort=False):
-        if metric == "expected_kl" and method == "random guess":
-            continue
-        axis.plot(line["epsilon"], line[metric], label=method, **figures.style(method))
-        if f"{metric}_deviation" in line and method not in BASELINES:
-            low, high = (line[metric] + sign * line[f"{metric}_deviation"] for sign in (-1, 1))
-            colour = figures.style(method)["color"]
-            axis.fill_between(line["epsilon"], low, high, color=colour, alpha=0.12, linewidth=0)
-    axis.set_xscale("log")
-    if metric != "accuracy":
-        axis.set_yscale("log")
 
 
 def _effects(results: pd.DataFrame) -> str:
