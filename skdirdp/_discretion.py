@@ -13,7 +13,7 @@ _TELLING = (
     ),
     (
         re.compile(r"(could not convert string to float|invalid literal for int\(\)).*", re.S),
-        "X must hold numbers; got text. Encode categories first, with those that are publicly "
+        "numbers are needed; got text. Encode categories first, with those that are publicly "
         "known: OrdinalEncoder(categories=[...]), for example",
     ),
     (

@@ -13,6 +13,7 @@ from ._posterior_mechanisms import (
     laplace_loss,
     paper_exponent,
 )
+from ._wording import exactly
 from .accounting import Composition, PureDP
 
 
@@ -64,7 +65,7 @@ class PosteriorPrivacy:
     def __str__(self) -> str:
         if not self.is_private:
             return f"no privacy: mechanism {self.mechanism!r} at this epsilon guarantees nothing"
-        told = f"({self.epsilon:g}, 0)-differentially private against replacing one record"
+        told = f"({exactly(self.epsilon)}, 0)-differentially private against replacing one record"
         how = {"exact": "the largest loss of all was computed", "bounded": "by a proven bound"}
         means = how.get(self.calibration, "as in the paper")
         return f"{told}; by mechanism {self.mechanism!r}, {means}" + beyond_the_guarantee(

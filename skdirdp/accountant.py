@@ -416,8 +416,8 @@ def _refusal(
 
 def _upwards(spent: float) -> str:
     """In four decimals, and not less than it is: a reader may repeat it as a claim."""
-    # Totals are rounded up by a hair already, which should not fill a decimal.
-    return "infinite" if math.isinf(spent) else f"{math.ceil(spent * 1e4 * (1 - 1e-11)) / 1e4:.4f}"
+    # Divergences are rounded up by a part in 1e12 already, which should not fill a decimal.
+    return "infinite" if math.isinf(spent) else f"{math.ceil(spent * 1e4 / (1 + 1e-12)) / 1e4:.4f}"
 
 
 def _downwards(left: float) -> str:

@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ._discretion import beyond_the_guarantee
 from ._random import noise_generator
-from ._wording import plural
+from ._wording import exactly, plural
 from .accounting import Composition
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
@@ -91,10 +91,11 @@ class PrivacyReport:
         if np.isinf(self.epsilon):
             return "no privacy: epsilon is infinite"
         change = {"replace": "replacing", "add_remove": "adding or removing"}[self.adjacency]
-        if self.order is None:
-            guarantee = f"({self.epsilon:g}, {self.delta:g})-differentially private"
-        else:
-            guarantee = f"({self.order:g}, {self.epsilon:g})-Renyi differentially private"
+        terms: tuple[Any, Any] = (self.epsilon, self.delta)
+        kind = "differentially private"
+        if self.order is not None:
+            terms, kind = (self.order, self.epsilon), "Renyi differentially private"
+        guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
         means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
         tables = plural(self.releases, "table")
         told = f"{guarantee} against {change} one record; {tables} released, {means}"

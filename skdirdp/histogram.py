@@ -349,7 +349,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         check_is_fitted(self)
         if self.encode == "density":
             raise ValueError("encode='density' has no inverse: many values have one density")
-        X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
+        with errors_without_data():
+            X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
         n_features = len(self.n_bins_)
         expected = int(self.n_bins_.sum()) if "onehot" in self.encode else n_features
         if X.shape[1] != expected:

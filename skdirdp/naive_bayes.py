@@ -208,7 +208,10 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
     def _checked_weight(self, sample_weight, X) -> np.ndarray | None:
         if sample_weight is None:
             return None
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        with errors_without_data():
+            weight = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
         if self.max_weight is not None and weight.max(initial=0.0) > self.max_weight:
             raise ValueError(
                 f"sample_weight must be at most max_weight={self.max_weight}, on which the privacy "

@@ -58,6 +58,35 @@ def test_text_and_missing_values_are_answered_by_what_to_do():
         ESTIMATORS["histogram"].fit(MISTAKES["one dimension"])
 
 
+@pytest.mark.parametrize("kind", ["multinomial", "categorical"])
+def test_no_error_shows_a_weight(kind):
+    X, y = np.ones((20, 2), dtype=int), np.arange(20) % 2
+    for weight in (["7431.25 a secret"] * 20, np.full(20, -SECRET), np.full((20, 2), SECRET)):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            ESTIMATORS[kind].fit(X, y, sample_weight=weight)
+        assert "7431" not in str(raised.value)
+
+
+def test_no_error_shows_a_value_that_is_predicted_or_binned_back():
+    model = DirichletCategoricalNB(classes=[0, 1], n_categories=2)
+    model.fit(np.arange(40).reshape(20, 2) % 2, np.arange(20) % 2)
+    bins = DirichletHistogramTransformer(bounds=(0, 1), encode="ordinal").fit([[0.5], [0.2]])
+    for refuse in (model.predict, bins.transform, bins.inverse_transform):
+        for mistake in ("one dimension", "text", "missing"):
+            with pytest.raises((TypeError, ValueError)) as raised:
+                refuse(MISTAKES[mistake])
+            assert "7431" not in str(raised.value)
+
+
+def test_a_report_never_says_less_than_was_claimed():
+    X, y = np.arange(40).reshape(20, 2) % 3, np.arange(20) % 2
+    budget = {"epsilon": 1.00000049, "delta": 1.00000049e-5}
+    model = DirichletCategoricalNB(classes=[0, 1], n_categories=3, **budget).fit(X, y)
+    assert str(model.privacy_).startswith("(1.00000049, 1.00000049e-05)-differentially private")
+    posterior = PrivateDirichletPosterior(mechanism="lshist", n_categories=2, epsilon=1.00000049)
+    assert str(posterior.fit([0, 1, 1]).privacy_).startswith("(1.00000049, 0)-differentially")
+
+
 def test_labels_of_another_type_are_named_as_that():
     X = np.zeros((4, 1), dtype=int)
     with pytest.raises(ValueError, match=r"some are not\. They are of another type\. Declare them"):

@@ -7,6 +7,7 @@ import numpy as np
 
 from .._exposure import after_charges, total_epsilon, used
 from .._validation import check_choice, check_integer, check_real
+from .._wording import exactly
 from ._axes import axes_for
 
 _MOST_LABELS = 9
@@ -123,15 +124,15 @@ class LedgerDisplay:
         if delta is not None:
             chosen = check_real("delta", delta, above=0, below=1)
             limit = limits.epsilon if limits.order is None and chosen == limits.delta else None
-            total_name = f"total $\\varepsilon$ at $\\delta$ = {chosen:g}"
+            total_name = f"total $\\varepsilon$ at $\\delta$ = {exactly(chosen)}"
 
             def measure(sums):
                 return total_epsilon(sums, chosen, limits)
         else:
             limit = limits.epsilon
-            terms = f"$\\delta$ = {limits.delta:g}"
+            terms = f"$\\delta$ = {exactly(limits.delta)}"
             if limits.order is not None:
-                terms = f"Renyi order {limits.order:g}"
+                terms = f"Renyi order {exactly(limits.order)}"
             total_name = f"total $\\varepsilon$ at {terms}"
 
             def measure(sums):
@@ -178,7 +179,7 @@ class LedgerDisplay:
         )
         self._draw_charges(ax, x, thinned)
         if self.limit is not None:
-            ax.axhline(self.limit, color="k", linestyle="--", label=f"limit {self.limit:g}")
+            ax.axhline(self.limit, color="k", linestyle="--", label=f"limit {exactly(self.limit)}")
         if np.isinf(self.totals).any():
             first = x[self.shown[np.argmax(np.isinf(self.totals))]]
             ax.axvline(first, color="k", linestyle=":", label="infinite from here on")

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._exposure import compose, exposures_of
 from .._validation import check_array, check_integer
-from .._wording import plural
+from .._wording import exactly, plural
 from ..accounting import Composition
 from ..accounting.worst_case import Accountable
 from ._axes import axes_for
@@ -221,7 +221,7 @@ class PrivacyProfileDisplay:
             epsilon, delta = self.budget
             mark = {
                 "color": self.line_.get_color(),
-                "label": f"{self.budget_name} ({epsilon:g}, {delta:g})",
+                "label": f"{self.budget_name} ({exactly(epsilon)}, {exactly(delta)})",
             }
             if delta > 0:
                 ax.plot([epsilon], [delta], linestyle="none", marker="o", **mark)
