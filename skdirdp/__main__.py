@@ -51,7 +51,7 @@ def compare(X, y, plain, private) -> None:
         private.set_params(accountant=None)
         budget = f"({epsilon:g}, {private.delta:g})-DP"
         seconds = time.perf_counter() - started
-        charged = f"{accountant.total():.4f}"
+        charged = f"{np.ceil(1e4 * accountant.total()) / 1e4:.4f}"  # never shown too small
         print(
             f"{budget:>20} {cells[0]:>16} {cells[1]:>16} {charged:>12} {seconds:>8.1f}", flush=True
         )

@@ -48,7 +48,7 @@ print(accountant)
 # much less:
 
 print(f"sum of the epsilons: {0.4 * len(accountant):.1f}")
-print(f"total: {accountant.total():.2f}")
+print(f"total: {accountant.total():.4f}")
 
 # %%
 # The ledger, charge by charge
