@@ -16,14 +16,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ._discretion import beyond_the_guarantee
+from ._messages import beyond_the_guarantee, exactly, plural
 from ._random import noise_generator
-from ._wording import exactly, plural
 from .accounting import Composition
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
-from .mechanisms._calibration import CALIBRATIONS, MECHANISMS, Table, calibrate_tables
+from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
+from .mechanisms.table import CountTable
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class PrivateEstimator(BaseEstimator):
                 stacklevel=4,
             )
 
-    def _calibrate(self, tables: Sequence[Table]) -> list[Mechanism]:
+    def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
         """The mechanism for each table, all within the estimator's budget."""
         return calibrate_tables(
             tables,

@@ -21,10 +21,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from ._discretion import errors_without_data
+from ._messages import errors_without_data
 from .base import PrivateEstimator
-from .mechanisms._calibration import Table
-from .mechanisms._rows import RowBound
+from .mechanisms.contribution import ContributionBound
+from .mechanisms.table import CountTable
 
 # Rows are counted and scored in blocks of about this many entries, which stay in cache.
 _BLOCK_ENTRIES = 1 << 19
@@ -91,7 +91,7 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
     @abstractmethod
     def _feature_tables(
         self, features: Any, n_samples: float, max_weight: float
-    ) -> list[tuple[Table, np.ndarray]]:
+    ) -> list[tuple[CountTable, np.ndarray]]:
         """Each table's public description, and its counts."""
 
     @abstractmethod
@@ -278,13 +278,13 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
         self.alpha_ = mechanisms[-1].smoothing if mechanisms else float(self.alpha)
         self.privacy_ = self._report(mechanisms, leaks)
 
-    def _prior_table(self, tables, n_samples, max_weight) -> Table:
-        rows = RowBound(max_weight)
-        others = sum(table.rows.squared_norm(self.adjacency) for table, _ in tables)
+    def _prior_table(self, tables, n_samples, max_weight) -> CountTable:
+        rows = ContributionBound(max_weight)
+        others = sum(table.contribution.squared_norm(self.adjacency) for table, _ in tables)
         equal = rows.squared_norm(self.adjacency)
         # As much as any other table, or more where those have many counts per record.
         share = max(1.0, np.sqrt(_PRIOR_SHARE * others / len(tables) / equal)) if tables else 1.0
-        return Table(n_samples, len(self.classes_), 1, rows, share, min_smoothing=0.0)
+        return CountTable(n_samples, len(self.classes_), 1, rows, share, min_smoothing=0.0)
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self)._released_attributes and "_pending" in vars(self):
@@ -531,11 +531,11 @@ class DirichletNB(_PrivateNaiveBayes):
         # A bound of 0 would mean that no record can change anything; 1 is as good then.
         max_count = self.max_count or features.largest_entry or 1.0
         max_total = self.max_total or features.largest_total or 1.0
-        table = Table(
+        table = CountTable(
             n_samples * max_total,
             features.table.shape[1],
             features.table.shape[0],
-            RowBound(max_count * max_weight, max_total * max_weight),
+            ContributionBound(max_count * max_weight, max_total * max_weight),
             min_smoothing=float(self.alpha),
         )
         return [(table, features.table)]
@@ -753,10 +753,13 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return [_add_padded(old, new) for old, new in zip(features, more, strict=True)]
 
     def _feature_tables(self, features, n_samples, max_weight):
-        rows = RowBound(max_weight)
+        rows = ContributionBound(max_weight)
         alpha = float(self.alpha)
         return [
-            (Table(n_samples, len(counts), counts.shape[1], rows, min_smoothing=alpha), counts.T)
+            (
+                CountTable(n_samples, len(counts), counts.shape[1], rows, min_smoothing=alpha),
+                counts.T,
+            )
             for counts in features
         ]
 

@@ -25,8 +25,8 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 
 from skdirdp import BudgetExceededError
-from skdirdp._charges import CHARGEABLE, decode, encode
-from skdirdp.accountant import PrivacyAccountant
+from skdirdp.accountant import LedgerError, PrivacyAccountant
+from skdirdp.accountant.codec import CHARGEABLE, decode, encode
 from skdirdp.accounting import (
     ApproximateDP,
     Composition,
@@ -35,7 +35,6 @@ from skdirdp.accounting import (
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
-from skdirdp.ledger import LedgerError
 from skdirdp.mechanisms import (
     DirichletMechanism,
     GaussianMechanism,

@@ -15,12 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from skdirdp import PrivacyLeakWarning
-from skdirdp._bayes_net_split import expected_divergence
-from skdirdp._bayes_net_structure import parse_structure
 from skdirdp.accounting import Composition
 from skdirdp.bayes_net import PrivateBayesNetMLE
+from skdirdp.bayes_net.structure import parse_structure
 from skdirdp.mechanisms import JointMechanism
-from skdirdp.mechanisms._calibration import Table
+from skdirdp.mechanisms.calibration import Table
+from skdirdp.mechanisms.split import expected_divergence
 from tests.probes import Recorder, encodings
 
 INF = float("inf")

@@ -28,7 +28,7 @@ from skdirdp.displays import (
     LedgerDisplay,
     PrivacyProfileDisplay,
 )
-from skdirdp.displays._layers import layered
+from skdirdp.displays.layers import layered
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
 plt = pytest.importorskip("matplotlib.pyplot")

@@ -14,10 +14,10 @@ from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp._fine_grid import assign_bins, count_fine_bins, fine_grid
-from skdirdp._released_histogram import project_to_simplex
 from skdirdp.accounting import Composition
 from skdirdp.histogram import DirichletHistogramTransformer
+from skdirdp.histogram.grid import assign_bins, count_fine_bins, fine_grid
+from skdirdp.histogram.released import project_to_simplex
 from tests.probes import Recorder
 
 INF = float("inf")

@@ -15,7 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from skdirdp.ledger import APPLICATION_ID, Ledger, LedgerError, Limits, Split, Transaction
+from skdirdp.accountant.ledger import (
+    APPLICATION_ID,
+    Ledger,
+    LedgerError,
+    Limits,
+    Split,
+    Transaction,
+)
 
 LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
 
@@ -219,7 +226,7 @@ def test_a_file_that_cannot_be_written_is_an_error(path):
 
 def test_a_lock_held_too_long_is_an_error(path, monkeypatch):
     ledger = Ledger.create_or_open(path, LIMITS)
-    monkeypatch.setattr("skdirdp.ledger._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("skdirdp.accountant.ledger._BUSY_SECONDS", 0.1)
     script = f"""
         import sqlite3, sys
         connection = sqlite3.connect({str(path)!r}, isolation_level=None)
@@ -392,7 +399,7 @@ def test_a_pickled_temporary_ledger_stays_while_the_process_does():
 def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
     script = """
         import os, pickle, sys
-        from skdirdp.ledger import Ledger, Limits
+        from skdirdp.accountant.ledger import Ledger, Limits
         ledger = Ledger.temporary(Limits(None, 1e-5, None))
         pickle.dumps(ledger)
         if os.fork() == 0:

@@ -18,7 +18,7 @@ PUBLIC_MODULES = [
     "skdirdp.accounting",
     "skdirdp.displays",
     "skdirdp.exceptions",
-    "skdirdp.hellinger",
+    "skdirdp.posterior",
     "skdirdp.mechanisms",
     "skdirdp.posterior",
     "skdirdp.utility",
@@ -27,8 +27,8 @@ PUBLIC_MODULES = [
 MET = [
     "skdirdp.accountant.ParallelParts",
     "skdirdp.base.PrivacyReport",
-    "skdirdp.history.History",
-    "skdirdp.ledger.LedgerError",
+    "skdirdp.accountant.History",
+    "skdirdp.accountant.LedgerError",
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

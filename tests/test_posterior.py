@@ -15,13 +15,13 @@ from sklearn.base import clone
 
 from skdirdp.accounting import Composition, PureDP
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
-from skdirdp.hellinger import (
+from skdirdp.posterior import (
+    PrivateDirichletPosterior,
     global_sensitivity,
     hellinger_distance,
     local_sensitivity,
     smooth_sensitivity,
 )
-from skdirdp.posterior import PrivateDirichletPosterior
 
 # ---------------------------------------------------------------- an independent account
 # Everything below is written from the papers' formulas, by brute force over lists of
@@ -244,7 +244,7 @@ def test_without_a_list_of_neighbours_the_range_bound_is_private(monkeypatch):
 @pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 40), ((0.2, 1.0, 4.0), 8)])
 @pytest.mark.parametrize("gamma", [0.3, 1.0])
 def test_the_range_bound_covers_every_pair(prior, n, gamma):
-    from skdirdp._posterior_mechanisms import _range_bound
+    from skdirdp.posterior.mechanisms import _range_bound
 
     _, distance, moved = brute_geometry(prior, n)
     rates = brute_steepness("ehds", prior, n, gamma)
@@ -275,8 +275,8 @@ def test_large_releases_are_quick(mechanism, sizes):
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds", "ehdl"])
 @pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 7), ((0.5, 1.0, 2.0), 5)])
 def test_exponential_weights_match_the_brute_force(mechanism, prior, n):
-    from skdirdp._posterior_lattice import posterior_lattice
-    from skdirdp._posterior_mechanisms import log_weights
+    from skdirdp.posterior.lattice import posterior_lattice
+    from skdirdp.posterior.mechanisms import log_weights
 
     counts, _, _ = brute_geometry(prior, n)
     truth = brute_exponential(mechanism, prior, n, 0.7)
@@ -325,7 +325,7 @@ def test_draws_follow_the_distribution(mechanism):
 
 def test_table_1_and_2_of_the_paper():
     """Probabilities of the true posterior and of those one and two steps away."""
-    from skdirdp._posterior_mechanisms import clamped_laplace_pmf, laplace_scale
+    from skdirdp.posterior.mechanisms import clamped_laplace_pmf, laplace_scale
 
     lap = clamped_laplace_pmf(50, 100, laplace_scale("lsdim", 2, 1.0))
     improved = clamped_laplace_pmf(50, 100, laplace_scale("lshist", 2, 1.0))
@@ -343,7 +343,7 @@ def test_table_1_and_2_of_the_paper():
 
 @pytest.mark.parametrize("n", [1, 2, 9])
 def test_the_clamped_noise_matches_the_laplace_distribution(n):
-    from skdirdp._posterior_mechanisms import clamped_laplace_pmf
+    from skdirdp.posterior.mechanisms import clamped_laplace_pmf
 
     for count in range(n + 1):
         np.testing.assert_allclose(
@@ -426,7 +426,7 @@ def test_the_local_sensitivity_needs_no_maximum_over_candidates():
 
 
 def test_distances_on_a_long_lattice_stay_accurate():
-    from skdirdp._posterior_lattice import PosteriorLattice
+    from skdirdp.posterior.lattice import PosteriorLattice
 
     lattice = PosteriorLattice((0.5, 1.0), 15000)
     for x in ((7500, 7500), (3, 14997), (14999, 1)):

@@ -11,7 +11,7 @@ from scipy.special import betainc, betaincc, expit, logit
 from skdirdp.accounting import Composition
 from skdirdp.exceptions import PrivacyLeakWarning
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
-from skdirdp.mechanisms._dirichlet_tail import probability_below
+from skdirdp.mechanisms.dirichlet_tail import probability_below
 
 EXAMPLE = SimplexMechanism(k=24, protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from skdirdp._special import (
+from skdirdp.numerics.log_gamma import (
     expm1_excess,
     gamma_add_cumulant,
     gamma_remove_cumulant,

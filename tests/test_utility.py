@@ -7,7 +7,7 @@ from scipy.stats import dirichlet
 
 from skdirdp import utility
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.utility._budgets import _first_within
+from skdirdp.utility.budgets import _first_within
 
 COUNTS = np.array([70.0, 20.0, 10.0, 0.0])
 

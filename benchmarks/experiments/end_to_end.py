@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 
 from skdirdp import DirichletCategoricalNB, DirichletHistogramTransformer, PrivacyAccountant
-from skdirdp._fine_grid import fine_grid
 from skdirdp.accounting import Composition
+from skdirdp.histogram.grid import fine_grid
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Row, Settings

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from skdirdp import utility
-from skdirdp._fine_grid import count_fine_bins, fine_grid
-from skdirdp._released_histogram import ReleasedHistogram, unbiased_shares
 from skdirdp.histogram import DirichletHistogramTransformer
+from skdirdp.histogram.grid import count_fine_bins, fine_grid
+from skdirdp.histogram.released import ReleasedHistogram, unbiased_shares
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
 from .. import data, figures

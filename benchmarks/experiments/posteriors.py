@@ -8,8 +8,9 @@ it is an average over seeded draws.
 import numpy as np
 import pandas as pd
 
-from skdirdp._posterior_lattice import posterior_lattice
-from skdirdp._posterior_mechanisms import (
+from skdirdp.posterior import global_sensitivity, hellinger_distance
+from skdirdp.posterior.lattice import posterior_lattice
+from skdirdp.posterior.mechanisms import (
     clamped_laplace_pmf,
     draw_laplace,
     exact_exponent,
@@ -17,7 +18,6 @@ from skdirdp._posterior_mechanisms import (
     log_weights,
     paper_exponent,
 )
-from skdirdp.hellinger import global_sensitivity, hellinger_distance
 
 from .. import figures
 from ..experiment import Claim, Experiment, seeded

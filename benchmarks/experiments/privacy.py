@@ -11,7 +11,7 @@ from skdirdp import utility
 from skdirdp.accounting import Composition, RenyiDP
 from skdirdp.accounting.guarantees import renyi_epsilon
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
-from skdirdp.mechanisms._papers import Sensitivity, algorithm1_divergence, tcdp_epsilon
+from skdirdp.mechanisms.papers import Sensitivity, algorithm1_divergence, tcdp_epsilon
 
 from .. import figures
 from ..experiment import Claim, Experiment, Row

@@ -71,7 +71,7 @@ plt.tight_layout()
 
 from sklearn.datasets import load_wine
 
-from skdirdp.hellinger import hellinger_distance
+from skdirdp.posterior import hellinger_distance
 
 cultivars = load_wine().target
 for every in (15, 3):

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from .._validation import check_array, check_integer, check_real
-from ._inversion import log_delta as inverted_log_delta
-from ._loss_distribution import fft_allowance, loss_distribution
 from .guarantees import renyi_epsilon, renyi_log_delta
+from .inversion import log_delta as inverted_log_delta
+from .loss_distribution import fft_allowance, loss_distribution
 from .pairs import DominatingPair, Floats, GaussianPair
 from .worst_case import Accountable, RenyiCurve, WorstCase, combine
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from .._special import (
+from ..numerics.log_gamma import (
     HALF_LOG_2PI,
     expm1_excess,
     gamma_add_cumulant,
@@ -29,7 +29,7 @@ from .._special import (
     mean_digamma_excess,
     stirling_error,
 )
-from ._profile import log_hockey_stick
+from .profile import log_hockey_stick
 
 # Relative rounding of the Renyi divergences, always up; the functions behind
 # them are accurate to about 1e-15 (tests, against mpmath).

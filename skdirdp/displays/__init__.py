@@ -5,11 +5,11 @@ draws again. Only released values are shown. matplotlib is imported when somethi
 drawn, and may be missing until then.
 """
 
-from ._bayes_net import BayesNetDisplay
-from ._budget_curve import BudgetCurveDisplay
-from ._histogram import HistogramDisplay
-from ._ledger import LedgerDisplay
-from ._privacy_profile import PrivacyProfileDisplay
+from .bayes_net import BayesNetDisplay
+from .budget_curve import BudgetCurveDisplay
+from .histogram import HistogramDisplay
+from .ledger import LedgerDisplay
+from .privacy_profile import PrivacyProfileDisplay
 
 __all__ = [
     "BayesNetDisplay",

@@ -10,7 +10,7 @@ Throughout, ``Y ~ Dirichlet(r x + alpha)`` for N records in d categories, ``p = 
 and beta is the probability that a bound may fail.
 """
 
-from ._bounds import (
+from .bounds import (
     cdf_bound,
     cdf_rows,
     gaussian_linf_bound,
@@ -29,12 +29,12 @@ from ._bounds import (
     tcdp_alpha,
     tcdp_rho,
 )
-from ._budgets import (
+from .budgets import (
     accuracy_from_budget,
     budget_for_accuracy,
     rows_for_accuracy,
 )
-from ._exact import (
+from .exact import (
     bias,
     concentration_for_variance,
     dirichlet_kl,

@@ -1,0 +1,5 @@
+"""Private parameters of discrete Bayesian networks."""
+
+from .estimator import PrivateBayesNetMLE
+
+__all__ = ["PrivateBayesNetMLE"]

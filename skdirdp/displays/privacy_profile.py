@@ -1,0 +1,251 @@
+"""The privacy profile: the smallest delta at each epsilon."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from .._messages import exactly, plural
+from .._validation import check_array, check_integer
+from ..accountant.admission import compose, exposures_of
+from ..accounting import Composition
+from ..accounting.worst_case import Accountable
+from .axes import axes_for
+
+_POINTS = 120
+# The axis ends where delta has fallen to the first of these that it ever falls to.
+_LEAST_DELTAS = 10.0 ** np.arange(-10, 0)
+
+
+class PrivacyProfileDisplay:
+    """The privacy profile: for each epsilon, the smallest delta that holds with it.
+
+    Use `from_estimator`, `from_accountant` or `from_mechanism` to make one. All three
+    draw the exact `skdirdp.accounting.Composition` of what was released.
+
+    Parameters
+    ----------
+    epsilon, delta : ndarray of shape (n_points,)
+        The points of the profile.
+    budget : tuple of (epsilon, delta), default=None
+        What was claimed or allowed, to be marked.
+    name : str, default=None
+        What the legend calls the profile.
+    budget_name : str, default="budget"
+        What the legend calls the mark.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        What was last drawn on.
+    figure_ : matplotlib Figure
+        What holds it.
+    line_ : matplotlib Line2D
+        The profile.
+
+    Examples
+    --------
+    >>> from skdirdp.displays import PrivacyProfileDisplay
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> mechanism = DirichletMechanism(r=0.05, alpha=2.0)
+    >>> display = PrivacyProfileDisplay.from_mechanism(mechanism, releases=14)
+    >>> display.ax_.get_yscale()
+    'log'
+    >>> other = DirichletMechanism(r=0.1, alpha=4.0)
+    >>> both = PrivacyProfileDisplay.from_mechanism(other, releases=14, ax=display.ax_)
+    """
+
+    def __init__(self, epsilon, delta, budget=None, name=None, budget_name="budget"):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.budget = budget
+        self.name = name
+        self.budget_name = budget_name
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, *, epsilons: ArrayLike | None = None, name=None, ax=None, **line_options
+    ) -> "PrivacyProfileDisplay":
+        """Draw the profile of one fit.
+
+        A fit within an (epsilon, delta) budget has it marked; an RDP budget is not a
+        point of the profile, and the profile is drawn without one. Of a
+        `PrivateDirichletPosterior` only epsilon-DP is known: the profile is that of the
+        claim, randomised response, and not of the mechanism, which may do better.
+
+        Parameters
+        ----------
+        estimator : private estimator
+            Fitted, with a finite epsilon.
+        epsilons : array-like of floats, default=None
+            Where to compute the profile. None goes from 0 until delta is negligible.
+        name : str, default=None
+            For the legend; by default, the name of the estimator's class.
+        ax : matplotlib Axes, default=None
+            A new figure if None.
+        **line_options
+            Passed on to matplotlib's `plot`.
+
+        Returns
+        -------
+        PrivacyProfileDisplay
+            Drawn.
+        """
+        check_is_fitted(estimator)
+        report = getattr(estimator, "privacy_", None)
+        if report is None:
+            raise TypeError(
+                "estimator must be a private estimator, which has privacy_ after fit; got a "
+                f"{type(estimator).__name__}"
+            )
+        if np.isinf(report.epsilon):
+            raise ValueError(
+                "epsilon must be finite for a profile; got a fit with epsilon=inf, whose delta "
+                "is 1 at every epsilon"
+            )
+        budget = None if report.delta is None else (report.epsilon, report.delta)
+        name = type(estimator).__name__ if name is None else name
+        return cls._of(
+            [report.composition()], epsilons, budget, name, "budget", ax=ax, **line_options
+        )
+
+    @classmethod
+    def from_accountant(
+        cls, accountant, *, epsilons: ArrayLike | None = None, name=None, ax=None, **line_options
+    ) -> "PrivacyProfileDisplay":
+        """Draw the profile of everything that was charged.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+            With at least one charge. An (epsilon, delta) limit is marked.
+        epsilons : array-like of floats, default=None
+            Where to compute the profile. None goes from 0 until delta is negligible.
+        name : str, default=None
+            For the legend; by default, the number of charges.
+        ax : matplotlib Axes, default=None
+            A new figure if None.
+        **line_options
+            Passed on to matplotlib's `plot`.
+
+        Returns
+        -------
+        PrivacyProfileDisplay
+            Drawn.
+        """
+        # One for each choice of disjoint parts that a record can lie in; the worst counts.
+        exposures = [compose(exposure) for exposure in exposures_of(accountant._sums())]
+        has_budget = accountant.epsilon is not None and accountant.order is None
+        budget = (accountant.epsilon, accountant.delta) if has_budget else None
+        name = plural(len(accountant), "charge") if name is None else name
+        return cls._of(exposures, epsilons, budget, name, "limit", ax=ax, **line_options)
+
+    @classmethod
+    def from_mechanism(
+        cls,
+        mechanism: Accountable,
+        releases: int = 1,
+        *,
+        epsilons: ArrayLike | None = None,
+        name=None,
+        ax=None,
+        **line_options,
+    ) -> "PrivacyProfileDisplay":
+        """Draw the profile of a number of releases.
+
+        Parameters
+        ----------
+        mechanism : mechanism, or guarantee of `skdirdp.accounting`
+            What is released.
+        releases : int, default=1
+            How often.
+        epsilons : array-like of floats, default=None
+            Where to compute the profile. None goes from 0 until delta is negligible.
+        name : str, default=None
+            For the legend; by default, the mechanism and the number of releases.
+        ax : matplotlib Axes, default=None
+            A new figure if None.
+        **line_options
+            Passed on to matplotlib's `plot`.
+
+        Returns
+        -------
+        PrivacyProfileDisplay
+            Drawn.
+        """
+        releases = check_integer("releases", releases, at_least=1)
+        if name is None:
+            name = f"{mechanism}" if releases == 1 else f"{releases} x {mechanism}"
+        composition = Composition([(mechanism, releases)])
+        return cls._of([composition], epsilons, None, name, "budget", ax=ax, **line_options)
+
+    @classmethod
+    def _of(
+        cls,
+        compositions: Sequence[Composition],
+        epsilons: ArrayLike | None,
+        budget: tuple[float, float] | None,
+        name: str,
+        budget_name: str,
+        **plot_options: Any,
+    ) -> "PrivacyProfileDisplay":
+        if epsilons is None:
+            points = _default_epsilons(compositions, budget)
+        else:
+            points = np.sort(check_array("epsilons", np.ravel(epsilons), at_least=0))
+        delta = np.max([np.asarray(each.delta(points)) for each in compositions], axis=0)
+        return cls(points, delta, budget, name, budget_name).plot(**plot_options)
+
+    def plot(self, ax=None, **line_options) -> "PrivacyProfileDisplay":
+        """Draw on the given axes, or on new ones.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            A new figure if None.
+        **line_options
+            Passed on to matplotlib's `plot`.
+
+        Returns
+        -------
+        PrivacyProfileDisplay
+            This one.
+        """
+        ax = axes_for(self, ax)
+        # A delta of 0 lies below every logarithmic axis: the line leaves it downwards.
+        ax.set_yscale("log", nonpositive="clip")
+        (self.line_,) = ax.plot(self.epsilon, self.delta, **{"label": self.name, **line_options})
+        if self.budget is not None:
+            epsilon, delta = self.budget
+            mark = {
+                "color": self.line_.get_color(),
+                "label": f"{self.budget_name} ({exactly(epsilon)}, {exactly(delta)})",
+            }
+            if delta > 0:
+                ax.plot([epsilon], [delta], linestyle="none", marker="o", **mark)
+            else:
+                ax.axvline(epsilon, linestyle=":", **mark)
+        ax.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
+        ax.grid(alpha=0.3)
+        ax.legend()
+        return self
+
+
+def _default_epsilons(
+    compositions: Sequence[Composition], budget: tuple[float, float] | None
+) -> np.ndarray:
+    """From 0 until delta is negligible, and past the budget."""
+    for least in _LEAST_DELTAS:
+        end = max(composition.epsilon(float(least)) for composition in compositions)
+        if np.isfinite(end):
+            break
+    else:
+        raise ValueError(
+            "what is drawn must have a delta below 0.1 at some epsilon; something was released "
+            "without noise"
+        )
+    if end == 0 and budget is None:
+        raise ValueError("there must be something that was released or charged; got nothing")
+    return np.linspace(0.0, max(end, 1.1 * budget[0] if budget else 0.0), _POINTS)

@@ -1,0 +1,93 @@
+"""Checks of the histogram's public parameters, and of what it is given to bin."""
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .._validation import check_integer
+
+
+def public_bins(n_bins: Any, n_features: int) -> np.ndarray:
+    bins = np.asarray(n_bins)
+    if bins.ndim > 0 and bins.shape != (n_features,):
+        raise ValueError(
+            f"n_bins must be an integer or have one entry per feature, {n_features}; "
+            f"got shape {bins.shape}"
+        )
+    if not np.issubdtype(bins.dtype, np.integer) or bins.min(initial=2) < 2:
+        raise ValueError("n_bins must be integers of at least 2")
+    return np.broadcast_to(bins, n_features)
+
+
+def public_sizes(n_categories: Any, n_features: int) -> list[int | None]:
+    if n_categories is None or isinstance(n_categories, Integral):
+        size = None if n_categories is None else int(n_categories)
+        return [size] * n_features
+    sizes = list(n_categories)
+    if len(sizes) != n_features:
+        raise ValueError(
+            f"n_categories must be an integer or have one entry per feature, {n_features}; "
+            f"got {len(sizes)}"
+        )
+    return [
+        None if size is None else check_integer("n_categories", size, at_least=1) for size in sizes
+    ]
+
+
+def public_bounds(bounds: Any, n_features: int, sizes: list[int | None]) -> list[Any]:
+    """A pair per feature, or None where it has to be taken from the data."""
+    if bounds is None:
+        return [None] * n_features
+    if isinstance(bounds, Mapping):
+        raise TypeError("bounds must be a list of pairs in the order of the columns; got a mapping")
+    pairs = list(bounds)
+    if len(pairs) == 2 and all(isinstance(end, Real) for end in pairs):
+        pairs = [pairs] * n_features
+    if len(pairs) != n_features:
+        raise ValueError(
+            f"bounds must be a pair of numbers or have one pair per feature, {n_features}; "
+            f"got {len(pairs)}"
+        )
+    return [
+        None if pair is None or sizes[k] is not None else _checked_pair(pair, k)
+        for k, pair in enumerate(pairs)
+    ]
+
+
+def _checked_pair(pair: Any, feature: int) -> tuple[float, float]:
+    ends = np.asarray(pair, dtype=float)
+    if ends.shape != (2,) or not np.all(np.isfinite(ends)) or not ends[0] < ends[1]:
+        raise ValueError(
+            "bounds must be pairs of finite numbers, the lower one first; "
+            f"got {pair!r} for feature {feature}"
+        )
+    return float(ends[0]), float(ends[1])
+
+
+def check_categories(X: np.ndarray, sizes: list[Any]) -> None:
+    for k, size in enumerate(sizes):
+        if size is None:
+            continue
+        column = X[:, k]
+        if column.min() < 0 or column.max() >= size or np.any(column != np.floor(column)):
+            raise ValueError(
+                f"X must hold whole numbers from 0 to {size - 1} in feature {k}, which has "
+                f"n_categories {size}; some are not"
+            )
+
+
+def bins_of_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
+    """The bin of each feature, from one-hot columns."""
+    owner = np.repeat(np.arange(len(n_bins)), n_bins)
+    position = np.concatenate([np.arange(n) for n in n_bins]).astype(X.dtype)
+    rows = np.arange(owner.size)
+    shape = (owner.size, len(n_bins))
+    marks = X @ sparse.csr_array((np.ones(owner.size, X.dtype), (rows, owner)), shape)
+    marks = marks.toarray() if sparse.issparse(marks) else marks
+    if np.any(marks != 1):
+        raise ValueError("X must mark one bin per feature and row, as transform does")
+    bins = X @ sparse.csr_array((position, (rows, owner)), shape)
+    return bins.toarray() if sparse.issparse(bins) else bins

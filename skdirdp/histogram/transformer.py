@@ -1,0 +1,486 @@
+"""A private discretizer, and the private histogram that it rests on."""
+
+import warnings
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import TransformerMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
+
+from .._messages import errors_without_data
+from .._validation import check_integer
+from ..base import PrivateEstimator
+from ..mechanisms.table import CountTable
+from .grid import FINE_SCALES, assign_bins, count_fine_bins, fine_grid, row_blocks
+from .inputs import (
+    bins_of_onehot,
+    check_categories,
+    public_bins,
+    public_bounds,
+    public_sizes,
+)
+from .released import ReleasedHistogram
+
+_FLOATS = (np.float64, np.float32)
+# scikit-learn merges bins that are narrower than this.
+_NARROWEST = 1e-8
+
+
+class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
+    """Private bins for numeric columns; drops in for `KBinsDiscretizer`.
+
+    `fit` counts each feature on a fine grid that is chosen from public bounds, and
+    releases each of these histograms once. Quantile edges, densities, the CDF and
+    samples are all read from the release, and cost nothing more.
+
+    Parameters
+    ----------
+    n_bins : int or array-like of shape (n_features,), default=10
+        The number of bins of all features, or of each; at least 2. Not used for
+        categorical features.
+    encode : {"onehot", "onehot-dense", "ordinal", "density", "cdf"}, default="onehot"
+        The first three as in `KBinsDiscretizer`. "density" gives the estimated
+        probability density at the value, which is constant within each of the `n_bins`
+        bins; "cdf" the estimated share of values below it: a private quantile
+        transform, monotone and within [0, 1].
+    strategy : {"quantile", "uniform"}, default="quantile"
+        Bins of about equally many records, or of equal width. Where many records have
+        one value there may be fewer bins than `n_bins`; see `n_bins_`.
+    bounds : (low, high), or array-like of such pairs, one per feature, default=None
+        Public bounds on all features, or on each; None, as a whole or for a feature,
+        takes them from the data, with a warning. Values beyond fall into the end bins.
+    n_categories : array-like of shape (n_features,), default=None
+        For each feature None, or the number of its categories if it holds integer
+        codes from 0; each category is a bin then. An int makes all features categorical.
+    n_fine_bins : int, default=512
+        The number of bins of the released histogram of a numeric feature.
+    fine_scale : {"mixed", "linear", "symlog"}, default="mixed"
+        How their borders are spread between the bounds: evenly, evenly in a symmetric
+        logarithm of the value, or half of each.
+    epsilon : float, default=1.0
+        The budget of one `fit`. Infinite for no noise: the bins are then those of
+        `KBinsDiscretizer`.
+    delta : float, default=1e-5
+        The whole fit is (epsilon, delta)-differentially private.
+    order : float, default=None
+        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
+        What draws the noise; "auto" takes the one of least expected KL divergence for
+        the public sizes and the budget.
+    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
+        How the noise is chosen; the last two reproduce the papers.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether a neighbouring data set has one record replaced, or one more or fewer.
+    n_samples : float, default=None
+        A public number of records, for which the noise is chosen and by which its bias
+        is removed. None takes the actual one, which is public under replacement only.
+    accountant : PrivacyAccountant, default=None
+        Charged by every fit before any noise is drawn.
+    random_state : None, int, Generator or RandomState, default=None
+        None draws cryptographically secure noise. Anything else is reproducible, and
+        whoever knows it can remove the noise.
+
+    Attributes
+    ----------
+    bin_edges_ : ndarray of ndarray of shape (n_features,)
+        The edges of the bins; those of a categorical feature lie between the codes.
+    n_bins_ : ndarray of shape (n_features,)
+        The number of bins of each feature.
+    histogram_ : list of ndarray of shape (number of fine bins,)
+        The normalised histogram of each feature: the release, freed of its bias and
+        made a distribution.
+    fine_edges_ : list of ndarray of shape (number of fine bins + 1,)
+        The edges of its bins.
+    release_ : list of ndarray of shape (number of fine bins,)
+        What the mechanism drew.
+    privacy_ : PrivacyReport
+        What was guaranteed.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    A feature that is constant, with bounds taken from the data, has one bin, and
+    nothing is released for it. With public bounds a constant feature is like any other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.histogram import DirichletHistogramTransformer
+    >>> X = np.random.default_rng(0).lognormal(mean=8, size=(20_000, 1))
+    >>> binner = DirichletHistogramTransformer(4, encode="ordinal", bounds=(0, 1e6))
+    >>> bins = binner.fit_transform(X)
+    >>> shares = np.bincount(bins[:, 0].astype(int)) / len(X)
+    >>> bool(np.all(abs(shares - 0.25) < 0.05))
+    True
+    >>> binner.privacy_.releases
+    1
+    >>> bool(binner.cdf_error(confidence=0.95)[0] < 0.05)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PrivateEstimator._parameter_constraints,
+        "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
+        "encode": [StrOptions({"onehot", "onehot-dense", "ordinal", "density", "cdf"})],
+        "strategy": [StrOptions({"uniform", "quantile"})],
+        "bounds": [None, "array-like"],
+        "n_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
+        "n_fine_bins": [Interval(Integral, 2, None, closed="left")],
+        "fine_scale": [StrOptions(set(FINE_SCALES))],
+    }
+
+    def __init__(
+        self,
+        n_bins=10,
+        *,
+        encode="onehot",
+        strategy="quantile",
+        bounds=None,
+        n_categories=None,
+        n_fine_bins=512,
+        fine_scale="mixed",
+        epsilon=1.0,
+        delta=1e-5,
+        order=None,
+        mechanism="dirichlet",
+        calibration="exact",
+        adjacency="replace",
+        n_samples=None,
+        accountant=None,
+        random_state=None,
+    ):
+        self.n_bins = n_bins
+        self.encode = encode
+        self.strategy = strategy
+        self.bounds = bounds
+        self.n_categories = n_categories
+        self.n_fine_bins = n_fine_bins
+        self.fine_scale = fine_scale
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.adjacency = adjacency
+        self.n_samples = n_samples
+        self.accountant = accountant
+        self.random_state = random_state
+
+    # Fitting -----------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Count, and release the histogram of each feature.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Finite numbers.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        with self._all_or_nothing():
+            with errors_without_data():
+                X = validate_data(self, X, dtype=_FLOATS)
+            n_bins = public_bins(self.n_bins, X.shape[1])
+            sizes = public_sizes(self.n_categories, X.shape[1])
+            limits = public_bounds(self.bounds, X.shape[1], sizes)
+            leaks = []
+            if any(pair is None and size is None for pair, size in zip(limits, sizes, strict=True)):
+                leaks.append("bounds")
+                limits = [
+                    (float(column.min()), float(column.max())) if pair is None else pair
+                    for pair, column in zip(limits, X.T, strict=True)
+                ]
+            n_samples, size_leaks = self._public_n_samples(len(X))
+            leaks += size_leaks
+            check_categories(X, sizes)
+            self._warn_of_leak(*leaks)
+
+            edges, counts = self._count(X, limits, sizes)
+            told = [feature for feature, cells in enumerate(counts) if len(cells) > 1]
+            tables = [CountTable(n_samples, len(counts[k]), min_smoothing=0.0) for k in told]
+            mechanisms = self._calibrate(tables) if told else []
+            released = self._release(mechanisms, [counts[k] for k in told])
+            self._keep(edges, sizes, n_samples, told, released, mechanisms)
+            self.bin_edges_ = np.empty(X.shape[1], dtype=object)
+            for k, size in enumerate(sizes):
+                self.bin_edges_[k] = self._edges(k, n_bins[k], size, limits[k], X[:, k])
+            self.n_bins_ = np.array([len(borders) - 1 for borders in self.bin_edges_])
+            self.privacy_ = self._report(mechanisms, leaks)
+        return self
+
+    def _count(self, X, limits, sizes) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Public edges, and exact counts between them; one empty cell for constant features."""
+        edges: list[Any] = [None] * X.shape[1]
+        counts: list[Any] = [None] * X.shape[1]
+        numeric, grids = [], []
+        for k, size in enumerate(sizes):
+            if size is not None:
+                edges[k] = np.arange(size + 1) - 0.5
+                counts[k] = np.bincount(X[:, k].astype(np.intp), minlength=size).astype(float)
+            elif limits[k][0] == limits[k][1]:
+                warnings.warn(
+                    f"feature {k} is constant: all its values fall into one bin", stacklevel=4
+                )
+                edges[k], counts[k] = np.array([-np.inf, np.inf]), np.zeros(1)
+            else:
+                numeric.append(k)
+                grids.append(fine_grid(*limits[k], self.n_fine_bins, self.fine_scale))
+                edges[k] = grids[-1].edges
+        if numeric:
+            for k, cells in zip(numeric, count_fine_bins(X, numeric, grids), strict=True):
+                counts[k] = cells
+        return edges, counts
+
+    def _keep(self, edges, sizes, n_samples, told, released, mechanisms) -> None:
+        self._histograms: list[ReleasedHistogram | None] = [None] * len(edges)
+        for k, release, mechanism in zip(told, released, mechanisms, strict=True):
+            self._histograms[k] = ReleasedHistogram(
+                edges[k], release, mechanism, n_samples, ordered=sizes[k] is None
+            )
+        self._is_categorical = np.array([size is not None for size in sizes])
+        self.fine_edges_ = edges
+        self.release_ = [np.ones(1) if h is None else h.release for h in self._histograms]
+        self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms]
+
+    def _edges(self, feature, n_bins, size, limits, column) -> np.ndarray:
+        histogram = self._histograms[feature]
+        if size is not None or histogram is None:
+            return self.fine_edges_[feature]
+        if self.strategy == "uniform":
+            low, high = limits
+            return np.linspace(low, high, n_bins + 1)
+        if not self._is_private:
+            # Without noise, the edges that KBinsDiscretizer would find, to the last bit:
+            # 100 * 0.3 is not 30, and an average of two values may hang on that.
+            inside, percents = np.clip(column, *limits), np.linspace(0, 100, n_bins + 1)
+            edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
+            return edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
+        # Edges are borders of fine bins: a value that many records share is not cut off
+        # from itself, and the share of records in a bin is one that was released.
+        return histogram.edges[histogram.quantile_borders(n_bins)]
+
+    # Transforming ------------------------------------------------------------------
+
+    def transform(self, X):
+        """Bin the values, or evaluate the density or the CDF at them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        {ndarray, sparse matrix} of shape (n_samples, n_features_out)
+            Sparse if `encode` is "onehot".
+        """
+        check_is_fitted(self)
+        with errors_without_data():
+            X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        check_categories(
+            X, [n if self._is_categorical[k] else None for k, n in enumerate(self.n_bins_)]
+        )
+        if self.encode == "cdf":
+            return self._evaluate_cdf(X)
+        borders = [edges[1:-1] for edges in self.bin_edges_]
+        if self.encode == "density":
+            bins = assign_bins(X, borders, np.intp)
+            values = [density[bins[:, k]] for k, density in enumerate(self._densities())]
+            return np.column_stack(values).astype(X.dtype, copy=False)
+        if self.encode == "ordinal":
+            return assign_bins(X, borders, X.dtype)
+        starts = np.concatenate([[0], np.cumsum(self.n_bins_)])
+        columns = assign_bins(X, borders, np.int32)
+        columns += starts[:-1].astype(np.int32)
+        shape = (len(X), int(starts[-1]))
+        if self.encode == "onehot-dense":
+            dense = np.zeros(shape, dtype=X.dtype)
+            np.put_along_axis(dense, columns, 1, axis=1)
+            return dense
+        ends = np.arange(0, columns.size + 1, X.shape[1])
+        return sparse.csr_matrix((np.ones(columns.size, X.dtype), columns.ravel(), ends), shape)
+
+    def _densities(self) -> list[np.ndarray]:
+        """The estimated share of each bin, over its width."""
+        densities = []
+        for edges, histogram in zip(self.bin_edges_, self._histograms, strict=True):
+            if histogram is None:
+                densities.append(np.ones(1))
+            else:
+                shares = np.interp(edges[1:-1], histogram.edges, histogram.cdf)
+                densities.append(np.diff(shares, prepend=0.0, append=1.0) / np.diff(edges))
+        return densities
+
+    def _evaluate_cdf(self, X) -> np.ndarray:
+        values = np.empty_like(X)
+        for block in row_blocks(X):
+            for k, histogram in enumerate(self._histograms):
+                if histogram is None:
+                    values[block, k] = 0.5
+                else:
+                    values[block, k] = np.interp(X[block, k], histogram.edges, histogram.cdf)
+        return values
+
+    def inverse_transform(self, X):
+        """The centre of each bin; for `encode="cdf"` the quantile.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features_out)
+            What `transform` gave.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        check_is_fitted(self)
+        if self.encode == "density":
+            raise ValueError("encode='density' has no inverse: many values have one density")
+        with errors_without_data():
+            X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
+        n_features = len(self.n_bins_)
+        expected = int(self.n_bins_.sum()) if "onehot" in self.encode else n_features
+        if X.shape[1] != expected:
+            raise ValueError(
+                f"X must have {expected} columns, as transform gives; got {X.shape[1]}"
+            )
+        if self.encode == "cdf":
+            values = np.empty_like(X)
+            for k, histogram in enumerate(self._histograms):
+                if histogram is None:
+                    values[:, k] = np.nan
+                else:
+                    values[:, k] = np.interp(X[:, k], histogram.cdf, histogram.edges)
+            return values
+        with np.errstate(invalid="ignore"):
+            centres = [(edges[1:] + edges[:-1]) / 2 for edges in self.bin_edges_]
+        if "onehot" in self.encode:
+            X = bins_of_onehot(X, self.n_bins_)
+        bins = X.astype(np.intp)
+        if np.any(bins < 0) or np.any(bins >= self.n_bins_):
+            raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
+        values = np.empty(bins.shape, dtype=X.dtype)
+        for k, centre in enumerate(centres):
+            values[:, k] = centre[bins[:, k]]
+        return values
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the columns that `transform` gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the features, if `fit` did not see them.
+
+        Returns
+        -------
+        ndarray of str
+        """
+        check_is_fitted(self, "n_features_in_")
+        names = _check_feature_names_in(self, input_features)
+        if "onehot" not in self.encode:
+            return names
+        columns = [
+            f"{name}_{float(k)}"
+            for name, n in zip(names, self.n_bins_, strict=True)
+            for k in range(n)
+        ]
+        return np.array(columns, dtype=object)
+
+    # What the release tells --------------------------------------------------------
+
+    def linf_error(self, confidence=0.95):
+        """How far `histogram_` may be from the true shares of its bins, at most.
+
+        Read from the release and the mechanism, by the exact distribution of each
+        released share: it costs no privacy. It holds for all bins of a feature at once.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+            The probability, over the noise, that the limit holds.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+        """
+        return self._errors(
+            confidence, lambda histogram: (histogram.probabilities, histogram.band(confidence))
+        )
+
+    def cdf_error(self, confidence=0.95):
+        """How far the estimated CDF may be from the true one at a fine edge, at most.
+
+        It bounds quantiles too: an edge of `bin_edges_` has the estimated share q of
+        records below it, and the true share is within this of q, for all edges of a
+        feature at once.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+            The probability, over the noise, that the limit holds.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+        """
+        return self._errors(
+            confidence, lambda histogram: (histogram.cdf, histogram.cdf_band(confidence))
+        )
+
+    def _errors(self, confidence, read) -> np.ndarray:
+        check_is_fitted(self)
+        errors = np.zeros(len(self._histograms))
+        for k, histogram in enumerate(self._histograms):
+            if histogram is not None:
+                estimate, (lower, upper) = read(histogram)
+                errors[k] = max(np.max(estimate - lower), np.max(upper - estimate))
+        return errors
+
+    def sample(self, n_samples=1, random_state=None):
+        """Draw records from the released histograms, feature by feature.
+
+        This uses nothing but what was released: it costs no privacy, and a seed is
+        safe. Features are drawn independently of each other.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : None, int or Generator
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Uniform within a fine bin; codes for categorical features. A constant
+            feature, of which nothing was released, is nan.
+        """
+        check_is_fitted(self)
+        n_samples = check_integer("n_samples", n_samples, at_least=1)
+        generator = np.random.default_rng(random_state)
+        drawn = np.full((n_samples, len(self._histograms)), np.nan)
+        for k, histogram in enumerate(self._histograms):
+            if self._is_categorical[k]:
+                drawn[:, k] = generator.choice(
+                    len(self.histogram_[k]), n_samples, p=self.histogram_[k]
+                )
+            elif histogram is not None:
+                drawn[:, k] = np.interp(generator.random(n_samples), histogram.cdf, histogram.edges)
+        return drawn
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

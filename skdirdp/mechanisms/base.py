@@ -1,0 +1,298 @@
+"""What all mechanisms share: curves from their worst cases, and the release of a table."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._messages import brief
+from .._random import noise_generator
+from .._validation import check_choice, check_counts
+from ..accounting import Composition
+from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
+from .contribution import ContributionBound
+
+# Tables are drawn in blocks of rows that stay in the processor's cache.
+_BLOCK_CELLS = 1 << 15
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Mechanism(ABC):
+    """A way to publish the rows of a table of counts as probabilities.
+
+    Abstract: `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism` are the ways
+    there are. Values: a mechanism has no state, and two with equal parameters are equal.
+
+    Parameters
+    ----------
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
+    max_count, max_total : float
+        Public bounds on one record's entries in the table. Without `max_total` a
+        record touches a single cell, with a weight of at most `max_count`.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import GaussianMechanism, Mechanism
+    >>> mechanism = GaussianMechanism(sigma=10.0)
+    >>> isinstance(mechanism, Mechanism), mechanism == GaussianMechanism(sigma=10.0)
+    (True, True)
+    """
+
+    #: What estimators and `calibrate` call the mechanism.
+    name: ClassVar[str]
+
+    adjacency: str = "replace"
+    max_count: float = 1.0
+    max_total: float | None = None
+
+    def __post_init__(self):
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        rows = ContributionBound(self.max_count, self.max_total)
+        object.__setattr__(self, "max_count", rows.max_count)
+        object.__setattr__(self, "max_total", rows.max_total)
+
+    def __repr__(self) -> str:
+        """What the mechanism was given, its own parameters first; defaults are left out."""
+        return self._describe(repr)
+
+    def __str__(self) -> str:
+        """The same for a reader, who needs four digits of a noise level and not all."""
+        return self._describe(brief)
+
+    def _describe(self, show: Callable[[Any], str]) -> str:
+        given = [
+            f"{field.name}={show(getattr(self, field.name))}"
+            for field in sorted(fields(self), key=lambda field: field.kw_only is True)
+            if getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    @property
+    def contribution(self) -> ContributionBound:
+        return ContributionBound(self.max_count, self.max_total)
+
+    @property
+    @abstractmethod
+    def is_exact(self) -> bool:
+        """Whether no noise is added at all."""
+
+    @abstractmethod
+    def _noisy_worst_cases(self) -> Mapping[str, WorstCase]: ...
+
+    @abstractmethod
+    def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Positive probabilities for each row of a two-dimensional table."""
+
+    @property
+    @abstractmethod
+    def smoothing(self) -> float:
+        """What is added to every count, in counts."""
+
+    @abstractmethod
+    def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+        """Expected KL divergence of a released row from the true one.
+
+        An average over a reference for the unknown counts; it sees no data, only
+        the public sizes of the table.
+
+        Parameters
+        ----------
+        n_samples : float
+            Records that the table counts.
+        n_categories, n_rows : int
+            Cells per row, and rows.
+
+        Returns
+        -------
+        float
+        """
+
+    @classmethod
+    def calibrate(cls, **budget_and_sizes: Any) -> Any:
+        """The mechanism of least expected divergence within a budget.
+
+        Parameters
+        ----------
+        **budget_and_sizes
+            The parameters of `skdirdp.mechanisms.calibrate`.
+
+        Returns
+        -------
+        an instance of the class
+
+        Examples
+        --------
+        >>> from skdirdp.accounting import Composition
+        >>> from skdirdp.mechanisms import DirichletMechanism
+        >>> m = DirichletMechanism.calibrate(
+        ...     epsilon=1.0, delta=1e-5, releases=14, n_samples=34189, n_categories=10, n_rows=2
+        ... )
+        >>> Composition([(m, 14)]).epsilon(1e-5) <= 1.0
+        True
+        """
+        # Calibration compares mechanisms, so it stands above them; this is its shorthand.
+        from .calibration import calibrate
+
+        return calibrate(cls.name, **budget_and_sizes)
+
+    def worst_cases(self) -> Mapping[str, WorstCase]:
+        """The pairs that bound one release, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
+        if self.is_exact:
+            return in_every_direction(self.adjacency, REVEALS_ALL)
+        return self._noisy_worst_cases()
+
+    def rdp(self, order: ArrayLike):
+        """Worst-case Renyi divergence of one release.
+
+        Parameters
+        ----------
+        order : float or array of floats
+            Greater than 1.
+
+        Returns
+        -------
+        float or ndarray
+            Infinite at orders where the divergence is.
+        """
+        return _alone(self).rdp(order)
+
+    def delta(self, epsilon: ArrayLike):
+        """The smallest delta such that one release is (epsilon, delta)-DP.
+
+        Parameters
+        ----------
+        epsilon : float or array of floats
+            At least 0.
+
+        Returns
+        -------
+        float or ndarray
+        """
+        return _alone(self).delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon such that one release is (epsilon, delta)-DP.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The probability that the loss may be larger.
+
+        Returns
+        -------
+        float
+        """
+        return _alone(self).epsilon(delta)
+
+    def release(
+        self,
+        counts: ArrayLike,
+        random_state: Any = None,
+        *,
+        accountant: Any = None,
+        label: str | None = None,
+    ) -> np.ndarray:
+        """Publish a table of counts.
+
+        Parameters
+        ----------
+        counts : array-like of shape (..., n_categories)
+            Non-negative; each row along the last axis becomes a distribution. The
+            whole array is one table: a record changes it once, within `max_count`
+            and `max_total`.
+        random_state : None, int, Generator or RandomState
+            None draws cryptographically secure noise.
+        accountant : PrivacyAccountant, optional
+            Charged for one release before any noise is drawn.
+        label : str, optional
+            What the charge is called in the accountant's history.
+
+        Returns
+        -------
+        ndarray of the same shape
+            Positive probabilities that sum to 1 along the last axis.
+
+        Examples
+        --------
+        >>> from skdirdp.mechanisms import LaplaceMechanism
+        >>> released = LaplaceMechanism(scale=2.0).release([[12, 0, 5], [3, 3, 0]])
+        >>> released.shape, bool((released > 0).all())
+        ((2, 3), True)
+        """
+        counts = check_counts(counts)
+        self._check_table(counts)
+        generator = None if self.is_exact else noise_generator(random_state)
+        if accountant is not None:
+            accountant.charge(self, releases=1, label=label)
+        return self.draw(counts, generator)
+
+    def draw(self, counts: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+        """The release itself, of a valid table that was paid for.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (..., n_categories)
+            Checked before.
+        generator : Generator or None
+            None only for a mechanism that adds no noise.
+
+        Returns
+        -------
+        ndarray of the same shape
+        """
+        if self.is_exact:
+            return smoothed_mean(counts, self.smoothing)
+        assert generator is not None
+        table = counts.reshape(-1, counts.shape[-1])
+        released = np.empty(table.shape)
+        rows = max(1, _BLOCK_CELLS // table.shape[1])
+        for start in range(0, len(table), rows):
+            block = slice(start, start + rows)
+            released[block] = self._draw(table[block], generator)
+        return released.reshape(counts.shape)
+
+    def _check_table(self, counts: np.ndarray) -> None:  # noqa: B027 (most have nothing to refuse)
+        """Refuse a table outside what the guarantee assumes."""
+
+
+@lru_cache(maxsize=256)
+def _alone(mechanism: Mechanism) -> Composition:
+    return Composition([(mechanism, 1)])
+
+
+def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
+    """``(x + s) / sum(x + s)`` along the last axis; an empty row without smoothing is uniform."""
+    weights = counts + smoothing
+    total = weights.sum(axis=-1, keepdims=True)
+    empty = total == 0
+    if empty.any():
+        weights = np.where(empty, 1.0, weights)
+        total = weights.sum(axis=-1, keepdims=True)
+    return weights / total
+
+
+def normalise(weights: np.ndarray) -> np.ndarray:
+    """Divide rows of positive weights by their sums, in place; nothing underflows to 0."""
+    weights /= row_sums(weights)[:, np.newaxis]
+    return np.maximum(weights, np.finfo(float).tiny, out=weights)
+
+
+def row_sums(table: np.ndarray) -> np.ndarray:
+    """Sums along the rows; for short rows many times faster than `ndarray.sum`."""
+    if table.shape[1] > 16:
+        return table.sum(axis=1)
+    total = table[:, 0].copy()
+    for column in range(1, table.shape[1]):
+        total += table[:, column]
+    return total

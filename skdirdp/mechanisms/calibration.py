@@ -1,0 +1,458 @@
+"""From a budget and public sizes to mechanisms.
+
+Calibration inverts composition: among all noise levels at which the tables of a
+fit, released together, stay within the budget, it takes the one of least expected
+divergence (`Mechanism.expected_divergence`, which sees no data). Results are cached.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+
+from .._validation import check_choice, check_integer, check_real
+from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
+from ..accounting.pairs import GaussianPair
+from ..accounting.worst_case import ADJACENCIES
+from . import papers
+from .additive import GaussianMechanism, LaplaceMechanism
+from .base import Mechanism
+from .contribution import ContributionBound
+from .dirichlet import DirichletMechanism
+from .table import CountTable
+
+CALIBRATIONS = ("exact", "algorithm1", "tcdp")
+MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
+
+_COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
+_FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
+_LARGEST_EXCESS = 1e3
+_LEAST_LOG = -300.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Tables of several kinds, to be released within one budget."""
+
+    tables: tuple[tuple[CountTable, int], ...]  # kinds, and how many there are of each
+    budget: ApproximateDP | RenyiDP
+    adjacency: str
+
+    def excess(self, mechanisms: Sequence[Mechanism]) -> float:
+        """Positive where the releases pass the budget; continuous in the noise."""
+        counts = [count for _, count in self.tables]
+        total = Composition(zip(mechanisms, counts, strict=True))
+        if isinstance(self.budget, RenyiDP):
+            with np.errstate(divide="ignore"):
+                excess = np.log(total.rdp(self.budget.order)) - np.log(self.budget.epsilon)
+        else:
+            excess = total.log_delta(self.budget.epsilon) - np.log(self.budget.delta)
+        return float(np.clip(excess, -_LARGEST_EXCESS, _LARGEST_EXCESS))
+
+    def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
+        """The expected KL divergence of all tables together."""
+        return sum(
+            count * mechanism.expected_divergence(table.n_samples, table.n_categories, table.n_rows)
+            for (table, count), mechanism in zip(self.tables, mechanisms, strict=True)
+        )
+
+    @property
+    def slope(self) -> float:
+        """About how fast `excess` grows with the logarithm of the inverse noise."""
+        return _slope(self.budget)
+
+    @property
+    def releases(self) -> int:
+        return sum(count for _, count in self.tables)
+
+    @property
+    def squared_norm(self) -> float:
+        """The squared l2 sensitivity of all tables together, in units of the common noise."""
+        return sum(
+            count * table.precision**2 * table.contribution.squared_norm(self.adjacency)
+            for table, count in self.tables
+        )
+
+
+def _slope(budget: ApproximateDP | RenyiDP) -> float:
+    # Of a Gaussian loss: log delta falls by the square of epsilon over the deviation.
+    return 2.0 if isinstance(budget, RenyiDP) else 2 * np.log(1 / budget.delta) + 2
+
+
+#: One mechanism for each kind of table of a problem.
+Solution = tuple[Mechanism, ...]
+
+
+def calibrate(
+    mechanism: str = "dirichlet",
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    order: float | None = None,
+    releases: int = 1,
+    n_samples: float | None = None,
+    n_categories: int | Sequence[int] | None = None,
+    n_rows: int | Sequence[int] = 1,
+    min_smoothing: float = 1.0,
+    adjacency: str = "replace",
+    calibration: str = "exact",
+    max_count: float = 1.0,
+    max_total: float | None = None,
+    floor: float = 0.0,
+) -> Mechanism:
+    """The named mechanism within a budget, or with "auto" the best of the three.
+
+    The best is the one of least expected KL divergence for the public sizes and the
+    budget: no data is seen.
+
+    Parameters
+    ----------
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}
+    epsilon : float
+        The budget of all releases together; infinite for no noise.
+    delta : float, default=1e-5
+        The releases together are (epsilon, delta)-DP.
+    order : float, optional
+        Given, they are (order, epsilon)-RDP instead, and delta is not used.
+    releases : int, default=1
+        The number of tables released with this mechanism.
+    n_samples : float
+        Records in the data set: public under replacement, a guess otherwise.
+    n_categories : int or sequence of int
+        Cells per row, of all tables or of each. Both sizes are needed but for Gaussian
+        and Laplace noise, which do not depend on them.
+    n_rows : int or sequence of int, default=1
+        Rows per table.
+    min_smoothing : float, default=1.0
+        The least smoothing, in counts.
+    adjacency : {"replace", "add_remove"}, default="replace"
+    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
+        The last two choose a Dirichlet mechanism as the papers do, from their bounds.
+    max_count, max_total, floor : float
+        As for `DirichletMechanism`.
+
+    Returns
+    -------
+    Mechanism
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import calibrate
+    >>> sizes = dict(releases=14, n_samples=30_000, n_categories=10, n_rows=2)
+    >>> type(calibrate("auto", epsilon=1.0, delta=1e-5, **sizes)).__name__
+    'GaussianMechanism'
+    """
+    check_integer("releases", releases, at_least=1)
+    for name, size in (("n_samples", n_samples), ("n_categories", n_categories)):
+        if size is None and mechanism not in ("gaussian", "laplace"):
+            raise TypeError(
+                f"{name} must be given: the noise is chosen for the table's public size"
+            )
+    n_samples = 1.0 if n_samples is None else n_samples
+    n_categories = 2 if n_categories is None else n_categories
+    rows = ContributionBound(max_count, max_total)
+    tables = [
+        CountTable(n_samples, categories, table_rows, rows, 1.0, min_smoothing, floor)
+        for categories, table_rows in zip(
+            _per_release("n_categories", n_categories, releases),
+            _per_release("n_rows", n_rows, releases),
+            strict=True,
+        )
+    ]
+    return calibrate_tables(
+        tables,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        order=order,
+        adjacency=adjacency,
+        calibration=calibration,
+    )[0]
+
+
+def _per_release(name: str, sizes: int | Sequence[int], releases: int) -> Sequence[int]:
+    each = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]  # type: ignore[misc]
+    if len(each) != releases:
+        raise ValueError(f"{name} must have one entry per release, {releases}; got {len(each)}")
+    return [check_integer(name, size, at_least=1) for size in each]
+
+
+def calibrate_tables(
+    tables: Iterable[CountTable],
+    *,
+    mechanism: str,
+    epsilon: float,
+    delta: float,
+    order: float | None,
+    adjacency: str,
+    calibration: str,
+) -> list[Mechanism]:
+    """A mechanism for each table, all within one budget."""
+    tables = list(tables)
+    check_choice("mechanism", mechanism, MECHANISMS)
+    check_choice("adjacency", adjacency, ADJACENCIES)
+    check_choice("calibration", calibration, CALIBRATIONS)
+    if calibration != "exact" and mechanism != "dirichlet":
+        raise ValueError(
+            f"calibration must be 'exact' for mechanism {mechanism!r}; got {calibration!r}, "
+            "which is defined for 'dirichlet' only"
+        )
+    check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    if order is None:
+        check_real("delta", delta, above=0, below=1)
+    else:
+        check_real("order", order, above=1)
+    if np.isinf(epsilon):
+        return [_without_noise(table, mechanism, adjacency) for table in tables]
+    budget: ApproximateDP | RenyiDP
+    if order is None:
+        budget = ApproximateDP(float(epsilon), float(delta), adjacency)
+    else:
+        budget = RenyiDP(float(order), float(epsilon), adjacency)
+    problem = Problem(tuple(Counter(tables).items()), budget, adjacency)
+    solution = _solve(problem, mechanism, calibration)
+    chosen = {table: found for (table, _), found in zip(problem.tables, solution, strict=True)}
+    return [chosen[table] for table in tables]
+
+
+def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
+    if mechanism == "auto":
+        candidates = [solve(problem) for solve in (_exact_dirichlet, _gaussian, _laplace)]
+        return min(candidates, key=problem.divergence)
+    solve = {
+        ("dirichlet", "exact"): _exact_dirichlet,
+        ("dirichlet", "algorithm1"): _algorithm1,
+        ("dirichlet", "tcdp"): _tcdp,
+        ("gaussian", "exact"): _gaussian,
+        ("laplace", "exact"): _laplace,
+    }[mechanism, calibration]
+    return solve(problem)
+
+
+def _common(table: CountTable, adjacency: str) -> dict[str, Any]:
+    return {
+        "adjacency": adjacency,
+        "max_count": table.contribution.max_count,
+        "max_total": table.contribution.max_total,
+    }
+
+
+def _without_noise(table: CountTable, mechanism: str, adjacency: str) -> Mechanism:
+    common = _common(table, adjacency)
+    if mechanism == "gaussian":
+        return GaussianMechanism(0.0, table.min_smoothing, **common)
+    if mechanism == "laplace":
+        return LaplaceMechanism(0.0, table.min_smoothing, **common)
+    smoothing = table.min_smoothing
+    return DirichletMechanism(np.inf, np.inf, exact_smoothing=smoothing, **common)
+
+
+def _dirichlet(
+    table: CountTable,
+    adjacency: str,
+    r: float,
+    alpha: float,
+    claim: RenyiDP | TruncatedConcentratedDP | None = None,
+) -> DirichletMechanism:
+    common = _common(table, adjacency)
+    return DirichletMechanism(float(r), float(alpha), table.floor, claim=claim, **common)
+
+
+def _dirichlets(problem: Problem, r: float, alpha: float) -> Solution:
+    return tuple(
+        _dirichlet(table, problem.adjacency, r * table.precision, alpha)
+        for table, _ in problem.tables
+    )
+
+
+@lru_cache(maxsize=1024)
+def _exact_dirichlet(problem: Problem) -> Solution:
+    """The best point on the frontier: for each alpha, the largest r within the budget.
+
+    At a fixed alpha a larger r only brings the release closer to the counts, and the
+    loss of privacy grows with it from none to all, so that r is unique.
+    """
+    # No pair is known to dominate a record spread thinly under a smaller prior.
+    spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
+    least = 0.5 if spread else 0.0
+
+    @cache
+    def divergence(log_alpha: float) -> float:
+        alpha = max(np.exp(log_alpha), least)
+        return problem.divergence(_on_frontier(problem, alpha, _COARSE))
+
+    log_alpha = _walk_downhill(divergence, np.log(_FIRST_ALPHA))
+    found = minimize_scalar(
+        divergence,
+        bounds=(log_alpha - _STRIDE, log_alpha + _STRIDE),
+        method="bounded",
+        options={"xatol": 0.1},
+    )
+    # Never worse than Algorithm 1: its alpha, with the r that is truly allowed there.
+    papers = _algorithm1(problem)[0]
+    assert isinstance(papers, DirichletMechanism)
+    log_alpha = min(log_alpha, float(found.x), np.log(papers.alpha), key=divergence)
+    return _on_frontier(problem, max(np.exp(log_alpha), least), _FINE)
+
+
+def _walk_downhill(function: Callable[[float], float], start: float) -> float:
+    """The first local minimum on a grid of strides from the start."""
+    direction = _STRIDE if function(start + _STRIDE) < function(start) else -_STRIDE
+    for _ in range(_MAX_STRIDES):
+        if function(start + direction) >= function(start):
+            break
+        start += direction
+    return start
+
+
+def _on_frontier(problem: Problem, alpha: float, tolerance: float) -> Solution:
+    """The largest r at this alpha that the budget and the least smoothing allow."""
+    scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
+
+    def excess(log_r):
+        return problem.excess(_dirichlets(problem, np.exp(log_r), alpha))
+
+    guess = _guess_log_r(problem, alpha)
+    ceiling = np.log(alpha / scale) if scale > 0 else np.inf
+    # Looked at first only where it is likely to be what counts.
+    if guess > ceiling - 1 and excess(ceiling) <= 0:
+        return _dirichlets(problem, alpha / scale, alpha)
+    log_r = _last_allowed(excess, guess, tolerance, problem.slope)
+    return _dirichlets(problem, np.exp(min(log_r, ceiling)), alpha)
+
+
+def _guess_log_r(problem: Problem, alpha: float) -> float:
+    """Near the frontier: a Gaussian loss of the same variance, or the loss's tail."""
+    budget = problem.budget
+    bulk = _gaussian_mu(budget) * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
+    if isinstance(budget, RenyiDP):
+        tail = alpha / (budget.order - 1)
+    else:
+        tail = alpha * budget.epsilon / np.log(1 / budget.delta)
+    largest = max(table.precision * table.contribution.largest for table, _ in problem.tables)
+    return float(np.log(min(bulk, tail / largest)))
+
+
+def _last_allowed(
+    excess: Callable[[float], float], guess: float, tolerance: float, slope: float
+) -> float:
+    """The largest argument with ``excess <= 0``, from below; excess grows through 0.
+
+    `slope` is about how fast it grows there.
+    """
+    excess = cache(excess)  # brentq asks for the ends of its interval again
+    # A little beyond where the slope leads to, so that the root lies in between.
+    step = -1.1 * excess(guess) / slope - np.copysign(tolerance, excess(guess))
+    other = guess + float(np.clip(step, -4.0, 4.0))
+    while (excess(other) > 0) == (excess(guess) > 0):
+        guess, other = other, other + 2 * (other - guess)
+        if other < _LEAST_LOG:
+            raise ValueError("epsilon is too small: floating-point numbers hold no such noise")
+    root = brentq(excess, min(guess, other), max(guess, other), xtol=tolerance, rtol=1e-15)
+    # A hair below, so that no other way of computing the total rounds past the budget.
+    allowed, step = float(root) - 10 * tolerance, tolerance
+    while excess(allowed) > 0:
+        allowed, step = allowed - step, 2 * step
+    return allowed
+
+
+@lru_cache(maxsize=1024)
+def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
+    """Sensitivity over deviation of one Gaussian release that uses up the budget."""
+    if isinstance(budget, RenyiDP):
+        return float(np.sqrt(2 * budget.epsilon / budget.order))
+
+    def excess(log_mu):
+        log_delta = float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon))
+        return max(log_delta - np.log(budget.delta), -_LARGEST_EXCESS)
+
+    return float(np.exp(_last_allowed(excess, 0.0, _FINE, _slope(budget))))
+
+
+@lru_cache(maxsize=1024)
+def _algorithm1(problem: Problem) -> Solution:
+    """Paper A: the budget split evenly over the releases, then Algorithm 1 for each."""
+    budget = problem.budget
+    if isinstance(budget, RenyiDP):
+        order, divergence = budget.order, budget.epsilon / problem.releases
+    else:
+        order, divergence = papers.algorithm1_budget(
+            budget.epsilon / problem.releases, budget.delta / problem.releases
+        )
+    claim = RenyiDP(float(order), float(divergence), problem.adjacency)
+    solution = []
+    for table, _ in problem.tables:
+        sensitivity = _sensitivity(table, problem.adjacency)
+        r, alpha = papers.algorithm1(order, divergence, sensitivity, table.floor)
+        alpha = max(alpha, table.min_smoothing * r)
+        solution.append(_dirichlet(table, problem.adjacency, r, alpha, claim))
+    return tuple(solution)
+
+
+@lru_cache(maxsize=1024)
+def _tcdp(problem: Problem) -> Solution:
+    """Paper B: posterior sampling (r = 1) with the prior that its bound asks for."""
+    budget = problem.budget
+    solution = []
+    for table, _ in problem.tables:
+        sensitivity = _sensitivity(table, problem.adjacency)
+        if isinstance(budget, RenyiDP):
+            divergence = budget.epsilon / problem.releases
+            alpha, rho, omega = papers.tcdp_for_renyi(
+                budget.order, divergence, sensitivity, table.floor
+            )
+        else:
+            alpha, rho, omega = papers.tcdp_for_approximate(
+                budget.epsilon, budget.delta, problem.releases, sensitivity, table.floor
+            )
+        claim = TruncatedConcentratedDP(rho, omega, problem.adjacency)
+        alpha = max(alpha, table.min_smoothing)
+        solution.append(_dirichlet(table, problem.adjacency, 1.0, alpha, claim))
+    return tuple(solution)
+
+
+def _sensitivity(table: CountTable, adjacency: str) -> papers.Sensitivity:
+    return papers.Sensitivity(
+        table.contribution.squared_norm(adjacency), table.contribution.largest
+    )
+
+
+@lru_cache(maxsize=1024)
+def _gaussian(problem: Problem) -> Solution:
+    # Independent Gaussian releases are one whose squared sensitivities add up.
+    sigma = np.sqrt(problem.squared_norm) / _gaussian_mu(problem.budget) * (1 + 1e-12)
+    return tuple(
+        GaussianMechanism(
+            float(sigma / table.precision), table.min_smoothing, **_common(table, problem.adjacency)
+        )
+        for table, _ in problem.tables
+    )
+
+
+@lru_cache(maxsize=1024)
+def _laplace(problem: Problem) -> Solution:
+    def solution(scale):
+        return tuple(
+            LaplaceMechanism(
+                float(scale / table.precision),
+                table.min_smoothing,
+                **_common(table, problem.adjacency),
+            )
+            for table, _ in problem.tables
+        )
+
+    def excess(log_inverse_scale):
+        return problem.excess(solution(np.exp(-log_inverse_scale)))
+
+    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(2 * problem.squared_norm))
+    scale = np.exp(-_last_allowed(excess, float(guess), 1e-6, problem.slope))
+    # At this scale all releases together are epsilon-DP outright: within either budget.
+    pure = sum(
+        count * table.precision * table.contribution.total(problem.adjacency)
+        for table, count in problem.tables
+    )
+    return solution(min(scale, pure / problem.budget.epsilon))

@@ -1,0 +1,60 @@
+"""How much of a table one record can change."""
+
+from dataclasses import dataclass
+
+from .._validation import store_real
+
+
+@dataclass(frozen=True)
+class ContributionBound:
+    """Public bounds on a record's entries in a table.
+
+    `max_count` bounds each entry. Without `max_total` a record touches one cell;
+    with it, a record may touch any number of cells with that total at most.
+    """
+
+    max_count: float = 1.0
+    max_total: float | None = None
+
+    def __post_init__(self):
+        store_real(self, "max_count", above=0)
+        if self.max_total is not None:
+            store_real(self, "max_total", above=0)
+
+    @property
+    def largest(self) -> float:
+        """The largest possible entry."""
+        return self.max_count if self.max_total is None else min(self.max_count, self.max_total)
+
+    @property
+    def full_cells(self) -> int:
+        """How many entries can be at their largest at once."""
+        return 1 if self.max_total is None else int(self.max_total // self.largest)
+
+    @property
+    def remainder(self) -> float:
+        """The largest further entry beside those."""
+        if self.max_total is None:
+            return 0.0
+        return max(self.max_total - self.full_cells * self.largest, 0.0)
+
+    @property
+    def entries(self) -> tuple[tuple[float, int], ...]:
+        """The worst record: entries and how often each occurs."""
+        full = ((self.largest, self.full_cells),)
+        return full + ((self.remainder, 1),) if self.remainder > 0 else full
+
+    def squared_norm(self, adjacency: str) -> float:
+        """The largest squared l2 distance between the tables of neighbours."""
+        one = sum(count * entry**2 for entry, count in self.entries)
+        return _records(adjacency) * one
+
+    def total(self, adjacency: str) -> float:
+        """The largest l1 distance between the tables of neighbours."""
+        one = self.largest if self.max_total is None else self.max_total
+        return _records(adjacency) * one
+
+
+def _records(adjacency: str) -> int:
+    """How many records' entries differ between neighbours."""
+    return 2 if adjacency == "replace" else 1

@@ -1,0 +1,1 @@
+"""Numerical work that knows nothing of privacy."""
