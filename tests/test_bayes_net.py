@@ -19,7 +19,7 @@ from skdirdp.accounting import Composition
 from skdirdp.bayes_net import PrivateBayesNetMLE
 from skdirdp.bayes_net.structure import parse_structure
 from skdirdp.mechanisms import JointMechanism
-from skdirdp.mechanisms.calibration import Table
+from skdirdp.mechanisms.table import CountTable
 from skdirdp.mechanisms.split import expected_divergence
 from tests.probes import Recorder, encodings
 
@@ -461,7 +461,7 @@ def test_the_papers_calibrations_split_evenly_and_cost_less(calibration):
 def test_the_optimised_split_is_not_expected_to_be_worse(mechanism, epsilon):
     sizes = [len(STATES[node]) for node in WEATHER]
     rows = [1, 1, 4, 4]
-    tables = [Table(500, size, row) for size, row in zip(sizes, rows, strict=True)]
+    tables = [CountTable(500, size, row) for size, row in zip(sizes, rows, strict=True)]
 
     def divergence(split):
         model = public(mechanism=mechanism, epsilon=epsilon, order=3.0, split=split)

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 
 # Modules whose names are public.
-MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".hellinger", ".exceptions")
-ALSO = ("base.PrivacyReport", "posterior.PosteriorPrivacy", "history.History")
+MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".posterior", ".exceptions")
+ALSO = ("base.PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
 SELF_CONTAINED = ("index", "quickstart", "choosing", "budgets", "public", "workflows")

@@ -18,7 +18,6 @@ PUBLIC_MODULES = [
     "skdirdp.accounting",
     "skdirdp.displays",
     "skdirdp.exceptions",
-    "skdirdp.posterior",
     "skdirdp.mechanisms",
     "skdirdp.posterior",
     "skdirdp.utility",

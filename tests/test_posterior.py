@@ -216,7 +216,7 @@ def test_a_constant_sensitivity_would_violate_privacy_under_a_small_prior():
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
 @pytest.mark.parametrize("prior", [(1.0, 1.0, 1.0), (0.5, 0.5, 0.5), (0.3, 1.0, 2.0)])
 def test_a_bounded_exponent_is_private_too(mechanism, prior, monkeypatch):
-    from skdirdp import _posterior_mechanisms as mechanisms
+    from skdirdp.posterior import mechanisms
 
     monkeypatch.setattr(mechanisms, "_MAX_WORK", 300)
     monkeypatch.setattr(mechanisms, "_PARTIAL_WORK", 200)
@@ -231,7 +231,7 @@ def test_a_bounded_exponent_is_private_too(mechanism, prior, monkeypatch):
 
 
 def test_without_a_list_of_neighbours_the_range_bound_is_private(monkeypatch):
-    from skdirdp import _posterior_mechanisms as mechanisms
+    from skdirdp.posterior import mechanisms
 
     monkeypatch.setattr(mechanisms, "_MAX_WORK", 10)
     for gamma in (0.2, 1.0, 2.0):

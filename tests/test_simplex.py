@@ -90,7 +90,7 @@ def test_ten_unequal_entries_match_simulation_and_do_not_depend_on_their_order()
 
 @pytest.mark.parametrize("k", [1e2, 1e4, 1e6])
 def test_the_probability_is_stable_in_the_number_of_nodes(k, monkeypatch):
-    from skdirdp.mechanisms import _dirichlet_tail as tail
+    from skdirdp.mechanisms import dirichlet_tail as tail
 
     p = np.array([0.05, 0.08, 0.1, 0.2, 0.12])
     threshold = 0.05 - 2 * np.sqrt(0.05 * 0.95 / k)
