@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from .mechanisms.contribution import ContributionBound
+from .numerics.blocks import row_blocks
 
 # Dense rows are worked on in blocks of about this many entries, which stay in cache, and
 # sparse rows in larger ones: each block passes once over the whole table of sums.
@@ -36,6 +37,12 @@ _EXACT = 2.0**53
 
 class ContributionError(AssertionError):
     """A record was about to be counted beyond its bound: a fault of this package."""
+
+
+def _check(holds: Any) -> None:
+    # Not an assert statement, which `python -O` leaves out.
+    if not holds:
+        raise ContributionError("a record would contribute more than the bound it is charged for")
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ def count_categories(
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     counts = np.zeros(starts[-1] * n_groups)
-    for rows in _row_blocks(*X.shape):
+    for rows in row_blocks(len(X), len(sizes), _DENSE_ENTRIES):
         block = X[rows]
         # So that a record has one cell of each table, and none of another column's.
         _check(block.min(initial=0) >= 0 and np.all(block < sizes))
@@ -214,7 +221,7 @@ def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
     """Blocks of rows as float64, in which every cell occurs once."""
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
-        for rows in _row_blocks(n_rows, n_columns):
+        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
             yield rows, np.asarray(X[rows], dtype=np.float64)
         return
     # A new object, since flags that the old one remembers may be stale. Entries of one cell
@@ -293,21 +300,9 @@ def _sum_by_group(
     return sums.reshape(n_groups, n_columns)
 
 
-def _row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    step = max(1, _DENSE_ENTRIES // max(n_columns, 1))
-    for start in range(0, n_rows, step):
-        yield slice(start, min(start + step, n_rows))
-
-
 def _product_up(a: float, b: float) -> float:
     """The product, or the next float above it where it had to be rounded down."""
     product = a * float(b)
     if np.isinf(product) or Fraction(product) >= Fraction(a) * Fraction(b):
         return product
     return float(np.nextafter(product, np.inf))
-
-
-def _check(holds: Any) -> None:
-    # Not an assert statement, which `python -O` leaves out.
-    if not holds:
-        raise ContributionError("a record would contribute more than the bound it is charged for")

@@ -138,8 +138,8 @@ class PrivateEstimator(BaseEstimator):
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
     def _warn_of_leak(self, parameters: Sequence[str]) -> None:

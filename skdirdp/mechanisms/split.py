@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from .base import Mechanism
+from .contribution import ContributionBound
 from .table import CountTable
 
 SPLITS = ("even", "optimised")
@@ -19,6 +20,8 @@ SPLITS = ("even", "optimised")
 # Precisions from 1/4 to 4. A grid, so that few kinds of table have to be composed.
 _PRECISIONS = 2.0 ** (np.arange(-8, 9) / 4)
 _BISECTIONS = 60
+# What a table of classes gets of the squared sensitivity of a table of word counts.
+_SIDE_PART = 0.1
 
 #: The parameter that a precision multiplies (1) or divides (-1).
 _SCALES = {"dirichlet": ("r", 1), "gaussian": ("sigma", -1), "laplace": ("scale", -1)}
@@ -94,3 +97,18 @@ def _precisions(
 def _with_precision(mechanism: Mechanism, precision: float) -> Mechanism:
     parameter, power = _SCALES[mechanism.name]
     return replace(mechanism, **{parameter: getattr(mechanism, parameter) * precision**power})
+
+
+def precision_beside(
+    tables: Sequence[CountTable], contribution: ContributionBound, adjacency: str
+) -> float:
+    """Precision of a small table, such as that of the classes, beside large ones.
+
+    One record may move the others by many counts and this one by a single count, so that
+    at equal noise it would cost little and be worth little. It gets as much as any of
+    them, or a tenth of their mean squared sensitivity where that is more.
+    """
+    if not tables:
+        return 1.0
+    others = sum(table.contribution.squared_norm(adjacency) for table in tables) / len(tables)
+    return max(1.0, float(np.sqrt(_SIDE_PART * others / contribution.squared_norm(adjacency))))
