@@ -225,11 +225,14 @@ def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
             yield rows, np.asarray(X[rows], dtype=np.float64)
         return
     # A new object, since flags that the old one remembers may be stale. Entries of one cell
-    # are added before they are bounded, and as floats: small integers would overflow.
-    X = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
-    if not X.has_canonical_format:
-        X = X.astype(np.float64, copy=True)
-        X.sum_duplicates()
+    # are added before they are bounded, as floats since small integers would overflow, and
+    # in copies since scipy adds them in place.
+    fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not fresh.has_canonical_format:
+        parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
+        fresh = sparse.csr_array(parts, shape=X.shape)
+        fresh.sum_duplicates()
+    X = fresh
     # Blocks of rows with about as many entries each.
     blocks = max(1, X.nnz // _SPARSE_ENTRIES)
     edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)
@@ -268,7 +271,8 @@ def _scaled(block: Any, weight: np.ndarray | None, limit: float) -> tuple[np.nda
     entries = block.data if is_sparse else block
     length = int(np.diff(block.indptr).max(initial=0)) if is_sparse else block.shape[1]
     slack = (length + 8) * _ULP
-    totals = block @ np.ones(block.shape[1])
+    with np.errstate(over="ignore"):
+        totals = block @ np.ones(block.shape[1])
     largest = float(totals.max(initial=0.0))
     exact = largest < _EXACT and _are_whole(entries) and (weight is None or _are_whole(weight))
     # The largest computed total that cannot stand for one above the limit.
