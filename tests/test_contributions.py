@@ -217,7 +217,34 @@ def test_row_totals_do_not_wrap(dtype, make, drawn):
     fitted(X=make(X), max_count=float(largest), max_total=10, fit_prior=False)
     ((mechanism, table),) = drawn
     assert_within(mechanism, table)
-    assert table.sum() == pytest.approx(10)
+    assert table.sum() == pytest.approx(10, rel=1e-6)
+
+
+def test_a_record_changes_nothing_of_what_others_add(drawn):
+    # Rows at their limit beside one of fractions, and one of many entries: what the others
+    # contribute is the same to the last bit, so the difference is the record's alone.
+    rng = np.random.default_rng(0)
+    X = rng.multinomial(7, np.full(40, 1 / 40), size=300).astype(float)
+    X[:100] *= rng.random((100, 1))
+    bounds = {"max_count": 3, "max_total": 5.3, "max_weight": 0.7, "mechanism": "gaussian"}
+    weight = rng.random(300) * 0.7
+    tables = []
+    for record in ([0] * 40, [0.1] * 40, [1e9] * 40, [0, 0, 7] + [0] * 37):
+        X[150] = record
+        fitted(X=sparse.csr_array(X), y=np.arange(300) % 2, weight=weight, **bounds)
+        tables.append(drawn[-1])
+    nothing = entries(tables[0][1])
+    for mechanism, table in tables[1:]:
+        change = [a - b for a, b in zip(entries(table), nothing, strict=True)]
+        assert min(change) >= 0
+        assert max(change) <= Fraction(mechanism.max_count)
+        assert sum(change) <= Fraction(mechanism.max_total)
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+def test_more_than_can_be_added_exactly_is_refused():
+    with pytest.raises(ValueError, match="added without rounding"):
+        fitted(X=[[2.0**53, 2.0**53, 1]], max_count=None, max_total=None)
 
 
 @pytest.mark.parametrize("cls", BOTH)

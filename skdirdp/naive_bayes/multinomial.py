@@ -167,9 +167,11 @@ class DirichletNB(_PrivateNaiveBayes):
         return checked
 
     def _count(self, X, codes, weights):
+        bounds = (self.max_count, self.max_total)
         # Without noise nothing needs a bound.
-        limits = (self.max_count, self.max_total) if self._is_private else (None, None)
-        return FeatureSums(sum_rows(X, codes, len(self.classes_), weights, *limits))
+        exact = not self._is_private
+        n_classes = len(self.classes_)
+        return FeatureSums(sum_rows(X, codes, n_classes, weights, *bounds, exact=exact))
 
     def _keep(self, probabilities):
         self.feature_log_prob_ = np.log(probabilities[0])
