@@ -9,7 +9,7 @@ them. See ``docs/layout.md``.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Where each public name lives; a module is imported when a name of it is first used.
 _HOMES = {

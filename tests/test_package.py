@@ -96,6 +96,14 @@ def test_what_is_public_has_an_example_and_describes_its_parameters(path):
     assert faults == []
 
 
+def test_the_package_its_build_and_the_changelog_have_one_version():
+    build = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r'^version = "(.*)"$', build, flags=re.MULTILINE) == [skdirdp.__version__]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.findall(r"^## (\S+)", changes, flags=re.MULTILINE)[0]
+    assert newest == re.sub(r"\.dev\d+$", "", skdirdp.__version__)
+
+
 def test_the_example_of_the_readme_runs():
     (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     namespace: dict = {}
