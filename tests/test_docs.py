@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 # Modules whose names are public.
 MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".posterior", ".exceptions")
-ALSO = ("base.PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
+ALSO = ("PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
 SELF_CONTAINED = ("index", "quickstart", "choosing", "budgets", "public", "workflows")

@@ -30,6 +30,8 @@ _LIFT = 10
 # Coefficients B_2j / (2j (2j - 1)) of Stirling's series, for odd powers 1, 3, 5, ...
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _GRID_CELLS = 1 << 20
+# From here on floats skip whole numbers, and a record more might be none.
+_TOO_MANY_RECORDS = 1 << 53
 
 
 def hellinger_distance(a: ArrayLike, b: ArrayLike) -> float | np.ndarray:
@@ -332,7 +334,10 @@ def _check_data(counts: ArrayLike, prior: ArrayLike) -> tuple[np.ndarray, np.nda
 def check_count_vector(counts: ArrayLike, n_categories: int) -> np.ndarray:
     """Whole counts of at least one record; errors do not print them."""
     try:
-        counts = np.asarray(counts, dtype=float)
+        counts = np.asarray(counts)
+        if np.iscomplexobj(counts):
+            raise TypeError
+        counts = counts.astype(float)
     except (TypeError, ValueError):
         raise TypeError("counts must be an array of numbers") from None
     if counts.shape != (n_categories,):
@@ -341,4 +346,6 @@ def check_count_vector(counts: ArrayLike, n_categories: int) -> np.ndarray:
         raise ValueError("counts must be whole numbers of at least 0; some are not")
     if counts.sum() < 1:
         raise ValueError("counts must hold at least 1 record; got 0")
+    if counts.sum() >= _TOO_MANY_RECORDS:
+        raise ValueError(f"counts must hold fewer than {_TOO_MANY_RECORDS} records; got more")
     return counts.astype(np.int64)
