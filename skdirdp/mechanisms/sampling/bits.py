@@ -10,8 +10,18 @@ from typing import Any
 
 import numpy as np
 from flint import arb
+from randomgen import AESCounter
 
 WORD = 64
+
+# Their raw output is a word; that of others may have 32 bits, which take longer to join.
+_OF_64_BITS = (
+    AESCounter,
+    np.random.PCG64,
+    np.random.PCG64DXSM,
+    np.random.Philox,
+    np.random.SFC64,
+)
 
 
 class BitStream:
@@ -50,7 +60,9 @@ class BitStream:
         return Uniforms(self, self._words(size), first)
 
     def _words(self, size: int) -> np.ndarray:
-        # integers, and not random_raw: that has 32 bits for some generators
+        source = self._generator.bit_generator
+        if isinstance(source, _OF_64_BITS):
+            return source.random_raw(size)
         return self._generator.integers(0, 1 << WORD, size, dtype=np.uint64)
 
     def further_word(self, place: int, number: int) -> int:
@@ -110,14 +122,18 @@ class Uniforms:
 
     def on_unit(self) -> np.ndarray:
         """Doubles u with U in [u - 2^-53 u, u + 2^-53 u + 2^-64)."""
-        return self.words * 2.0**-WORD
+        units = self.words.astype(float)
+        units *= 2.0**-WORD
+        return units
 
     def on_symmetric(self) -> np.ndarray:
         """Doubles w with 2U - 1 in [w - 2^-53 |w|, w + 2^-53 |w| + 2^-63).
 
         The word is read in two's complement, so that nothing cancels near 0.
         """
-        return self.words.view(np.int64) * 2.0 ** (1 - WORD)
+        numbers = self.words.view(np.int64).astype(float)
+        numbers *= 2.0 ** (1 - WORD)
+        return numbers
 
     def unit(self, i: int) -> "Uniform":
         """The i-th as a real on (0, 1)."""

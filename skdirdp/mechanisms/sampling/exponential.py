@@ -123,7 +123,8 @@ def _floors(scale, grid, offset, size, generator, margin) -> tuple[np.ndarray, n
 def _invert(steps, offset, stream, margin, cells, signs) -> None:
     uniforms = stream.draw(cells.size)
     np.less(uniforms.words.view(np.int64), 0, out=signs)
-    unit = (uniforms.words & _MAGNITUDE).view(np.int64) * 2.0**-63
+    unit = (uniforms.words & _MAGNITUDE).view(np.int64).astype(float)
+    unit *= 2.0**-63
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         error = LOST_BITS / unit
         error += margin

@@ -25,6 +25,10 @@ BITS = 20
 
 # The envelope needs c >= 1 / (3 sqrt(d)); this is more than doubles can miss it by.
 _OUTWARD = 1 + 2.0**-40
+# Where a bound shows that a proposal is accepted, by this much at least.
+_SQUEEZE = 1 - 2.0**-20
+_SQUEEZE_ERROR = 2.0**-36
+_SQUEEZE_BASE = 1 / 16
 
 
 def gamma_cells(
@@ -164,11 +168,12 @@ class _Cubes:
 
     def __init__(self, numerators: np.ndarray, settings: _Settings):
         size, margin = numerators.size, settings.margin
-        self._numerators, self._places = numerators, settings.places
+        self._numerators, self._places, self._margin = numerators, settings.places, margin
         self._normals = Normals(settings.stream, size, margin)
         z, z_error = self._normals.values, self._normals.errors
         self._u = settings.stream.draw(size)
-        d = numerators * 2.0**-settings.places
+        d = numerators.astype(float)
+        d *= 2.0**-settings.places
         d -= 1 / 3
         c = np.sqrt(d)
         np.divide(_OUTWARD / 3, c, out=c)
@@ -176,52 +181,13 @@ class _Cubes:
 
         y = c * z
         base = 1 + y
-        cube = 3 + y
-        cube *= y
-        cube += 3
-        cube *= y  # (1 + y)^3 - 1
-        growth = np.log1p(np.maximum(y, -1 + 2.0**-53))
-        growth *= 3
-        slack = growth - cube
-        slack *= d
-        np.abs(growth, out=growth)
-        np.abs(cube, out=cube)
-        # How much the slack moves with z, but for a factor of two: |z| + |cube| / (3 c base).
-        # Where that matters the base is positive; else nothing is decided by it.
-        slope = cube / base
-        slope /= c
-        slope += np.abs(z)
-        slope += 1
-        slope *= z_error
-        slope *= 2
-        tolerance = np.add(growth, cube, out=growth)
-        tolerance *= d
-        z *= z
-        tolerance += z
-        z *= 0.5
-        slack += z
-        unit = self._u.on_unit()
-        relative = LOST_BITS / unit
-        relative += margin
-        height = np.log(unit, out=unit)
-        slack -= height
-        tolerance -= height
-        tolerance += 1
-        tolerance *= relative
-        tolerance += slope
+        self._accept(d, c, z, z_error, y, base)
 
         base_error = np.abs(y, out=y)
         base_error += 1
         base_error *= margin
         z_error *= c
         base_error += z_error
-        clear = np.abs(base) > 256 * base_error
-        clear &= z_error < 0.125 * c
-        positive = clear & (base > 0)
-        self.accepted = positive & (slack > tolerance)
-        refused = (positive & (slack < -tolerance)) | (clear & (base < 0))
-        self.open = ~(self.accepted | refused)
-
         base_error *= 4
         base_error /= base
         base_error += margin
@@ -230,6 +196,27 @@ class _Cubes:
         value *= d
         base_error *= value
         self.low, self.high = value - base_error, value + base_error
+
+    def _accept(self, d, c, z, z_error, y, base):
+        """Decide by a bound that needs no logarithm, and the rest by the inequality itself.
+
+        The slack is at least ``1 - U - 3/4 d y^4 / min(1, 1 + y) - 2^-39 z^2``.
+        """
+        unit = self._u.on_unit()
+        bound = y * y
+        bound *= bound
+        bound *= d
+        bound *= 0.75
+        bound /= np.minimum(base, 1)
+        bound += unit
+        self.accepted = bound < _SQUEEZE
+        self.accepted &= z_error < _SQUEEZE_ERROR
+        self.accepted &= base > _SQUEEZE_BASE
+        self.open = np.zeros(unit.size, bool)
+        rest = np.flatnonzero(~self.accepted)
+        if rest.size:
+            parts = (x[rest] for x in (unit, d, c, z, z_error, y, base))
+            self.accepted[rest], self.open[rest] = _decide_slack(*parts, self._margin)
 
     def exact(self, i: int):
         """Whether it is accepted, and the value as a function of the balls of uniforms."""
@@ -250,3 +237,24 @@ class _Cubes:
             return is_positive(z * z / 2 + d * growth - v.log())
 
         return decide(is_accepted, *uniforms, self._u.unit(i)), value, uniforms
+
+
+def _decide_slack(unit, d, c, z, z_error, y, base, margin):
+    """Which proposals are accepted, and which are left open; the others are refused."""
+    cube = y * (3 + y * (3 + y))  # (1 + y)^3 - 1
+    growth = 3 * np.log1p(np.maximum(y, -1 + 2.0**-53))
+    height = -np.log(unit)
+    square = z * z
+    slack = square / 2 + d * (growth - cube) + height
+    growth, cube, y = np.abs(growth), np.abs(cube), np.abs(y)
+    # The slack moves with z by z - ((1 + y)^3 - 1) / (3 c (1 + y)).
+    slope = 1 + np.abs(z) + cube / (c * base)
+    tolerance = (1 + height + square + d * (growth + cube)) * (margin + LOST_BITS / unit)
+    tolerance += 2 * z_error * slope
+    # The bound on the slope needs a base that is off 0, and not too wide an interval.
+    clear = np.abs(base) > 256 * (c * z_error + margin * (1 + y))
+    clear &= z_error < 1 / 8
+    positive = clear & (base > 0)
+    accepted = positive & (slack > tolerance)
+    refused = (positive & (slack < -tolerance)) | (clear & (base < 0))
+    return accepted, ~(accepted | refused)

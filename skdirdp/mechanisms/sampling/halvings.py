@@ -49,7 +49,8 @@ class Fractions:
         unit = self._u.on_unit()
         relative = LOST_BITS / unit
         relative += margin
-        rate = (-1 / _LOG2) / (numerators * 2.0**-places)
+        rate = numerators.astype(float)
+        np.divide(-(2.0**places) / _LOG2, rate, out=rate)
         length = np.log(unit, out=unit)
         length *= rate
         rate *= -2
@@ -79,7 +80,7 @@ class Fractions:
 
 
 class Halvings:
-    """By parts: for all shapes, and the way for those below 2^-8.
+    """By parts, for shapes below 2^-8, where one uniform had too few bits.
 
     With t = 2^s and b = shape * t in [2^-9, 2^-8) the length is ``t I + T``, where I is
     geometric, ``floor(-log2(U) / b)``, and T in [0, t) has a density proportional to
@@ -92,10 +93,11 @@ class Halvings:
     def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):
         size = numerators.size
         self._numerators, self._places = numerators, places
-        shapes = numerators * 2.0**-places
-        doublings = np.maximum(-Fractions.LEAST_SHAPE - np.frexp(shapes)[1], 0)
-        rate = (-1 / _LOG2) / np.ldexp(shapes, doublings)
-        self._doublings = doublings.astype(np.int64)
+        shapes = numerators.astype(float)
+        shapes *= 2.0**-places
+        rate, exponents = np.frexp(shapes)
+        np.divide(-(2.0**Fractions.LEAST_SHAPE) / _LOG2, rate, out=rate)
+        self._doublings = (-Fractions.LEAST_SHAPE - exponents).astype(np.int64)
         self._i, words, self._f, self._v = (stream.draw(size) for _ in range(4))
 
         unit = self._i.on_unit()
@@ -116,13 +118,14 @@ class Halvings:
         self._low_part = ((words.words >> np.uint64(1)) >> shift).view(np.int64)
         self.halvings += self._low_part
         fraction = self._f.on_unit()
-        power = fraction + self._low_part
-        power *= shapes
-        power *= -_LOG2
-        power = np.exp(power, out=power)
-        power -= self._v.on_unit()
-        self.accepted = power > margin
-        self.open |= ~(self.accepted | (power < -margin))
+        # 2^(-shape T) is above 1 - 2^-8, so that few have to be looked at.
+        v = self._v.on_unit()
+        self.accepted = v < 1 - (2.0**-Fractions.LEAST_SHAPE + margin)
+        rest = np.flatnonzero(~self.accepted)
+        power = (fraction[rest] + self._low_part[rest]) * shapes[rest]
+        slack = np.exp(-_LOG2 * power) - v[rest]
+        self.accepted[rest] = slack > margin
+        self.open[rest] |= ~(np.abs(slack) > margin)
         fraction *= -_LOG2
         factor = np.exp(fraction, out=fraction)
         error = margin * factor

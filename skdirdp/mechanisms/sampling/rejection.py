@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 #: Cells that are proposed for at once: what a proposal needs then stays in the cache.
-BLOCK = 1 << 13
+BLOCK = 1 << 14
 # So few cells cost as much as one: each gets several proposals, and keeps the first that
 # is accepted, which is the one that single proposals would have found.
-_FEW = 1 << 8
+_FEW = 1 << 10
 _MOST_REPEATS = 8
 
 #: From cells (a slice or indices) to which proposals were accepted, and what was drawn.
