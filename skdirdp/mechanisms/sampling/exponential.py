@@ -139,7 +139,7 @@ def _invert(steps, offset, stream, margin, cells, signs) -> None:
         # not "differ": NaN, from a unit of 0, is not equal to itself
         open_ = ~(low == np.floor(value, out=value))
         cells[:] = low
-    for i in np.flatnonzero(open_):
+    for i in np.flatnonzero(open_).tolist():
         question = partial(_floor, steps, offset)
         cells[i] = decide(question, uniforms.magnitude(i))
     stream.undecided += int(np.count_nonzero(open_))
@@ -173,7 +173,7 @@ def unit_shape_cells(size: int, stream: BitStream, bits: int, margin: float):
         np.negative(value, out=value)
         error *= value + 2
         mantissa, exponent, open_ = cells_of_interval(value - error, value + error, bits)
-    for i in np.flatnonzero(open_):
+    for i in np.flatnonzero(open_).tolist():
         question = partial(_leading_bits, bits)
         mantissa[i], exponent[i] = decide(question, uniforms.unit(i))
     stream.undecided += int(np.count_nonzero(open_))

@@ -16,7 +16,7 @@ from flint import arb, ctx
 MARGIN = 2.0**-44
 #: The part of a uniform u that its first word leaves out is at most this over u, relative.
 LOST_BITS = 2.0**-62
-#: What numpy's log, log1p, exp, sin and cos may err by, in units of the last place: 2^-50, relative.
+#: What numpy's elementary functions may err by, in units of the last place: 2^-50, relative.
 MAX_ULPS = 4
 
 # Arguments that the samplers have: uniforms from 2^-64 on, and the odd sizes that end up

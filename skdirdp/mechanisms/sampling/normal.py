@@ -59,8 +59,8 @@ def _round(steps: float, stream: BitStream, margin: float, cells: np.ndarray) ->
         # "not equal" would take NaN for decided
         open_ = ~(low == np.floor(value, out=value))
         cells[:] = low
-    for i in np.flatnonzero(open_):
-        z, uniforms = normals.exact(int(i))
+    for i in np.flatnonzero(open_).tolist():
+        z, uniforms = normals.exact(i)
         cells[i] = decide(lambda u, w: floor(z(u, w) * arb(steps) + arb(0.5)), *uniforms)  # noqa: B023
     stream.undecided += int(np.count_nonzero(open_))
 
