@@ -18,6 +18,8 @@ from .bits import WORD, Uniform
 
 Answer = TypeVar("Answer")
 
+_MOST_BITS = 1 << 14
+
 
 def decide(question: Callable[..., Answer | None], *uniforms: Uniform) -> Answer:
     """Ask until the answer is certain.
@@ -34,13 +36,19 @@ def decide(question: Callable[..., Answer | None], *uniforms: Uniform) -> Answer
     object
         It ends with probability one: what is asked about are inequalities between
         continuous functions of the uniforms, and equality has probability zero.
+
+    Raises
+    ------
+    RuntimeError
+        If 2^14 bits do not decide. That happens to balls that do not become narrower,
+        and to others with a probability of about 2^-8000.
     """
     # The context is one for all threads. A precision that another thread has set makes
     # balls wider or narrower, never wrong.
     before = ctx.prec
     precision = 2 * WORD
     try:
-        while True:
+        while precision <= _MOST_BITS:
             ctx.prec = precision
             answer = question(*(uniform.ball() for uniform in uniforms))
             if answer is not None:
@@ -50,6 +58,7 @@ def decide(question: Callable[..., Answer | None], *uniforms: Uniform) -> Answer
             precision += 2 * WORD
     finally:
         ctx.prec = before
+    raise RuntimeError(f"{_MOST_BITS} bits do not decide; a ball does not become narrower")
 
 
 def is_positive(ball: Any) -> bool | None:

@@ -71,7 +71,7 @@ class Fractions:
     def exact(self, i: int) -> Exact:
         """The i-th in exact terms."""
         shape = fmpq(int(self._numerators[i]), 1 << self._places)
-        halvings = int(self.halvings[i])
+        halvings = int(self.halvings[i]) if np.isfinite(self.low[i]) else 0
 
         def factor(u):
             return (u.log() / shape).exp() * arb(2) ** halvings

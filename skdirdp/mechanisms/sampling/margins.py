@@ -1,8 +1,8 @@
 """How far doubles are trusted, and the check that the platform's deserve it.
 
 A decision is taken in doubles where it stands at a distance of `MARGIN`, relative to the
-numbers that enter it. The proofs (docs/sampling.md) need less than a tenth of that:
-operations of IEEE 754 that err by 2^-53, and functions that err by at most `MAX_ULPS`.
+numbers that enter it. The proofs (docs/sampling.md) need less than half of that, for
+operations of IEEE 754 that err by 2^-53 and functions that err by at most `MAX_ULPS`.
 """
 
 import math
