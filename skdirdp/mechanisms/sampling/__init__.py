@@ -8,7 +8,7 @@ exactly the probability that the variable has of lying there.
 
 Random reals are uniform bits, as many as it takes. Decisions (accept a proposal or not,
 which cell) are taken in doubles with a margin far above what doubles can err by; where the
-margin does not decide, about once in a million, ball arithmetic takes them, at growing
+margin does not decide, a few times in a million, ball arithmetic takes them, at growing
 precision and with further bits. Every decision is then the one that exact arithmetic
 takes. docs/sampling.md has the algorithms and the proofs.
 

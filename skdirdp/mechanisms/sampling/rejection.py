@@ -9,7 +9,7 @@ BLOCK = 1 << 14
 # So few cells cost as much as one: each gets several proposals, and keeps the first that
 # is accepted, which is the one that single proposals would have found.
 _FEW = 1 << 10
-_MOST_REPEATS = 8
+_MOST_REPEATS = 4
 
 #: From cells (a slice or indices) to which proposals were accepted, and what was drawn.
 Propose = Callable[[slice | np.ndarray], tuple[np.ndarray, tuple[np.ndarray, ...]]]
@@ -27,14 +27,8 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
     *outputs : ndarray
         One-dimensional, of that size; filled in place.
     """
-    refused = [np.arange(0)]
-    for start in range(0, size, BLOCK):
-        block = slice(start, min(start + BLOCK, size))
-        accepted, drawn = propose(block)
-        for output, values in zip(outputs, drawn, strict=True):
-            output[block] = values
-        refused.append(np.flatnonzero(~accepted) + start)
-    left = np.concatenate(refused)
+    few = size <= _FEW // _MOST_REPEATS
+    left = np.arange(size) if few else _fill_blocks(size, propose, outputs)
     while left.size:
         cells, rest = left[:BLOCK], left[BLOCK:]
         repeats = min(max(_FEW // cells.size, 1), _MOST_REPEATS)
@@ -46,3 +40,15 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
         for output, values in zip(outputs, drawn, strict=True):
             output[cells[found]] = values[position]
         left = np.concatenate([rest, cells[~found]])
+
+
+def _fill_blocks(size: int, propose: Propose, outputs: tuple[np.ndarray, ...]) -> np.ndarray:
+    """One proposal for every cell; the indices of those that were refused."""
+    refused = []
+    for start in range(0, size, BLOCK):
+        block = slice(start, min(start + BLOCK, size))
+        accepted, drawn = propose(block)
+        for output, values in zip(outputs, drawn, strict=True):
+            output[block] = values
+        refused.append(np.flatnonzero(~accepted) + start)
+    return np.concatenate(refused)
