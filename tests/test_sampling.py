@@ -427,6 +427,8 @@ def test_shapes_are_exact_integers_over_a_power_of_two():
     ("counts", "r", "alpha", "message"),
     [
         ([0.5], 1.0, 1.0, "counts must be multiples of 2\\^-0"),
+        ([np.nan], 1.0, 1.0, "counts must be multiples of 2\\^-0"),
+        ([1e300], 1.0, 1.0, "counts must be multiples of 2\\^-0"),
         ([-1], 1.0, 1.0, "counts must be at least 0"),
         ([1], 0.1, 1.0, "round them first"),
         ([2**40], 2.0**-40 * 3, 2.0**23, "at most 62 bits"),
@@ -436,6 +438,12 @@ def test_shapes_are_exact_integers_over_a_power_of_two():
 def test_shapes_that_are_not_exact_are_refused(counts, r, alpha, message):
     with pytest.raises(ValueError, match=message):
         gamma_shapes(counts, r, alpha)
+
+
+def test_counts_of_zero_need_nothing_of_r():
+    numerators, places = gamma_shapes([0, 0], 2.0**70, 0.5)
+    assert_array_equal(numerators, 1)
+    assert places == 1
 
 
 def test_rounding_goes_to_the_side_it_says():

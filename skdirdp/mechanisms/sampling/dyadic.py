@@ -61,7 +61,7 @@ def round_up(value: float, places: int) -> float:
     Returns
     -------
     float
-        Exact, unless the value has all 53 bits above the grid, where it is unchanged.
+        Exact: where the grid is finer than the value's last bit, it is the value itself.
     """
     return math.ldexp(math.ceil(Fraction(value) * Fraction(2) ** places), -places)
 
@@ -104,7 +104,8 @@ def gamma_shapes(
     """
     counts = np.asarray(counts)
     whole = np.ldexp(counts.astype(float), count_places) if count_places else counts
-    integers = whole.astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        integers = whole.astype(np.int64)  # what does not fit is found not to be equal
     if not np.array_equal(integers, whole):
         raise ValueError(f"counts must be multiples of 2^-{count_places}; some are not")
     (r_numerator, r_places), (alpha_numerator, alpha_places) = map(_parts, (r, alpha))
@@ -124,7 +125,7 @@ def gamma_shapes(
         )
     if integers.min(initial=0) < 0:
         raise ValueError("counts must be at least 0; some are not")
-    return integers * factor + shift, places
+    return integers * (factor if largest else 0) + shift, places
 
 
 def _parts(value: float) -> tuple[int, int]:
