@@ -7,7 +7,7 @@ from math import comb, log
 import mpmath
 import numpy as np
 import pytest
-from flint import arb
+from flint import arb, ctx, fmpq
 from numpy.testing import assert_array_equal
 from randomgen import AESCounter
 from scipy import stats
@@ -24,6 +24,7 @@ from skdirdp.mechanisms.sampling import (
     floored_laplace_cells,
     gamma_cells,
     gamma_shapes,
+    halvings,
     laplace_cells,
     log_weights,
     margins,
@@ -35,6 +36,7 @@ from skdirdp.mechanisms.sampling import (
     round_up,
     truncate,
 )
+from skdirdp.mechanisms.sampling.normal import Normals
 
 PLACES = 20
 # Fixed seeds: a sampler that is right fails a test once in a thousand seeds.
@@ -125,6 +127,69 @@ class EdgeStream(ScriptedStream):
 def test_extreme_words_are_decided_like_others(kind):
     drawn = [np.array(KINDS[kind](EdgeStream(5), margin)) for margin in (margins.MARGIN, np.inf)]
     assert_array_equal(*drawn)
+
+
+def share_of_allowance(true, value, error):
+    """The distance of a true value, a ball, from a double, over what is allowed for."""
+    return float((abs(true - arb(float(value))) / arb(float(error))).upper())
+
+
+@pytest.fixture
+def precise():
+    before, ctx.prec = ctx.prec, 200
+    yield
+    ctx.prec = before
+
+
+@pytest.mark.usefixtures("precise")
+@pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
+def test_doubles_err_by_at_most_half_of_what_is_allowed_for(stream):
+    numerators = spread_shapes(1.001, 1e9, 1500)
+    source, margin, shares = stream(21), margins.MARGIN, []
+    with np.errstate(all="ignore"):
+        normals = Normals(source, 1000, margin)
+        for i in np.flatnonzero(normals.errors < 1):
+            z, uniforms = normals.exact(int(i))
+            true = z(*(u.ball() for u in uniforms))
+            shares.append(share_of_allowance(true, normals.values[i], normals.errors[i]))
+        proposals = cubes.Cubes(numerators, PLACES, source, margin)
+        middle = (proposals.low + proposals.high) / 2
+        for i in np.flatnonzero(proposals.accepted):
+            _, value, uniforms = proposals.exact(int(i))
+            true = value(*(u.ball() for u in uniforms))
+            shares.append(share_of_allowance(true, middle[i], proposals.high[i] - middle[i]))
+        for kind, low, high in ((halvings.Fractions, 0.004, 1), (halvings.Halvings, 1e-6, 0.003)):
+            powers = kind(spread_shapes(low, high, 800), PLACES, source, margin)
+            middle = (powers.low + powers.high) / 2
+            for i in np.flatnonzero(powers.accepted & ~powers.open & (powers.low > 0)):
+                _, number, factor, uniforms = powers.exact(int(i))
+                assert number == powers.halvings[i]
+                true = factor(*(u.ball() for u in uniforms))
+                shares.append(share_of_allowance(true, middle[i], powers.high[i] - middle[i]))
+    assert len(shares) > 1500
+    assert max(shares) < 0.5
+
+
+@pytest.mark.usefixtures("precise")
+def test_the_slack_of_a_proposal_errs_by_at_most_half_of_its_tolerance():
+    rng = np.random.default_rng(22)
+    shares = []
+    for numerator in spread_shapes(1.001, 1e9, 1500).tolist():
+        d = Fraction(numerator, 2**PLACES) - Fraction(1, 3)
+        c = (1 + 2.0**-40) / (3 * float(d) ** 0.5)
+        z, unit = max(rng.normal(), -0.9999 / c), rng.random()
+        z_error = 2.0**-44 * (abs(z) + 1)
+        y = c * z
+        slack, tolerance = cubes.slack_and_tolerance(
+            margins.MARGIN, *(np.float64(x) for x in (unit, d, c, z, z_error, y, 1 + y))
+        )
+        # A third of z_error is what the normal variable is off by at most.
+        for true_z in (z - z_error / 3, z + z_error / 3):
+            true = cubes.exact_slack(
+                fmpq(d.numerator, d.denominator), arb(c), arb(true_z), arb(unit)
+            )
+            shares.append(share_of_allowance(true, slack, tolerance))
+    assert max(shares) < 0.5
 
 
 def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):

@@ -102,31 +102,40 @@ class Cubes:
 
         def is_accepted(u, w, v):
             z = normal(u, w)
-            y = c * z
-            if not y > -1:
-                return False if y < -1 else None
-            growth = 3 * y.log1p() - y * (3 + y * (3 + y))
-            return is_positive(z * z / 2 + d * growth - v.log())
+            if not c * z > -1:
+                return False if c * z < -1 else None
+            return is_positive(exact_slack(d, c, z, v))
 
         return decide(is_accepted, *uniforms, self._u.unit(i)), value, uniforms
 
 
+def exact_slack(d, c, z, v):
+    """What has to be positive for a proposal to be accepted, as a ball."""
+    y = c * z
+    return z * z / 2 + d * (3 * y.log1p() - y * (3 + y * (3 + y))) - v.log()
+
+
 def _decide_slack(margin, unit, d, c, z, z_error, y, base):
     """Which proposals are accepted, and which are left open; the others are refused."""
-    cube = y * (3 + y * (3 + y))  # (1 + y)^3 - 1
-    growth = 3 * np.log1p(np.maximum(y, -1 + 2.0**-53))
-    height = -np.log(unit)
-    square = z * z
-    slack = square / 2 + d * (growth - cube) + height
-    growth, cube, y = np.abs(growth), np.abs(cube), np.abs(y)
-    # The slack moves with z by z - ((1 + y)^3 - 1) / (3 c (1 + y)).
-    slope = 1 + np.abs(z) + cube / (c * base)
-    tolerance = (1 + height + square + d * (growth + cube)) * (margin + LOST_BITS / unit)
-    tolerance += 2 * z_error * slope
-    # The bound on the slope needs a base that is off 0, and not too wide an interval.
-    clear = np.abs(base) > 256 * (c * z_error + margin * (1 + y))
+    slack, tolerance = slack_and_tolerance(margin, unit, d, c, z, z_error, y, base)
+    # The tolerance holds for a base that is off 0, and not too wide an interval.
+    clear = np.abs(base) > 256 * (c * z_error + margin * (1 + np.abs(y)))
     clear &= z_error < 1 / 8
     positive = clear & (base > 0)
     accepted = positive & (slack > tolerance)
     refused = (positive & (slack < -tolerance)) | (clear & (base < 0))
     return accepted, ~(accepted | refused)
+
+
+def slack_and_tolerance(margin, unit, d, c, z, z_error, y, base):
+    """The slack of the inequality, and what it may be off by; all arguments are arrays."""
+    cube = y * (3 + y * (3 + y))  # (1 + y)^3 - 1
+    growth = 3 * np.log1p(np.maximum(y, -1 + 2.0**-53))
+    height = -np.log(unit)
+    square = z * z
+    slack = square / 2 + d * (growth - cube) + height
+    growth, cube = np.abs(growth), np.abs(cube)
+    # The slack moves with z by z - ((1 + y)^3 - 1) / (3 c (1 + y)).
+    slope = 1 + np.abs(z) + cube / (c * base)
+    tolerance = (1 + height + square + d * (growth + cube)) * (margin + LOST_BITS / unit)
+    return slack, tolerance + 2 * z_error * slope
