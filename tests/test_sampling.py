@@ -113,14 +113,14 @@ def test_undecided_proposals_are_few_and_do_occur():
 
 
 class EdgeStream(ScriptedStream):
-    """First words at the ends of the interval and at its middle, where logarithms are lost."""
+    """First words at the ends and the middle of their range, and of every magnitude."""
 
     def _words(self, size):
         edges = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
         words = super()._words(size)
-        at = words % np.uint64(7) < edges.size
-        words[at] = edges[(words[at] >> np.uint64(32)) % np.uint64(edges.size)]
-        return words
+        kind, which = words % np.uint64(4), words >> np.uint64(32)
+        words = np.where(kind == 0, edges[which % np.uint64(edges.size)], words)
+        return np.where(kind == 1, words >> which % np.uint64(64), words)
 
 
 @pytest.mark.parametrize("kind", KINDS)
