@@ -11,7 +11,7 @@ from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from .base import Mechanism, normalise, row_sums
+from .base import Mechanism, normalise
 from .reference import entry_quadrature, row_total
 
 # A gamma variable below this is on its way to underflow. From _SMALL_SHAPE on that has
@@ -126,13 +126,7 @@ class DirichletMechanism(Mechanism):
     def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         shapes = counts * self.r
         shapes += self.alpha
-        gammas = generator.standard_gamma(shapes)
-        if self.alpha < _SMALL_SHAPE and shapes.min() < _SMALL_SHAPE:
-            lost = row_sums(gammas) < gammas.shape[-1] * _LEAST_GAMMA
-            lost[lost] = gammas[lost].max(axis=-1) < _LEAST_GAMMA
-            if lost.any():
-                gammas[lost] = _ratios_of_tiny_gammas(shapes[lost], generator)
-        return normalise(gammas)
+        return draw_dirichlet(shapes, generator)
 
     def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
         """The expectation of every entry's logarithm is a digamma, and averaged in closed form.
@@ -162,13 +156,22 @@ class DirichletMechanism(Mechanism):
         return float(weights @ terms + digamma(self.r * total + n_categories * self.alpha))
 
 
-def _ratios_of_tiny_gammas(shapes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Gammas known to lie below `_LEAST_GAMMA`, each row scaled by its largest.
+def draw_dirichlet(shapes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Dirichlet variables of the given shapes, one for each row; none is 0.
 
-    There exp(-g) is 1, so that log g is the log of the bound minus Exp(1) / shape.
+    Normalised gamma variables. Those of small shapes underflow, so that rows with one
+    below `_LEAST_GAMMA` are normalised as logarithms. So far down exp(-g) is 1: given
+    that g is below the bound, its logarithm is the bound's minus Exp(1) / shape.
     """
-    logs = -generator.standard_exponential(shapes.shape) / shapes
-    return np.exp(logs - logs.max(axis=-1, keepdims=True))
+    gammas = generator.standard_gamma(shapes)
+    if shapes.min() < _SMALL_SHAPE:
+        lost = gammas < _LEAST_GAMMA
+        if lost.any():
+            rows = lost.any(axis=-1)
+            logs = np.log(np.maximum(gammas[rows], _LEAST_GAMMA))
+            logs[lost[rows]] -= generator.standard_exponential(lost.sum()) / shapes[lost]
+            gammas[rows] = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return normalise(gammas)
 
 
 def _pair(step: float, alpha: float, direction: str) -> DominatingPair:

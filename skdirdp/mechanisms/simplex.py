@@ -20,7 +20,7 @@ from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import WorstCase, in_every_direction
-from .dirichlet import DirichletMechanism
+from .dirichlet import DirichletMechanism, draw_dirichlet
 from .dirichlet_tail import probability_below
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
@@ -459,12 +459,7 @@ class SimplexMechanism:
         generator = noise_generator(random_state)
         if accountant is not None:
             accountant.charge(self, releases=1, label=label)
-        shapes = self.k * p
-        # Gamma(a) is Gamma(a + 1) * U**(1 / a); as logarithms nothing underflows.
-        logs = np.log(generator.standard_gamma(shapes + 1))
-        logs -= generator.standard_exponential(shapes.shape) / shapes
-        weights = np.exp(logs - logs.max())
-        return np.maximum(weights / weights.sum(), np.finfo(float).tiny)
+        return draw_dirichlet(self.k * p[np.newaxis], generator)[0]
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,49 @@
+"""Draws from Dirichlet distributions, against their exact marginals."""
+
+import mpmath
+import numpy as np
+import pytest
+
+from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
+
+N_DRAWS = 100_000
+# Down to near the least normal number, below which an entry is not told from 0.
+THRESHOLDS = [1e-306, 1e-290, 1e-200, 1e-60, 1e-9, 0.1, 0.6]
+
+
+def assert_marginal(entries, a, b):
+    """P[Y < t] of a Beta(a, b) variable at every threshold, to five standard errors."""
+    for threshold in THRESHOLDS:
+        with mpmath.workdps(30):
+            exact = float(mpmath.betainc(a, b, 0, threshold, regularized=True))
+        error = np.sqrt(exact * (1 - exact) / len(entries)) + 1 / len(entries)
+        assert abs(np.mean(entries < threshold) - exact) < 5 * error, threshold
+
+
+@pytest.mark.parametrize("alpha", [0.2, 0.01, 1e-3, 3e-4, 1e-5, 1e-9, 1e-14])
+def test_two_cells_of_a_small_prior_are_beta_distributed(alpha):
+    draws = DirichletMechanism(r=1.0, alpha=alpha).draw(
+        np.zeros((N_DRAWS, 2)), np.random.default_rng(0)
+    )
+    assert_marginal(draws[:, 0], alpha, alpha)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 1e-3, 2e-4])
+def test_every_cell_of_a_sparse_row_has_its_marginal(alpha):
+    # No cell is large, so that rows lose some cells to underflow and keep others.
+    counts = np.array([0.0, 0.0, 0.0, 2.0, 5.0, 9.0])
+    r = alpha / 3
+    draws = DirichletMechanism(r=r, alpha=alpha).draw(
+        np.tile(counts, (N_DRAWS, 1)), np.random.default_rng(1)
+    )
+    shapes = r * counts + alpha
+    for cell, a in enumerate(shapes):
+        assert_marginal(draws[:, cell], a, shapes.sum() - a)
+
+
+def test_a_vector_on_the_simplex_has_the_same_marginals():
+    p = np.array([0.3, 0.3, 0.4 - 1e-6, 1e-6])
+    mechanism = SimplexMechanism(k=5e-3, protected=(0, 1), eta=0.1, eta_bar=0.1)
+    draws = np.array([mechanism.release(p) for _ in range(4000)])
+    for cell, share in enumerate(p):
+        assert_marginal(draws[:, cell], mechanism.k * share, mechanism.k * (1 - share))
