@@ -47,3 +47,42 @@ def test_a_vector_on_the_simplex_has_the_same_marginals():
     draws = np.array([mechanism.release(p) for _ in range(4000)])
     for cell, share in enumerate(p):
         assert_marginal(draws[:, cell], mechanism.k * share, mechanism.k * (1 - share))
+
+
+# --- Readings -------------------------------------------------------------------
+
+
+def test_a_release_is_read_without_bias():
+    mechanism, counts = DirichletMechanism(r=0.5, alpha=2.0), np.array([0.0, 3.0, 40.0, 300.0])
+    released = mechanism.draw(np.tile(counts, (20_000, 1)), np.random.default_rng(3))
+    found = np.array([mechanism.unbiased(row, counts.sum()) for row in released])
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(axis=0) - counts / counts.sum()) < 5 * error)
+    exact = DirichletMechanism(np.inf, np.inf, exact_smoothing=2.5)
+    shares = exact.unbiased(exact.release(counts), counts.sum())
+    np.testing.assert_allclose(shares, counts / counts.sum(), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_limits_hold_for_all_cells_at_once_and_not_much_more_often(confidence):
+    mechanism, counts = DirichletMechanism(r=0.5, alpha=2.0), np.array([30.0, 50.0, 40.0, 300.0])
+    draws = 2000
+    released = mechanism.draw(np.tile(counts, (draws, 1)), np.random.default_rng(4))
+    sizes = {"n_categories": 4, "n_samples": counts.sum(), "confidence": confidence}
+    shares, held = counts / counts.sum(), 0
+    for row in released:
+        lower, upper = mechanism.limits(row, np.ones(4), **sizes)
+        held += bool(np.all((lower <= shares) & (shares <= upper)))
+    error = np.sqrt(confidence * (1 - confidence) / draws)
+    assert held / draws > confidence - 4 * error
+    # Four cells by the union bound: at independence (1 - tail)**4 would hold.
+    assert held / draws < (1 - (1 - confidence) / 4) ** 4 + 0.1 * (1 - confidence) + 4 * error
+
+
+def test_precision_multiplies_the_concentration_and_drops_a_claim():
+    claimed = DirichletMechanism.calibrate(
+        epsilon=1.0, n_samples=100, n_categories=3, calibration="algorithm1"
+    )
+    finer = claimed.with_precision(2.0)
+    assert (finer.r, finer.alpha, finer.claim) == (2 * claimed.r, claimed.alpha, None)
+    assert finer.rdp(3.0) > claimed.rdp(3.0)

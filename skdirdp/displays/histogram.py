@@ -4,7 +4,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_integer, check_real
-from ..mechanisms import DirichletMechanism
 from .axes import axes_for
 
 
@@ -25,14 +24,14 @@ class HistogramDisplay:
     confidence : float
         The probability that they hold.
     name : str
-        What the horizontal axis is called.
+        The label of the horizontal axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        What was last drawn on.
+        The axes that were drawn on last.
     figure_ : matplotlib Figure
-        What holds it.
+        Their figure.
 
     Examples
     --------
@@ -99,7 +98,7 @@ class HistogramDisplay:
         widths = np.diff(edges)
         density = np.add.reduceat(histogram.probabilities, starts) / widths
         lower = upper = None
-        if histogram.mechanism.is_exact or isinstance(histogram.mechanism, DirichletMechanism):
+        if histogram.has_band:
             lower, upper = (limit / widths for limit in histogram.band(confidence, starts))
         display = cls(edges, density, lower, upper, confidence, name)
         return display.plot(ax=ax, **line_options)
@@ -136,7 +135,7 @@ class HistogramDisplay:
 
 
 def _runs(edges: np.ndarray, most: int) -> np.ndarray:
-    """Where runs of bins start, each about as wide as the others."""
+    """The first bins of runs, each about as wide as the others."""
     if len(edges) - 1 <= most:
         return np.arange(len(edges) - 1)
     wanted = np.linspace(edges[0], edges[-1], most + 1)[:-1]

@@ -14,7 +14,9 @@ from .._random import noise_generator
 from .._validation import check_choice, check_counts
 from ..accounting import Composition
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
+from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
+from .table import CountTable
 
 # Tables are drawn in blocks of rows that stay in the processor's cache.
 _BLOCK_CELLS = 1 << 15
@@ -94,22 +96,89 @@ class Mechanism(ABC):
         """What is added to every count, in counts."""
 
     @abstractmethod
-    def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+    def expected_divergence(self, table: CountTable) -> float:
         """Expected KL divergence of a released row from the true one.
 
         An average over a reference for the unknown counts; it sees no data, only
-        the public sizes of the table.
+        the public description of the table.
 
         Parameters
         ----------
-        n_samples : float
-            Records that the table counts.
-        n_categories, n_rows : int
-            Cells per row, and rows.
+        table : CountTable
+            What is to be released.
 
         Returns
         -------
         float
+        """
+
+    @abstractmethod
+    def with_precision(self, precision: float) -> "Mechanism":
+        """The same mechanism with noise that is so many times smaller.
+
+        Parameters
+        ----------
+        precision : float
+            Positive.
+
+        Returns
+        -------
+        Mechanism
+        """
+
+    @abstractmethod
+    def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+        """Estimated shares of the records in each cell, whose noise has mean 0.
+
+        Parameters
+        ----------
+        release : ndarray of shape (n_categories,)
+            One released row.
+        n_samples : float
+            The public number of records that the row counts.
+
+        Returns
+        -------
+        ndarray of shape (n_categories,)
+            They sum to 1, and some may be negative. For additive noise the mean is 0 up
+            to terms that vanish as the records grow beside the noise.
+        """
+
+    @property
+    @abstractmethod
+    def has_limits(self) -> bool:
+        """Whether a release tells how far it may be from the counts: see `limits`."""
+
+    @abstractmethod
+    def limits(
+        self,
+        released: np.ndarray,
+        n_cells: np.ndarray,
+        *,
+        n_categories: int,
+        n_samples: float,
+        confidence: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Limits that hold for the true shares of several unions of cells at once.
+
+        For a release with noise.
+
+        Parameters
+        ----------
+        released : ndarray of shape (n_unions,)
+            The released probability of each union.
+        n_cells : ndarray of shape (n_unions,)
+            The number of cells in each.
+        n_categories : int
+            The number of cells of the row.
+        n_samples : float
+            The public number of records that the row counts.
+        confidence : float in (0, 1)
+            The probability that all limits hold, at least.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_unions,)
         """
 
     @classmethod
@@ -256,9 +325,7 @@ class Mechanism(ABC):
         assert generator is not None
         table = counts.reshape(-1, counts.shape[-1])
         released = np.empty(table.shape)
-        rows = max(1, _BLOCK_CELLS // table.shape[1])
-        for start in range(0, len(table), rows):
-            block = slice(start, start + rows)
+        for block in row_blocks(len(table), table.shape[1], _BLOCK_CELLS):
             released[block] = self._draw(table[block], generator)
         return released.reshape(counts.shape)
 
@@ -280,6 +347,12 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
         weights = np.where(empty, 1.0, weights)
         total = weights.sum(axis=-1, keepdims=True)
     return weights / total
+
+
+def without_smoothing(mean: np.ndarray, smoothing: float, n_samples: float) -> np.ndarray:
+    """``x / N`` from a smoothed mean of counts x that add up to N."""
+    s = smoothing / n_samples
+    return mean * (1 + mean.shape[-1] * s) - s
 
 
 def normalise(weights: np.ndarray) -> np.ndarray:
