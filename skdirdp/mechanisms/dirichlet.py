@@ -199,6 +199,11 @@ def draw_dirichlet(shapes: np.ndarray, generator: np.random.Generator) -> np.nda
     return normalise(gammas)
 
 
+def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:
+    """Variances of a Dirichlet vector's entries, from their means and the sum of the shapes."""
+    return mean * (1 - mean) / (concentration + 1)
+
+
 def _pair(step: float, alpha: float, direction: str) -> DominatingPair:
     if direction == "replace":
         return BetaPair(step, alpha)

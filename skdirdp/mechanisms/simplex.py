@@ -20,7 +20,7 @@ from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import WorstCase, in_every_direction
-from .dirichlet import DirichletMechanism, draw_dirichlet
+from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
 from .dirichlet_tail import probability_below
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
@@ -321,8 +321,7 @@ class SimplexMechanism:
         -------
         ndarray of shape (n,)
         """
-        p = np.asarray(p, dtype=float)
-        return p * (1 - p) / (self.k + 1)
+        return dirichlet_variance(np.asarray(p, dtype=float), self.k)
 
     @staticmethod
     def k_for_variance(variance: float, p: ArrayLike | None = None) -> float:
