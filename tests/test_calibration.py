@@ -1,6 +1,7 @@
 """Calibration: within the budget, using it up, and at the least expected divergence."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from skdirdp.mechanisms import (
     LaplaceMechanism,
     calibrate,
 )
+from skdirdp.mechanisms.calibration import calibrate_tables
 
 SIZES = {"n_samples": 30_000, "n_categories": 10, "n_rows": 2}
 CLASSES = {
@@ -111,6 +113,26 @@ def test_a_huge_budget_approaches_the_estimate_without_privacy():
     mechanism = DirichletMechanism.calibrate(epsilon=1e4, delta=0.1, min_smoothing=1.0, **SIZES)
     assert mechanism.smoothing == pytest.approx(1.0, rel=0.05)
     assert mechanism.r > 10
+
+
+@pytest.mark.parametrize("calibration", ["exact", "algorithm1", "tcdp"])
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+@pytest.mark.parametrize("order", [None, 5.0])
+def test_no_tables_need_no_mechanisms(calibration, epsilon, order):
+    budget = {"epsilon": epsilon, "delta": 1e-5, "order": order, "adjacency": "replace"}
+    for name in ["dirichlet"] if calibration != "exact" else [*CLASSES, "auto"]:
+        assert calibrate_tables([], mechanism=name, calibration=calibration, **budget) == []
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "gaussian"])
+@pytest.mark.parametrize("budget", [{"delta": 1e-5}, {"order": 5.0}], ids=str)
+def test_a_record_of_ten_million_counts_is_calibrated_quickly(name, budget):
+    start = time.perf_counter()
+    mechanism = calibrate(name, epsilon=1.0, max_count=1.5, max_total=1e7, **budget, **SIZES)
+    assert time.perf_counter() - start < 10
+    order = budget.get("order")
+    spent = mechanism.epsilon(1e-5) if order is None else mechanism.rdp(order)
+    assert 0.999 < spent <= 1.0
 
 
 # --- The papers' calibrations ---------------------------------------------------

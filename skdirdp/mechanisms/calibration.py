@@ -207,6 +207,8 @@ def calibrate_tables(
         check_real("delta", delta, above=0, below=1)
     else:
         check_real("order", order, above=1)
+    if not tables:
+        return []
     if np.isinf(epsilon):
         return [_without_noise(table, mechanism, adjacency) for table in tables]
     budget: ApproximateDP | RenyiDP
@@ -451,7 +453,9 @@ def _laplace(problem: Problem) -> Solution:
     def excess(log_inverse_scale):
         return problem.excess(solution(np.exp(-log_inverse_scale)))
 
-    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(2 * problem.squared_norm))
+    # Of many small shifts the losses add up to those of Gaussian noise: Laplace noise of
+    # scale 1 has the Fisher information of a normal distribution of deviation 1.
+    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(problem.squared_norm))
     scale = np.exp(-_last_allowed(excess, float(guess), 1e-6, problem.slope))
     # At this scale all releases together are epsilon-DP outright: within either budget.
     pure = sum(
