@@ -95,7 +95,7 @@ class _AdditiveMechanism(Mechanism):
         Parameters
         ----------
         table : CountTable
-            What is to be released.
+            The table to be released.
 
         Returns
         -------

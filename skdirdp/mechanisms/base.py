@@ -105,7 +105,7 @@ class Mechanism(ABC):
         Parameters
         ----------
         table : CountTable
-            What is to be released.
+            The table to be released.
 
         Returns
         -------

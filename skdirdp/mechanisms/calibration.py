@@ -1,4 +1,4 @@
-"""From a budget and public sizes to mechanisms.
+"""Calibration: the mechanisms for a budget and public sizes.
 
 Calibration inverts composition: among all noise levels at which the tables of a
 fit, released together, stay within the budget, it takes the one of least expected

@@ -47,9 +47,9 @@ class DirichletMechanism(Mechanism):
         A public lower bound on every count. The guarantee then holds between data
         sets that both respect it.
     exact_smoothing : float
-        What is added to every count when r is infinite; else that is ``alpha / r``.
+        The smoothing when r is infinite, in counts; else that is ``alpha / r``.
     claim : RenyiDP or TruncatedConcentratedDP, optional
-        What a paper's own analysis guarantees for one release, where it chose the
+        The guarantee of one release by a paper's own analysis, where it chose the
         parameters. The curves do not depend on it.
 
     Examples
@@ -137,7 +137,7 @@ class DirichletMechanism(Mechanism):
         Parameters
         ----------
         table : CountTable
-            What is to be released.
+            The table to be released.
 
         Returns
         -------

@@ -65,7 +65,7 @@ def precision_beside(
     tables : sequence of CountTable
         The others.
     contribution : ContributionBound
-        What a record may change of the further table.
+        The bound on a record's entries in the further table.
     adjacency : {"replace", "add_remove"}
 
     Returns

@@ -40,7 +40,7 @@ def accuracy_from_budget(
     beta : float, default=0.05
         The probability that the bound may fail.
     releases : int, default=1
-        Histograms that share the budget.
+        Histograms within the one budget.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def budget_for_accuracy(
     beta : float, default=0.05
         The probability that the bound may fail.
     releases : int, default=1
-        Histograms that share the budget.
+        Histograms within the one budget.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def rows_for_accuracy(
     beta : float, default=0.05
         The probability that the bound may fail.
     releases : int, default=1
-        Histograms that share the budget.
+        Histograms within the one budget.
 
     Returns
     -------
