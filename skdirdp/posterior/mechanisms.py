@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 
+from ..numerics.roots import safe_root
 from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
 from .lattice import PosteriorLattice, n_candidates, posterior_lattice
 
@@ -180,20 +180,16 @@ def exact_exponent(
         return Exponent(affordable, None)
     low, high = neighbours.safe_scale(target), neighbours.hopeless_scale(target)
     high = min(high * (1 + _ROUNDING), affordable)
-    scale = _root(lambda x: neighbours.loss(x) - target, low, high)
-    step = _ROUNDING
-    while scale > low and neighbours.loss(scale) > epsilon * (1 - _ROUNDING / 2):
-        scale, step = max(scale * (1 - step), low), 2 * step
+    scale = safe_root(
+        lambda x: neighbours.loss(x) - target,
+        low,
+        high - low,
+        tolerance=1e-12 * high,
+        limits=(low, high),
+    )
+    # For an epsilon near rounding errors even the scale that is proved safe may look larger.
+    scale = low if np.isnan(scale) else scale
     return Exponent(scale, min(neighbours.loss(scale), epsilon))
-
-
-def _root(excess, low: float, high: float) -> float:
-    """Where the excess is 0; for an epsilon near rounding errors an end may have to do."""
-    if excess(low) >= 0:
-        return low
-    if excess(high) <= 0:
-        return high
-    return float(brentq(excess, low, high, xtol=1e-12 * high, rtol=1e-12))
 
 
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
