@@ -86,3 +86,16 @@ def test_precision_multiplies_the_concentration_and_drops_a_claim():
     finer = claimed.with_precision(2.0)
     assert (finer.r, finer.alpha, finer.claim) == (2 * claimed.r, claimed.alpha, None)
     assert finer.rdp(3.0) > claimed.rdp(3.0)
+
+
+def test_limits_without_noise_are_the_shares_themselves():
+    counts = np.array([30.0, 50.0, 0.0, 20.0])
+    exact = DirichletMechanism(np.inf, np.inf, exact_smoothing=2.5)
+    below = np.cumsum(exact.release(counts))[:-1]
+    limits = exact.limits(below, np.array([1, 2, 3]), n_categories=4, n_samples=100, confidence=0.9)
+    for limit in limits:
+        np.testing.assert_allclose(limit, [0.3, 0.8, 0.8], rtol=1e-12)
+    with pytest.raises(ValueError, match="confidence must be"):
+        exact.limits(below, np.ones(3), n_categories=4, n_samples=100, confidence=1.0)
+    with pytest.raises(ValueError, match="precision must be greater than 0"):
+        exact.with_precision(0.0)

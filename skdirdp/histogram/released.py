@@ -10,7 +10,6 @@ from functools import cached_property
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from .._validation import check_real
 from ..mechanisms.base import Mechanism
 
 # Quantile bins with less than this part of their due share are not worth an edge.
@@ -78,7 +77,7 @@ class ReleasedHistogram:
     @property
     def has_band(self) -> bool:
         """Whether `band` and `cdf_band` are known for the mechanism."""
-        return self.mechanism.is_exact or self.mechanism.has_limits
+        return self.mechanism.has_limits
 
     def band(
         self, confidence: float, starts: np.ndarray | None = None
@@ -90,25 +89,20 @@ class ReleasedHistogram:
         size = len(self.release)
         starts = np.arange(size) if starts is None else starts
         sizes = np.diff(starts, append=size)
-        released = np.add.reduceat(self.release, starts)
-        estimate = np.add.reduceat(self.probabilities, starts)
-        return self._limits(released, sizes, confidence, estimate)
+        return self._limits(np.add.reduceat(self.release, starts), sizes, confidence)
 
     def cdf_band(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
         """Limits that hold for the true CDF at all edges at once."""
         size = len(self.release)
         below = np.arange(1, size)
-        limits = self._limits(np.cumsum(self.release)[:-1], below, confidence, self.cdf[1:-1])
+        limits = self._limits(np.cumsum(self.release)[:-1], below, confidence)
         # A CDF does not fall, so that limits at one edge hold beyond it.
         lower = np.maximum.accumulate(limits[0])
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
 
-    def _limits(self, released, n_bins, confidence, estimate):
+    def _limits(self, released, n_bins, confidence):
         """Limits for the true shares of unions of bins, given their released probabilities."""
-        check_real("confidence", confidence, above=0, below=1)
-        if self.mechanism.is_exact:
-            return estimate, estimate
         return self.mechanism.limits(
             released,
             n_bins,

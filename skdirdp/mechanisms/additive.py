@@ -19,7 +19,7 @@ from scipy.special import erfcx
 from .._validation import store_real
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
-from .base import Mechanism, normalise, without_smoothing
+from .base import Mechanism, normalise
 from .reference import entry_quadrature, row_total
 from .table import CountTable
 
@@ -124,10 +124,7 @@ class _AdditiveMechanism(Mechanism):
         log_sum = np.log(mean) - variance / (2 * mean**2)
         return float(weights @ (np.log(p) - log_estimate) + log_sum)
 
-    def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        if self.is_exact:
-            return without_smoothing(release, self.smoothing, n_samples)
-
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         # What was divided by the row's sum is not known with it. But the noisy counts
         # add up to the number of records, up to noise that is small beside it.
         def noisy(log_sum):
@@ -144,9 +141,9 @@ class _AdditiveMechanism(Mechanism):
 
     @property
     def has_limits(self) -> bool:
-        return False
+        return self.is_exact
 
-    def limits(self, released, n_cells, *, n_categories, n_samples, confidence):
+    def _limits(self, released, n_cells, n_categories, n_samples, confidence):
         raise ValueError(
             "error bars are known for mechanism 'dirichlet' only: other releases do not tell "
             f"their noise apart from the counts; got {self.name!r}"
@@ -205,7 +202,7 @@ class GaussianMechanism(_AdditiveMechanism):
         z = means / self.sigma
         return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
 
-    def with_precision(self, precision: float) -> "GaussianMechanism":
+    def _with_precision(self, precision: float) -> "GaussianMechanism":
         return replace(self, sigma=self.sigma / precision)
 
     def _noise_quadrature(self):
@@ -275,7 +272,7 @@ class LaplaceMechanism(_AdditiveMechanism):
         # where there are no records.
         return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
 
-    def with_precision(self, precision: float) -> "LaplaceMechanism":
+    def _with_precision(self, precision: float) -> "LaplaceMechanism":
         return replace(self, scale=self.scale / precision)
 
     def _noise_quadrature(self):

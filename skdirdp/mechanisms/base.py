@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from .._messages import brief
 from .._random import noise_generator
-from .._validation import check_choice, check_counts
+from .._validation import check_choice, check_counts, check_real
 from ..accounting import Composition
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
@@ -113,6 +113,28 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
+    def _with_precision(self, precision: float) -> "Mechanism": ...
+
+    @abstractmethod
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+        """`unbiased`, of a release with noise."""
+
+    @abstractmethod
+    def _limits(
+        self,
+        released: np.ndarray,
+        n_cells: np.ndarray,
+        n_categories: int,
+        n_samples: float,
+        confidence: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`limits`, of a release with noise."""
+
+    @property
+    @abstractmethod
+    def has_limits(self) -> bool:
+        """Whether a release tells how far it may be from the counts: see `limits`."""
+
     def with_precision(self, precision: float) -> "Mechanism":
         """The same mechanism with noise that is so many times smaller.
 
@@ -125,8 +147,8 @@ class Mechanism(ABC):
         -------
         Mechanism
         """
+        return self._with_precision(check_real("precision", precision, above=0))
 
-    @abstractmethod
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         """Estimated shares of the records in each cell, whose noise has mean 0.
 
@@ -143,13 +165,10 @@ class Mechanism(ABC):
             They sum to 1, and some may be negative. For additive noise the mean is 0 up
             to terms that vanish as the records grow beside the noise.
         """
+        if self.is_exact:
+            return without_smoothing(release, self.smoothing, n_samples, len(release))
+        return self._unbiased(release, n_samples)
 
-    @property
-    @abstractmethod
-    def has_limits(self) -> bool:
-        """Whether a release tells how far it may be from the counts: see `limits`."""
-
-    @abstractmethod
     def limits(
         self,
         released: np.ndarray,
@@ -160,8 +179,6 @@ class Mechanism(ABC):
         confidence: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Limits that hold for the true shares of several unions of cells at once.
-
-        For a release with noise.
 
         Parameters
         ----------
@@ -180,6 +197,11 @@ class Mechanism(ABC):
         -------
         lower, upper : ndarray of shape (n_unions,)
         """
+        check_real("confidence", confidence, above=0, below=1)
+        if self.is_exact:
+            exact = without_smoothing(released, self.smoothing, n_samples, n_categories, n_cells)
+            return exact, exact
+        return self._limits(released, n_cells, n_categories, n_samples, confidence)
 
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:
@@ -349,10 +371,16 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
     return weights / total
 
 
-def without_smoothing(mean: np.ndarray, smoothing: float, n_samples: float) -> np.ndarray:
-    """``x / N`` from a smoothed mean of counts x that add up to N."""
+def without_smoothing(
+    mean: np.ndarray,
+    smoothing: float,
+    n_samples: float,
+    n_categories: int,
+    n_cells: np.ndarray | int = 1,
+) -> np.ndarray:
+    """``x / N`` from smoothed means of counts x that add up to N, or from sums of some cells."""
     s = smoothing / n_samples
-    return mean * (1 + mean.shape[-1] * s) - s
+    return mean * (1 + n_categories * s) - n_cells * s
 
 
 def normalise(weights: np.ndarray) -> np.ndarray:

@@ -157,19 +157,19 @@ class DirichletMechanism(Mechanism):
         terms = np.log(p) - digamma(self.r * total * p + self.alpha)
         return float(weights @ terms + digamma(self.r * total + d * self.alpha))
 
-    def with_precision(self, precision: float) -> "DirichletMechanism":
+    def _with_precision(self, precision: float) -> "DirichletMechanism":
         # A paper's claim is for its own parameters.
         return replace(self, r=self.r * precision, claim=None)
 
-    def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         # E Y is the smoothed mean: (x + s) / (N + d s)
-        return without_smoothing(release, self.smoothing, n_samples)
+        return without_smoothing(release, self.smoothing, n_samples, len(release))
 
     @property
     def has_limits(self) -> bool:
         return True
 
-    def limits(self, released, n_cells, *, n_categories, n_samples, confidence):
+    def _limits(self, released, n_cells, n_categories, n_samples, confidence):
         counts = self.r * n_samples
         total = counts + n_categories * self.alpha
         prior = n_cells * self.alpha

@@ -409,7 +409,8 @@ class SimplexMechanism:
                 f"epsilon={epsilon} at delta={delta} is out of reach for every k: "
                 "raise one of them, eta or n_vectors, or lower b"
             )
-        return at(safe_root(excess, low, 1.0, tolerance=1e-12))
+        # A hair below, so that epsilon, computed from delta, does not round past the budget.
+        return at(safe_root(excess, low, 1.0, tolerance=1e-12, margin=1e-11))
 
     def _without_vectors(self) -> "SimplexMechanism":
         """The paper's delta does not depend on b or the number of vectors."""
