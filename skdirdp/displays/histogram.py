@@ -24,14 +24,14 @@ class HistogramDisplay:
     confidence : float
         The probability that they hold.
     name : str
-        What the horizontal axis is called.
+        The label of the horizontal axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        What was last drawn on.
+        The axes that were drawn on last.
     figure_ : matplotlib Figure
-        What holds it.
+        Their figure.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class HistogramDisplay:
 
 
 def _runs(edges: np.ndarray, most: int) -> np.ndarray:
-    """Where runs of bins start, each about as wide as the others."""
+    """The first bins of runs, each about as wide as the others."""
     if len(edges) - 1 <= most:
         return np.arange(len(edges) - 1)
     wanted = np.linspace(edges[0], edges[-1], most + 1)[:-1]
