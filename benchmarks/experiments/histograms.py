@@ -393,7 +393,7 @@ def _reader(task) -> Reading:
             mechanism=task["mechanism"],
             random_state=rng,
         )
-        found = model.fit(x[:, np.newaxis])._histograms[0]
+        found = model.fit(x[:, np.newaxis])._histograms_[0]
         return _without_correction(found) if task["reading"] == RELEASED else found
 
     return read

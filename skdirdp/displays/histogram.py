@@ -91,7 +91,7 @@ class HistogramDisplay:
         check_is_fitted(estimator)
         check_real("confidence", confidence, above=0, below=1)
         position, name = _find(estimator, feature)
-        histogram = estimator._histograms[position]
+        histogram = estimator._histograms_[position]
         if histogram is None:
             raise ValueError(f"feature {name} is constant: no histogram of it was released")
         starts = _runs(histogram.edges, check_integer("max_bins", max_bins, at_least=1))
