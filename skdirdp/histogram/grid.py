@@ -17,7 +17,8 @@ from ..numerics.blocks import row_blocks
 #: How borders are spread: the fraction of them that follow the logarithm of |x|.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
 
-# Cells per grid are between half of this and all of it. Their counts should stay in the second-level cache.
+# Cells per grid: this many at most, and half of it at least. Their counts should stay in the
+# second-level cache.
 _MAX_CELLS = 1 << 17
 # Below this part of the larger bound the logarithmic borders turn evenly spaced. At
 # the default number of fine bins the narrowest are then one cell wide.
@@ -77,12 +78,14 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str) -> FineGrid:
     n_bins = min(n_bins, n_cells)
     fraction = FINE_SCALES[scale]
     progress = np.linspace(0, 1, n_cells)
-    if fraction > 0 and n_cells > 1:
+    with np.errstate(over="ignore"):  # at the largest floats, before clipping
         position = np.clip((first + np.arange(n_cells)) * width, low, high)
-        unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
-        stretched = np.arcsinh(position / unit)
-        stretched = (stretched - stretched[0]) / (stretched[-1] - stretched[0])
-        progress = (1 - fraction) * progress + fraction * stretched
+    unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
+    stretched = np.arcsinh(position / unit)
+    stretched -= stretched[0]
+    # Between close bounds the logarithm may have no two values.
+    if fraction > 0 and stretched[-1] > 0:
+        progress = (1 - fraction) * progress + fraction * (stretched / stretched[-1])
     starts = np.searchsorted(progress, np.arange(n_bins) / n_bins)
     starts[0] = 0
     # Where borders crowd into one cell they spill over into the next ones, and at the
@@ -100,7 +103,8 @@ def _n_cells(high: float, width: float, first: float) -> int:
 
 def _resolution(low: float, high: float) -> float:
     """The least width of a cell between the bounds whose borders, and inverse, are floats."""
-    return float(max(np.spacing(max(abs(low), abs(high))), np.finfo(float).tiny))
+    largest = max(abs(low), abs(high))
+    return float(max(largest - np.nextafter(largest, 0.0), np.finfo(float).tiny))
 
 
 def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
@@ -128,7 +132,7 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
     for part in range(0, len(X), _COUNTED_ROWS):
         rows = X[part : part + _COUNTED_ROWS]
-        for block in row_blocks(*rows.shape, BLOCK_ENTRIES):
+        for block in row_blocks(len(rows), rows.shape[1], BLOCK_ENTRIES):
             chosen = rows[block] if everything else rows[block][:, columns]
             inside = np.clip(chosen, low, high, dtype=np.float64)
             inside *= scale
@@ -147,13 +151,13 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype) -> np.ndarray:
         levels = np.full((most, X.shape[1]), np.inf)
         for column, inner in enumerate(borders):
             levels[: len(inner), column] = inner
-        for block in row_blocks(*X.shape, BLOCK_ENTRIES):
+        for block in row_blocks(len(X), X.shape[1], BLOCK_ENTRIES):
             passed = np.zeros(bins[block].shape, dtype=np.uint8)
             for level in levels:
                 passed += X[block] >= level
             bins[block] = passed
         return bins
-    for block in row_blocks(*X.shape, 16 * BLOCK_ENTRIES):
+    for block in row_blocks(len(X), X.shape[1], 16 * BLOCK_ENTRIES):
         for column, inner in enumerate(borders):
             bins[block, column] = np.searchsorted(inner, X[block, column], side="right")
     return bins

@@ -227,9 +227,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
             self._keep(releases, sizes, grids, n_samples)
             self.bin_edges_ = np.empty(X.shape[1], dtype=object)
-            for k, grid in enumerate(grids):
+            for k, (grid, histogram) in enumerate(zip(grids, self._histograms_, strict=True)):
                 self.bin_edges_[k] = (
-                    self.fine_edges_[k] if grid is None else self._edges(k, n_bins[k], grid, X)
+                    self.fine_edges_[k]
+                    if grid is None or histogram is None
+                    else self._edges(n_bins[k], grid, histogram, X[:, k])
                 )
             self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         return self
@@ -267,7 +269,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 f"for feature {feature}, of n_fine_bins={self.n_fine_bins}. There are fewer where "
                 "floating-point numbers between the bounds are fewer"
             )
-        if self.strategy == "uniform" and not np.all(np.diff(_even_edges(grid, n_bins)) > 0):
+        with np.errstate(over="ignore", invalid="ignore"):
+            distinct = np.all(np.diff(np.linspace(grid.low, grid.high, n_bins + 1)) > 0)
+        if self.strategy == "uniform" and not distinct:
             raise ValueError(
                 f"bounds must have room for n_bins={n_bins} bins of equal width; those of feature "
                 f"{feature} have not, in floating point"
@@ -290,18 +294,19 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
         self._is_categorical_ = np.array([size is not None for size in sizes])
 
-    def _edges(self, feature: int, n_bins: int, grid: FineGrid, X) -> np.ndarray:
-        """Edges of the bins of a numeric feature."""
+    def _edges(
+        self, n_bins: int, grid: FineGrid, histogram: ReleasedHistogram, column: np.ndarray
+    ) -> np.ndarray:
+        """Edges of the bins of a numeric feature; the column is for fits without privacy."""
         if self.strategy == "uniform":
-            return _even_edges(grid, n_bins)
+            return np.linspace(grid.low, grid.high, n_bins + 1)
         if self._is_private:
             # Edges are borders of fine bins: a value that many records share is not cut off
             # from itself, and the share of records in a bin is one that was released.
-            borders = quantile_borders(self._histograms_[feature].cdf, n_bins)
-            return self.fine_edges_[feature][borders]
+            return histogram.edges[quantile_borders(histogram.cdf, n_bins)]
         # Without noise, the edges that KBinsDiscretizer would find, to the last bit:
         # 100 * 0.3 is not 30, and an average of two values may hang on that.
-        inside = np.clip(X[:, feature], grid.low, grid.high)
+        inside = np.clip(column, grid.low, grid.high)
         percents = np.linspace(0, 100, n_bins + 1)
         edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
         edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
@@ -351,7 +356,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """The estimated share of each bin, over its width."""
         densities = []
         for edges, histogram in zip(self.bin_edges_, self._histograms_, strict=True):
-            if histogram is None or len(edges) == 2 and np.isinf(edges).all():
+            if histogram is None or np.isinf(edges[0]):
                 densities.append(np.ones(1))
             else:
                 shares = np.interp(edges[1:-1], histogram.edges, histogram.cdf)
@@ -360,7 +365,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _evaluate_cdf(self, X) -> np.ndarray:
         values = np.empty_like(X)
-        for block in row_blocks(*X.shape, BLOCK_ENTRIES):
+        for block in row_blocks(len(X), X.shape[1], BLOCK_ENTRIES):
             for k, histogram in enumerate(self._histograms_):
                 if histogram is None:
                     values[block, k] = 0.5
@@ -403,9 +408,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             centres = [edges[1:] / 2 + edges[:-1] / 2 for edges in self.bin_edges_]
         if "onehot" in self.encode:
             X = bins_of_onehot(X, self.n_bins_)
-        bins = X.astype(np.intp)
-        if np.any(bins < 0) or np.any(bins >= self.n_bins_):
+        if np.any(X < 0) or np.any(self.n_bins_ <= X):
             raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
+        bins = X.astype(np.intp)
         values = np.empty(bins.shape, dtype=X.dtype)
         for k, centre in enumerate(centres):
             values[:, k] = centre[bins[:, k]]
@@ -519,11 +524,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _even_edges(grid: FineGrid, n_bins: int) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.linspace(grid.low, grid.high, n_bins + 1)
 
 
 def _fine_edges(size: int | None, grid: FineGrid | None) -> np.ndarray:
