@@ -4,6 +4,7 @@ import pickle
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -247,13 +248,16 @@ def badly_filled(x, edges):
 
 
 def divide_evenly_filled_bins(x, edges):
-    """Whether the bins, or runs of them, are evenly filled: ties leave edges for others to use."""
-    inner = edges[1:-1]
-    # The last edge of a run that starts anywhere before; runs are tried by brute force.
-    kept = {(edges[0],)}
-    for edge in inner:
-        kept |= {(*run, edge) for run in kept}
-    return any(badly_filled(x, np.array([*run, edges[-1]])) == [] for run in kept)
+    """Whether some of the edges, or all, make evenly filled bins: the rest divides those further.
+
+    A value that fills a bin by itself leaves edges over.
+    """
+    inner = edges[1:-1].tolist()
+    return any(
+        badly_filled(x, np.array([edges[0], *kept, edges[-1]])) == []
+        for size in range(len(inner), -1, -1)
+        for kept in combinations(inner, size)
+    )
 
 
 @pytest.mark.parametrize(
