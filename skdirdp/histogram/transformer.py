@@ -400,7 +400,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             values = np.empty_like(X)
             for k, histogram in enumerate(self._histograms_):
                 if histogram is None:
-                    values[:, k] = np.nan
+                    values[:, k] = 0.0 if self._is_categorical_[k] else np.nan
                 else:
                     values[:, k] = np.interp(X[:, k], histogram.cdf, histogram.edges)
             return values
