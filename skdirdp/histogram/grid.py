@@ -113,7 +113,8 @@ def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
     A constant column is widened too, so that the number of bins is not for data to choose.
     """
     low, high = float(column.min()), float(column.max())
-    if high - low >= n_bins * _resolution(low, high):
+    # With several numbers to a bin, edges at equal distances are distinct after rounding.
+    if high - low >= 4 * n_bins * _resolution(low, high):
         return low, high
     half = max(1.0, abs(low), abs(high)) / 2
     largest = float(np.finfo(float).max)

@@ -263,7 +263,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Refuse, before anything is paid for, what would give fewer bins than asked for."""
         if not self._is_private:
             return
-        if self.strategy == "quantile" and n_bins > grid.n_bins:
+        if self.strategy == "quantile":
+            if n_bins <= grid.n_bins:
+                return
             raise ValueError(
                 f"n_bins must be at most the number of fine bins; got {n_bins} and {grid.n_bins} "
                 f"for feature {feature}, of n_fine_bins={self.n_fine_bins}. There are fewer where "
@@ -271,7 +273,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             )
         with np.errstate(over="ignore", invalid="ignore"):
             distinct = np.all(np.diff(np.linspace(grid.low, grid.high, n_bins + 1)) > 0)
-        if self.strategy == "uniform" and not distinct:
+        if not distinct:
             raise ValueError(
                 f"bounds must have room for n_bins={n_bins} bins of equal width; those of feature "
                 f"{feature} have not, in floating point"
