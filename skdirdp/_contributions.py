@@ -35,8 +35,35 @@ _ULP = float(np.finfo(float).eps)
 _EXACT = 2.0**53
 
 
+# Contributions that are not whole numbers keep this many bits below their bound.
+_BITS = 26
+
+
 class ContributionError(AssertionError):
     """A record was about to be counted beyond its bound: a fault of this package."""
+
+
+def grid_of(bound: float) -> float:
+    """The power of two that contributions within a bound are multiples of.
+
+    What is on a grid is added without rounding, in whatever order, as long as the sum is
+    below 2**53 times it. So what a record contributed is what the sum would lack without
+    it, to the last bit. Whole numbers are never rounded.
+    """
+    return min(1.0, 2.0 ** (np.frexp(bound)[1] - 1 - _BITS))
+
+
+def _check_exact(sums: np.ndarray, grid: float | None) -> None:
+    if sums.max(initial=0.0) >= _EXACT * (grid or 1.0):
+        raise ValueError(
+            "X holds more than can be added without rounding, on which the privacy guarantee "
+            "rests; lower the bounds, or count fewer records"
+        )
+
+
+def _rounded_down(values: np.ndarray, grid: float) -> np.ndarray:
+    # Division and multiplication by a power of two are exact.
+    return np.floor(values / grid) * grid
 
 
 def _check(holds: Any) -> None:
@@ -54,33 +81,47 @@ class Weights:
     values : ndarray of shape (n_records,), or None for 1 each.
     bound : the largest that any weight may be, as declared or else as found.
     missing : whether the bound had to be taken from the data.
+    grid : what they are multiples of; None if they are left as they are.
     """
 
     values: np.ndarray | None
     bound: float
     missing: bool = False
-
-    @classmethod
-    def of(cls, values: np.ndarray | None, max_weight: float | None) -> "Weights":
-        """Weights within a declared bound; without one, within 1 or the largest of them."""
-        if values is None:  # every record counts 1, whatever was declared
-            return cls(None, 1.0 if max_weight is None else max(1.0, float(max_weight)))
-        largest = float(values.max(initial=0.0))
-        if max_weight is None:
-            return cls(values, max(1.0, largest), missing=largest > 1)
-        bound = float(max_weight)
-        if not largest <= bound:
-            raise ValueError(
-                f"sample_weight must be at most max_weight={bound:g}, on which the privacy "
-                "guarantee rests; some weights are larger"
-            )
-        return cls(values, bound)
+    grid: float | None = None
 
     def __post_init__(self) -> None:
         if self.values is None:
             _check(self.bound >= 1)
         elif self.values.size:
             _check(self.values.min() >= 0 and self.values.max() <= self.bound)
+
+    @classmethod
+    def of(
+        cls, values: np.ndarray | None, max_weight: float | None, *, exact: bool = False
+    ) -> "Weights":
+        """Weights within a declared bound; without one, within 1 or the largest of them.
+
+        They are rounded down to a grid, unless `exact`: see `grid_of`.
+        """
+        if values is None:  # every record counts 1, whatever was declared
+            return cls(None, 1.0 if max_weight is None else max(1.0, float(max_weight)))
+        largest = float(values.max(initial=0.0))
+        bound = max(1.0, largest) if max_weight is None else float(max_weight)
+        if not largest <= bound:
+            raise ValueError(
+                f"sample_weight must be at most max_weight={bound:g}, on which the privacy "
+                "guarantee rests; some weights are larger"
+            )
+        missing = max_weight is None and largest > 1
+        if exact:
+            return cls(values, bound, missing)
+        grid = grid_of(bound)
+        return cls(_rounded_down(values, grid), bound, missing, grid)
+
+    @property
+    def steps(self) -> float:
+        """How many multiples of the grid a weight can be, at most."""
+        return 1.0 if self.grid is None else self.bound / self.grid
 
     def __getitem__(self, rows: slice) -> np.ndarray | None:
         return None if self.values is None else self.values[rows]
@@ -105,6 +146,7 @@ def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) 
     """
     counts = np.bincount(cells, weights.values, minlength=n_cells)
     _check(counts.size == n_cells)
+    _check_exact(counts, weights.grid)
     return counts.astype(float, copy=False)
 
 
@@ -138,6 +180,7 @@ def count_categories(
         found = np.bincount(cells.ravel(), repeated, minlength=counts.size)
         _check(found.size == counts.size)
         counts += found
+    _check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
 
 
@@ -169,11 +212,14 @@ def sum_rows(
     weights: Weights,
     max_count: float | None,
     max_total: float | None,
+    *,
+    exact: bool = False,
 ) -> RowSums:
     """The sum of the rows of each group, each row within public bounds.
 
     Entries are clipped to `max_count`; then, where the total is larger, the row is scaled
-    down to `max_total`. A bound that is not given is taken from the data.
+    down to `max_total`, and rounded down to a grid. A bound that is not given is taken from
+    the data.
 
     Parameters
     ----------
@@ -183,38 +229,82 @@ def sum_rows(
     n_groups : int
     weights : Weights
     max_count, max_total : float or None
+    exact : bool, default=False
+        Whether rows are added as they are, without bounds or grid.
 
     Returns
     -------
     RowSums
     """
     n_columns = X.shape[1]
-    clip = np.inf if max_count is None else float(max_count)
+    clip = _largest(_entries(X)) if max_count is None or exact else float(max_count)
     # No row can have a larger total than the first of these, and that is public.
-    limit = min(_product_up(clip, n_columns), np.inf if max_total is None else float(max_total))
+    limit = _product_up(clip, n_columns)
+    if max_total is not None and not exact:
+        limit = min(limit, float(max_total))
+    entry_bound = _product_up(clip, weights.bound)
+    total_bound = _product_up(limit, weights.bound)
+    grid = None if exact else grid_of(min(entry_bound, total_bound) or 1.0)
+    rule = _RowRule(clip, limit, weights, grid)
 
     sums = np.zeros((n_groups, n_columns))
-    largest_entry = largest_total = 0.0
+    largest_total = 0.0
     for rows, block in _float_blocks(X):
-        block, entry = _clipped(block, clip)
-        factor, total = _scaled(block, weights[rows], limit)
-        _check(entry <= clip and total <= limit)
-        _check(factor is None or factor.max(initial=0.0) <= weights.bound)
-        sums += _sum_by_group(block, groups[rows], n_groups, factor)
-        largest_entry, largest_total = max(largest_entry, entry), max(largest_total, total)
+        block, total = rule.apply(block, rows)
+        _check(exact or (_largest(_entries(block)) <= entry_bound and total <= total_bound))
+        sums += _sum_by_group(block, groups[rows], n_groups)
+        largest_total = max(largest_total, total)
     if not np.isfinite(largest_total):
         raise ValueError("X must have finite row totals; some are too large for a float")
-    # Where nothing but zeros was counted, any bound holds.
-    entry_bound = (largest_entry or 1.0) if max_count is None else clip
-    total_bound = (largest_total or 1.0) if max_total is None else limit
+    _check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
     return RowSums(
         sums,
+        # Where nothing but zeros was counted, any bound holds.
         ContributionBound(
-            _product_up(entry_bound, weights.bound), _product_up(total_bound, weights.bound)
+            entry_bound or 1.0, total_bound if max_total is not None else largest_total or 1.0
         ),
         tuple(name for name, value in given.items() if value is None),
     )
+
+
+@dataclass(frozen=True)
+class _RowRule:
+    """How a row is held to its bounds, by looking at that row alone.
+
+    With a row of n entries, and u the unit roundoff, its total as computed is off by a part
+    of n u at most, and factors and products by 5 u. Rows are shrunk by a little more than
+    that, unless they are of whole numbers, which add up exactly.
+
+    Attributes
+    ----------
+    clip : the largest entry, before weights.
+    limit : the largest total, before weights.
+    weights : the weights of all rows.
+    grid : what contributions are multiples of; None to leave the rows as they are.
+    """
+
+    clip: float
+    limit: float
+    weights: Weights
+    grid: float | None
+
+    def apply(self, block: Any, rows: slice) -> tuple[Any, float]:
+        """What these rows contribute, weights included, and the largest of their totals."""
+        weight = self.weights[rows]
+        block = _clipped(block, self.clip)
+        totals = _totals(block)
+        if self.grid is None:
+            return (block if weight is None else _scaled(block, weight)), _largest(totals)
+        whole = _whole_rows(block) & (totals < _EXACT / self.weights.steps)
+        slack = (block.shape[1] + 8) * _ULP
+        over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
+        if weight is None and whole.all() and not over.any():
+            return block, _largest(totals)
+        factor = np.ones(len(totals)) if weight is None else weight.copy()
+        factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
+        block = _scaled(block, factor, self.grid)
+        return block, _largest(_totals(block))
 
 
 def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
@@ -225,11 +315,14 @@ def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
             yield rows, np.asarray(X[rows], dtype=np.float64)
         return
     # A new object, since flags that the old one remembers may be stale. Entries of one cell
-    # are added before they are bounded, and as floats: small integers would overflow.
-    X = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
-    if not X.has_canonical_format:
-        X = X.astype(np.float64, copy=True)
-        X.sum_duplicates()
+    # are added before they are bounded, as floats since small integers would overflow, and
+    # in copies since scipy adds them in place.
+    fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not fresh.has_canonical_format:
+        parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
+        fresh = sparse.csr_array(parts, shape=X.shape)
+        fresh.sum_duplicates()
+    X = fresh
     # Blocks of rows with about as many entries each.
     blocks = max(1, X.nnz // _SPARSE_ENTRIES)
     edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)
@@ -244,60 +337,55 @@ def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
         )
 
 
-def _clipped(block: Any, clip: float) -> tuple[Any, float]:
-    """The block with no entry above the limit, and its largest entry."""
-    entries = block.data if sparse.issparse(block) else block
-    largest = float(entries.max(initial=0.0))
-    if largest <= clip:
-        return block, largest
-    entries = np.minimum(entries, clip)  # a copy: the records are not ours to change
+def _with_entries(block: Any, entries: np.ndarray) -> Any:
     if sparse.issparse(block):
-        block = sparse.csr_array((entries, block.indices, block.indptr), shape=block.shape)
-        return block, clip
-    return entries, clip
+        return sparse.csr_array((entries, block.indices, block.indptr), shape=block.shape)
+    return entries
 
 
-def _scaled(block: Any, weight: np.ndarray | None, limit: float) -> tuple[np.ndarray | None, float]:
-    """Factors for the rows, weights included, and a bound on the totals before weights.
-
-    With a row of n entries, and u the unit roundoff, its total as computed is off by a part
-    of n u at most, and the factors and products by 5 u. Rows are shrunk by a little more
-    than that, unless all is whole numbers, which add up exactly.
-    """
-    is_sparse = sparse.issparse(block)
-    entries = block.data if is_sparse else block
-    length = int(np.diff(block.indptr).max(initial=0)) if is_sparse else block.shape[1]
-    slack = (length + 8) * _ULP
-    totals = block @ np.ones(block.shape[1])
-    largest = float(totals.max(initial=0.0))
-    exact = largest < _EXACT and _are_whole(entries) and (weight is None or _are_whole(weight))
-    # The largest computed total that cannot stand for one above the limit.
-    safe = limit if exact else limit * (1 - slack)
-    if largest <= safe:
-        return weight, largest if exact else min(largest * (1 + 2 * slack), limit)
-    over = totals > safe
-    shrink = np.ones(len(totals))
-    shrink[over] = limit * (1 - 2 * slack) / totals[over]
-    return shrink if weight is None else weight * shrink, limit
+def _entries(block: Any) -> np.ndarray:
+    return block.data if sparse.issparse(block) else block
 
 
-def _are_whole(values: np.ndarray) -> bool:
-    return bool(np.all(values == np.rint(values)))
+def _largest(values: np.ndarray) -> float:
+    return float(values.max(initial=0.0))
 
 
-def _sum_by_group(
-    block: Any, groups: np.ndarray, n_groups: int, factor: np.ndarray | None
-) -> np.ndarray:
+def _totals(block: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return block @ np.ones(block.shape[1])
+
+
+def _clipped(block: Any, clip: float) -> Any:
+    entries = _entries(block)
+    # A copy where something is clipped: the records are not ours to change.
+    return block if _largest(entries) <= clip else _with_entries(block, np.minimum(entries, clip))
+
+
+def _scaled(block: Any, factor: np.ndarray, grid: float | None = None) -> Any:
+    """Rows times factors, rounded down to the grid where there is one."""
+    if sparse.issparse(block):
+        entries = block.data * np.repeat(factor, np.diff(block.indptr))
+    else:
+        entries = block * factor[:, np.newaxis]
+    return _with_entries(block, entries if grid is None else _rounded_down(entries, grid))
+
+
+def _whole_rows(block: Any) -> np.ndarray:
+    """Which rows hold whole numbers only."""
+    broken = _entries(block) != np.rint(_entries(block))
+    if not broken.any():
+        return np.ones(block.shape[0], dtype=bool)
+    return _totals(_with_entries(block, broken.astype(float))) == 0
+
+
+def _sum_by_group(block: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
     n_rows, n_columns = block.shape
     if not sparse.issparse(block):
-        factor = np.ones(n_rows) if factor is None else factor
-        members = sparse.csr_array((factor, (groups, np.arange(n_rows))), (n_groups, n_rows))
-        return members @ block
-    per_row = np.diff(block.indptr)
-    cells = np.repeat(groups * n_columns, per_row) + block.indices
-    values = block.data if factor is None else block.data * np.repeat(factor, per_row)
-    sums = np.bincount(cells, values, minlength=n_groups * n_columns)
-    return sums.reshape(n_groups, n_columns)
+        members = (np.ones(n_rows), (groups, np.arange(n_rows)))
+        return sparse.csr_array(members, shape=(n_groups, n_rows)) @ block
+    cells = np.repeat(groups * n_columns, np.diff(block.indptr)) + block.indices
+    return np.bincount(cells, block.data, n_groups * n_columns).reshape(n_groups, n_columns)
 
 
 def _product_up(a: float, b: float) -> float:

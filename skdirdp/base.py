@@ -42,7 +42,7 @@ class PrivacyReport:
         Given, the fit is (order, epsilon)-RDP.
     adjacency : {"replace", "add_remove"}
         What a record's protection is against.
-    mechanisms : tuple of (mechanism, number of releases)
+    mechanisms : tuple of (mechanism or guarantee, number of releases)
         All that was released, with its parameters.
     not_covered : tuple of str, default=()
         Parameters that were missing and taken from the data, and "random_state" where it
@@ -64,7 +64,7 @@ class PrivacyReport:
     delta: float | None
     order: float | None
     adjacency: str
-    mechanisms: tuple[tuple[Mechanism, int], ...]
+    mechanisms: tuple[tuple[Accountable, int], ...]
     not_covered: tuple[str, ...] = ()
 
     @property
@@ -73,7 +73,7 @@ class PrivacyReport:
         return sum(count for _, count in self.mechanisms)
 
     @property
-    def mechanism(self) -> Mechanism | None:
+    def mechanism(self) -> Any:
         """The mechanism of the model's main tables."""
         return self.mechanisms[-1][0] if self.mechanisms else None
 
@@ -96,10 +96,13 @@ class PrivacyReport:
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
         guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
-        means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
-        tables = plural(self.releases, "table")
-        told = f"{guarantee} against {change} one record; {tables} released, {means}"
+        told = f"{guarantee} against {change} one record; {self._means()}"
         return told + beyond_the_guarantee(self.not_covered)
+
+    def _means(self) -> str:
+        """What was released and by what, for the sentence that states the guarantee."""
+        means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
+        return f"{plural(self.releases, 'table')} released, {means}"
 
 
 class PrivateEstimator(BaseEstimator):

@@ -483,6 +483,22 @@ def test_error_bars_shrink_with_confidence_and_vanish_without_noise():
         public(mechanism="laplace").fit(X).linf_error()
 
 
+@pytest.mark.parametrize("starts", [None, [0, 5, 39]])
+def test_the_band_of_a_histogram_holds_the_true_shares(starts):
+    X = columns()
+    model = public(n_fine_bins=64, n_categories=[None, None, 40]).fit(X)
+    edges = model.fine_edges_[2]
+    truth = np.histogram(X[:, 2], edges)[0] / len(X)
+    truth = truth if starts is None else np.add.reduceat(truth, starts)
+    lower, upper = model.histogram_band(2, 0.999, starts)
+    assert np.all(lower <= truth)
+    assert np.all(truth <= upper)
+    assert np.all(upper - lower < 0.5)
+    assert public(mechanism="laplace").fit(X).histogram_band(0) is None
+    alone = DirichletHistogramTransformer(n_categories=1).fit(np.zeros((9, 1)))
+    assert alone.histogram_band(0) is None
+
+
 # Density, CDF, samples, categories -------------------------------------------------
 
 

@@ -328,8 +328,9 @@ def test_partial_fit_charges_once_and_at_first_use(cls):
     X, y = data_for(model)
     model.partial_fit(X, y).partial_fit(X, y)
     assert recorder.charges == []
-    assert model.alpha_ >= 1.0
+    model.predict(X)
     assert len(recorder.charges) == 1
+    assert model.release().alpha_ >= 1.0
     model.predict(X)
     assert len(recorder.charges) == 1
     with pytest.raises(ValueError, match="released and takes no more records"):

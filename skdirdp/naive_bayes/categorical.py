@@ -72,7 +72,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then.
+        Class priors, if they are known; they are not learnt then. In the order of
+        `classes_`, which is sorted, whatever the order of `classes`.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
     n_categories : int or array-like of shape (n_features,), default=None
@@ -100,7 +101,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         actual one, which is public under replacement only.
     max_weight : float, default=None
         A public bound on `sample_weight`. None means 1, or the largest weight where
-        that is larger, with a warning.
+        that is larger, with a warning. Without weights a record counts 1, and so does
+        the bound if it is smaller.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     random_state : None, int, Generator or RandomState, default=None

@@ -51,13 +51,15 @@ class DirichletNB(_PrivateNaiveBayes):
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then.
+        Class priors, if they are known; they are not learnt then. In the order of
+        `classes_`, which is sorted, whatever the order of `classes`.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
     max_count : float, default=None
         A public bound on every entry of X.
     max_total : float, default=None
-        A public bound on every row's total.
+        A public bound on every row's total. More than `max_count` times the number of
+        features, which no row can have, costs nothing more than that.
     epsilon : float, default=1.0
         The budget of one `fit`. Infinite for no noise: the model is then that of
         `MultinomialNB`.
@@ -77,7 +79,8 @@ class DirichletNB(_PrivateNaiveBayes):
         actual one, which is public under replacement only.
     max_weight : float, default=None
         A public bound on `sample_weight`. None means 1, or the largest weight where
-        that is larger, with a warning.
+        that is larger, with a warning. Without weights a record counts 1, and so does
+        the bound if it is smaller.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     random_state : None, int, Generator or RandomState, default=None
@@ -164,9 +167,11 @@ class DirichletNB(_PrivateNaiveBayes):
         return checked
 
     def _count(self, X, codes, weights):
+        bounds = (self.max_count, self.max_total)
         # Without noise nothing needs a bound.
-        limits = (self.max_count, self.max_total) if self._is_private else (None, None)
-        return FeatureSums(sum_rows(X, codes, len(self.classes_), weights, *limits))
+        exact = not self._is_private
+        n_classes = len(self.classes_)
+        return FeatureSums(sum_rows(X, codes, n_classes, weights, *bounds, exact=exact))
 
     def _keep(self, probabilities):
         self.feature_log_prob_ = np.log(probabilities[0])
