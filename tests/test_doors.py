@@ -250,8 +250,7 @@ def check(way):
             rounding = n_records * np.spacing(max(cells.max(), others.max()))
             if mechanism.contribution != other.contribution:
                 # Rows may be rounded to a grid that follows from the bounds, here the data's.
-                bounds = (mechanism.contribution.largest, other.contribution.largest)
-                rounding += n_records * GRID * max(bounds)
+                rounding += n_records * GRID * max(mechanism.max_count, other.max_count)
             change = cells - others
             if before is not without:  # and the other record's part is negative
                 change = np.maximum(change, 0)
@@ -261,9 +260,9 @@ def check(way):
         released
         for released in releases
         if np.isfinite(released.privacy.epsilon) and not released.privacy.not_covered
+        # Under replacement the number of records is public, and without one it is another.
+        if released is not without or released.privacy.adjacency == "add_remove"
     ]
-    if first is not None and first.privacy.adjacency == "replace":
-        public = [released for released in public if released is not without]
     for released in public[1:]:
         assert released.privacy == public[0].privacy, "noise depends on the data"
     return len(releases)
