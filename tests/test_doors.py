@@ -501,6 +501,11 @@ KNOWN = {
         max_count=1,
         max_total=1,
     ),
+    "repeated entries of another record and no max_count": sums(
+        Batch((Record((1, 0, 0), repeats=20),), container="csr_array"),
+        first=(20, 0, 0),
+        max_total=1000,
+    ),
     "bounds set lower before the release": sums(
         batch(),
         first=(1, 0, 0),
