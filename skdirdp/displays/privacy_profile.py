@@ -11,7 +11,7 @@ from .._messages import exactly, plural
 from .._validation import check_array, check_integer
 from ..accountant.admission import compose, exposures_of
 from ..accounting import Composition
-from ..accounting.worst_case import Accountable
+from ..accounting.composition import PrivacyCurves
 from .axes import axes_for
 
 _POINTS = 120
@@ -145,7 +145,7 @@ class PrivacyProfileDisplay:
     @classmethod
     def from_mechanism(
         cls,
-        mechanism: Accountable,
+        mechanism: PrivacyCurves,
         releases: int = 1,
         *,
         epsilons: ArrayLike | None = None,

@@ -1,8 +1,11 @@
-"""How much of a table one record can change."""
+"""Bounds on one record's part in a table of counts."""
 
 from dataclasses import dataclass
 
-from .._validation import store_real
+from .._validation import LARGEST, store_real
+
+# Beyond this no float tells one cell more from none.
+_MOST_CELLS = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -17,9 +20,17 @@ class ContributionBound:
     max_total: float | None = None
 
     def __post_init__(self):
-        store_real(self, "max_count", above=0)
-        if self.max_total is not None:
-            store_real(self, "max_total", above=0)
+        # Squares of the bounds are to be floats too.
+        limits = {"above": 0, "at_least": 1 / LARGEST, "at_most": LARGEST}
+        store_real(self, "max_count", **limits)
+        if self.max_total is None:
+            return
+        store_real(self, "max_total", **limits)
+        if self.max_total / self.max_count > _MOST_CELLS:
+            raise ValueError(
+                f"max_total must be at most {_MOST_CELLS:g} times max_count; "
+                f"got max_total={self.max_total} and max_count={self.max_count}"
+            )
 
     @property
     def largest(self) -> float:
@@ -28,7 +39,7 @@ class ContributionBound:
 
     @property
     def full_cells(self) -> int:
-        """How many entries can be at their largest at once."""
+        """The number of entries that can be at their largest at once."""
         return 1 if self.max_total is None else int(self.max_total // self.largest)
 
     @property
@@ -56,5 +67,5 @@ class ContributionBound:
 
 
 def _records(adjacency: str) -> int:
-    """How many records' entries differ between neighbours."""
+    """The number of records whose entries differ between neighbours."""
     return 2 if adjacency == "replace" else 1
