@@ -40,7 +40,7 @@ def kind_of(adjacency: str) -> str:
 
 def check_relation(adjacency: str) -> str:
     """The name of a relation, of records or of vectors, or an error that lists the names."""
-    if isinstance(adjacency, str) and kind_of(adjacency) == VECTORS:
+    if isinstance(adjacency, str) and adjacency.startswith(f"{VECTORS}("):
         return adjacency
     return check_choice("adjacency", adjacency, ADJACENCIES)
 

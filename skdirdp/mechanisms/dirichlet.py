@@ -28,7 +28,8 @@ _SPREAD_PRIOR = 0.5
 class DirichletMechanism(Mechanism):
     """Release ``Y ~ Dirichlet(r x + alpha)`` for each row x of a table of counts.
 
-    The curves are exact: the worst case over all data sets and all neighbours.
+    The curves are exact: the worst case over all data sets and all neighbours
+    (docs/theory.md, section 2).
 
     Parameters
     ----------
