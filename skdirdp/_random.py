@@ -1,13 +1,13 @@
-"""Where noise comes from."""
+"""Random generators for noise."""
 
 import os
-import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from randomgen import AESCounter
 
+from ._messages import warn
 from .exceptions import PrivacyLeakWarning
 
 
@@ -34,11 +34,10 @@ def noise_generator(random_state: Any = None) -> np.random.Generator:
             "random_state must be None, an integer, a numpy Generator or a RandomState; "
             f"got {random_state!r}"
         )
-    warnings.warn(
+    warn(
         "random_state is given: whoever knows it can remove the noise. "
         "Leave it None for a release that is meant to be private.",
         PrivacyLeakWarning,
-        stacklevel=3,
     )
     return generator
 

@@ -5,7 +5,6 @@ charges the accountant, and only then draws noise. No estimator does privacy
 arithmetic of its own.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ._messages import beyond_the_guarantee, exactly, plural
+from ._messages import beyond_the_guarantee, exactly, plural, warn
 from ._random import noise_generator
+from ._sklearn_compat import HasMethods, Interval, StrOptions
 from .accounting import Composition
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
@@ -154,11 +153,10 @@ class PrivateEstimator(BaseEstimator):
     def _warn_of_leak(self, *parameters: str) -> None:
         """Say which public parameters were missing and are taken from the data."""
         if parameters and self._is_private:
-            warnings.warn(
+            warn(
                 f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
                 "guarantee does not cover. Pass what is publicly known to the constructor.",
                 PrivacyLeakWarning,
-                stacklevel=4,
             )
 
     def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:

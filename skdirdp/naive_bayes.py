@@ -10,18 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
-from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    check_non_negative,
-    validate_data,
-)
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from ._messages import errors_without_data
+from ._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
+from ._validation import check_class_prior, check_classes, check_sizes, encode_labels
 from .base import PrivateEstimator
 from .mechanisms.contribution import ContributionBound
 from .mechanisms.table import CountTable
@@ -30,6 +27,9 @@ from .mechanisms.table import CountTable
 _BLOCK_ENTRIES = 1 << 19
 # Sparse rows need larger ones: each block passes once over the whole table of sums.
 _SPARSE_BLOCK_ENTRIES = 1 << 21
+
+# Categories beyond this are no small integers, and a table of so many would not be meant.
+_LARGEST_OBSERVED = 1_000_000
 
 # The part of the squared sensitivity that the class prior gets beside a table of word
 # counts. One record moves the latter by many counts and the former by one, so that at
@@ -164,7 +164,7 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
         if "_pending" not in vars(self):
             if classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+        elif classes is not None and not np.array_equal(check_classes(classes), self.classes_):
             raise ValueError("classes must be the same as in the first call to partial_fit")
         with self._all_or_nothing():
             self._accumulate(X, y, classes, sample_weight)
@@ -179,16 +179,19 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
     def _accumulate(self, X, y, classes, sample_weight) -> None:
         first = "_pending" not in vars(self)
         X, y = self._validate(X, y, reset=first)
-        check_classification_targets(y)
+        with errors_without_data(y=y):
+            check_classification_targets(y)
         weight = self._checked_weight(sample_weight, X)
         leaks: tuple[str, ...] = ()
         if first:
             if classes is None:
                 leaks = ("classes",)
-                classes = y
-            self.classes_ = np.unique(classes)
-            self._check_prior()
-        codes = self._encode(y)
+                with errors_without_data(y=y):
+                    classes = np.unique(y)
+            self.classes_ = check_classes(classes, self.class_prior)
+            if self.class_prior is not None:
+                check_class_prior(self.class_prior, len(self.classes_))
+        codes = encode_labels(y, self.classes_)
         features = self._count_features(X, codes, weight)
         class_counts = np.bincount(codes, weight, minlength=len(self.classes_)).astype(float)
         largest = 1.0 if weight is None or not weight.size else float(weight.max())
@@ -208,7 +211,7 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
     def _checked_weight(self, sample_weight, X) -> np.ndarray | None:
         if sample_weight is None:
             return None
-        with errors_without_data():
+        with errors_without_data(sample_weight=sample_weight):
             weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
@@ -218,25 +221,6 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
                 "guarantee rests; some weights are larger"
             )
         return weight
-
-    def _encode(self, y: np.ndarray) -> np.ndarray:
-        codes = np.searchsorted(self.classes_, y)
-        codes[codes == len(self.classes_)] = 0
-        if not np.array_equal(self.classes_[codes], y):
-            same_kind = self.classes_.dtype.kind == y.dtype.kind
-            other = "" if same_kind else " They are of another type."
-            raise ValueError(
-                f"y must hold only labels that are in classes; some are not.{other} Declare them, "
-                "or map them to one of classes before fit"
-            )
-        return codes
-
-    def _check_prior(self) -> None:
-        if self.class_prior is not None and len(self.class_prior) != len(self.classes_):
-            raise ValueError(
-                f"class_prior must have one entry per class, {len(self.classes_)}; "
-                f"got {len(self.class_prior)}"
-            )
 
     # Releasing ---------------------------------------------------------------------
 
@@ -362,6 +346,24 @@ class _PrivateNaiveBayes(ClassifierMixin, PrivateEstimator):
         """
         return np.exp(self.predict_log_proba(X))
 
+    def score(self, X, y, sample_weight=None):
+        """Accuracy on the given records.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(X)
+        with errors_without_data(y=y, sample_weight=sample_weight):
+            return accuracy_score(y, predicted, sample_weight=sample_weight)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
@@ -393,9 +395,11 @@ class DirichletNB(_PrivateNaiveBayes):
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then.
+        Class priors, if they are known; they are not learnt then. In the order of
+        `classes_`, which are sorted.
     classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: a label's presence is not protected.
+        All labels that may occur, in sorted order where `class_prior` is given. Public: a
+        label's presence is not protected.
     max_count : float, default=None
         A public bound on every entry of X.
     max_total : float, default=None
@@ -498,12 +502,15 @@ class DirichletNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        with errors_without_data():
+        with errors_without_data(X=X, y=y):
             checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
+            X, *labels = checked if isinstance(checked, tuple) else (checked,)
+            if X.dtype.kind == "O":  # a list with a decimal or a large integer, for example
+                X = X.astype(np.float64)
         # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
-        if not isinstance(y, str):
-            check_non_negative(checked[0], f"{type(self).__name__} (input X)")
-        return checked
+        if labels:
+            check_non_negative(X, f"{type(self).__name__} (input X)")
+        return (X, *labels) if labels else X
 
     def _count_features(self, X, codes, weight):
         n_classes = len(self.classes_)
@@ -598,9 +605,11 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then.
+        Class priors, if they are known; they are not learnt then. In the order of
+        `classes_`, which are sorted.
     classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: a label's presence is not protected.
+        All labels that may occur, in sorted order where `class_prior` is given. Public: a
+        label's presence is not protected.
     n_categories : int or array-like of shape (n_features,), default=None
         The number of categories of all features, or of each; categories are integers
         from 0. Public.
@@ -710,7 +719,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        with errors_without_data():
+        with errors_without_data(X=X, y=y):
             checked = validate_data(self, X, y, dtype="int", ensure_all_finite=True, reset=reset)
         features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
         check_non_negative(features, f"{type(self).__name__} (input X)")
@@ -720,6 +729,11 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         largest = X.max(axis=0)
         sizes = self._public_sizes(X.shape[1])
         if sizes is None:
+            if np.any(largest >= _LARGEST_OBSERVED):
+                raise ValueError(
+                    f"n_categories must be given where X holds categories of {_LARGEST_OBSERVED} "
+                    "or more; some are"
+                )
             sizes = largest + 1
         elif np.any(largest >= sizes):
             feature = int(np.argmax(largest >= sizes))
@@ -739,15 +753,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     def _public_sizes(self, n_features: int) -> np.ndarray | None:
         if self.n_categories is None:
             return None
-        sizes = np.asarray(self.n_categories)
-        if not np.issubdtype(sizes.dtype, np.integer) or sizes.min(initial=1) < 1:
-            raise ValueError("n_categories must be integers of at least 1")
-        if sizes.ndim > 0 and sizes.shape != (n_features,):
-            raise ValueError(
-                f"n_categories must be an integer or have one entry per feature, {n_features}; "
-                f"got shape {sizes.shape}"
-            )
-        return np.broadcast_to(sizes, n_features)
+        return check_sizes("n_categories", self.n_categories, n_features, at_least=1)
 
     def _add_features(self, features, more):
         return [_add_padded(old, new) for old, new in zip(features, more, strict=True)]

@@ -19,8 +19,8 @@ from skdirdp.accounting import Composition
 from skdirdp.bayes_net import PrivateBayesNetMLE
 from skdirdp.bayes_net.structure import parse_structure
 from skdirdp.mechanisms import JointMechanism
-from skdirdp.mechanisms.table import CountTable
 from skdirdp.mechanisms.split import expected_divergence
+from skdirdp.mechanisms.table import CountTable
 from tests.probes import Recorder, encodings
 
 INF = float("inf")

@@ -1,21 +1,15 @@
 """A private discretizer, and the private histogram that it rests on."""
 
-import warnings
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import TransformerMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .._messages import errors_without_data
+from .._messages import errors_without_data, warn
+from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer
 from ..base import PrivateEstimator
 from ..mechanisms.table import CountTable
@@ -192,7 +186,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         self
         """
         with self._all_or_nothing():
-            with errors_without_data():
+            with errors_without_data(X=X):
                 X = validate_data(self, X, dtype=_FLOATS)
             n_bins = public_bins(self.n_bins, X.shape[1])
             sizes = public_sizes(self.n_categories, X.shape[1])
@@ -232,9 +226,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
                 edges[k] = np.arange(size + 1) - 0.5
                 counts[k] = np.bincount(X[:, k].astype(np.intp), minlength=size).astype(float)
             elif limits[k][0] == limits[k][1]:
-                warnings.warn(
-                    f"feature {k} is constant: all its values fall into one bin", stacklevel=4
-                )
+                warn(f"feature {k} is constant: all its values fall into one bin")
                 edges[k], counts[k] = np.array([-np.inf, np.inf]), np.zeros(1)
             else:
                 numeric.append(k)
@@ -288,7 +280,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
             Sparse if `encode` is "onehot".
         """
         check_is_fitted(self)
-        with errors_without_data():
+        with errors_without_data(X=X):
             X = validate_data(self, X, dtype=_FLOATS, reset=False)
         check_categories(
             X, [n if self._is_categorical[k] else None for k, n in enumerate(self.n_bins_)]
@@ -349,7 +341,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         check_is_fitted(self)
         if self.encode == "density":
             raise ValueError("encode='density' has no inverse: many values have one density")
-        with errors_without_data():
+        with errors_without_data(X=X):
             X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
         n_features = len(self.n_bins_)
         expected = int(self.n_bins_.sum()) if "onehot" in self.encode else n_features

@@ -1,6 +1,5 @@
 """A whole Dirichlet posterior, released under differential privacy."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,8 +11,15 @@ from scipy.special import betaincinv
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .._messages import errors_without_data, warn
 from .._random import noise_generator
-from .._validation import check_choice, check_integer, check_real
+from .._validation import (
+    check_accountant,
+    check_choice,
+    check_integer,
+    check_labels,
+    check_real,
+)
 from ..accounting import PureDP
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import DirichletMechanism
@@ -129,7 +135,8 @@ class PrivateDirichletPosterior(BaseEstimator):
         self
         """
         self._check_settings()
-        tally = Counter(_records(x))
+        with errors_without_data(x=x):
+            tally = Counter(_records(x))
         if not tally:
             raise ValueError("x must hold at least 1 record; got 0")
         categories = self._domain(tally)
@@ -210,6 +217,7 @@ class PrivateDirichletPosterior(BaseEstimator):
         check_choice("calibration", self.calibration, ("exact", "paper"))
         check_real("epsilon", self.epsilon, above=0, allow_infinite=True)
         check_real("gamma", self.gamma, above=0)
+        check_accountant(self.accountant)
         self._public_size()
 
     def _public_size(self) -> int | None:
@@ -218,10 +226,7 @@ class PrivateDirichletPosterior(BaseEstimator):
         if self.n_categories is not None:
             sizes["n_categories"] = check_integer("n_categories", self.n_categories, at_least=2)
         if self.categories is not None:
-            labels = list(self.categories)
-            if len(set(labels)) != len(labels) or len(labels) < 2:
-                raise ValueError("categories must be at least 2 distinct labels")
-            sizes["categories"] = len(labels)
+            sizes["categories"] = len(check_labels("categories", self.categories, at_least=2))
         try:
             prior = np.asarray(self.prior, dtype=float)
         except (TypeError, ValueError):
@@ -254,11 +259,10 @@ class PrivateDirichletPosterior(BaseEstimator):
             raise TypeError("x must hold labels of one kind, or `categories` be given") from None
         if len(categories) < 2:
             raise ValueError("categories must be given where x holds a single label")
-        warnings.warn(
+        warn(
             "categories is taken from the data, which reveals which labels occur. "
             "Give `categories` or `n_categories`.",
             PrivacyLeakWarning,
-            stacklevel=3,
         )
         return categories
 
@@ -276,11 +280,10 @@ class PrivateDirichletPosterior(BaseEstimator):
             float(self.gamma),
         )
         if self.mechanism == "ehdl":
-            warnings.warn(
+            warn(
                 "mechanism='ehdl' is not private: its noise depends on the data. "
                 "It is meant for comparison only.",
                 PrivacyLeakWarning,
-                stacklevel=3,
             )
         exact = np.isinf(self.epsilon)
         generator = None if exact else noise_generator(self.random_state)
