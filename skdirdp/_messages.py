@@ -10,7 +10,6 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
 
 # Packages whose frames may stand between a user's line and a warning.
 _INTERMEDIATE = frozenset({"skdirdp", "sklearn", "joblib", "contextlib"})
@@ -109,7 +108,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
     """
     try:
         yield
-    except (NotFittedError, Warning):
+    except Warning:
         raise
     except Exception as error:
         refusal = error if _is_raised_here(error) else _refusal(error, given)

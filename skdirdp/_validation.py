@@ -3,7 +3,8 @@
 What may hold data, or as many values as there are data, is described and not printed.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -92,13 +93,22 @@ def check_array(
     return values
 
 
+def real_array(name: str, values: Any) -> np.ndarray:
+    """The values as an array of floats, of any shape; an error does not print them."""
+    array = None
+    with suppress(Exception):
+        given = np.asarray(values)
+        # A cast would drop imaginary parts, with no more than a warning.
+        if given.dtype.kind != "c":
+            array = given.astype(float)
+    if array is None:
+        raise TypeError(f"{name} must be an array of numbers; got {describe(values)}")
+    return array
+
+
 def check_counts(counts: Any) -> np.ndarray:
     """A table of counts as floats."""
-    with errors_without_data(counts=counts):
-        counts = np.asarray(counts)
-        if counts.dtype.kind == "c":
-            raise TypeError("counts must be real numbers; got complex ones")
-        counts = counts.astype(float)
+    counts = real_array("counts", counts)
     if counts.ndim == 0 or counts.size == 0:
         raise ValueError(
             f"counts must hold at least one cell; got an array of shape {counts.shape}"
@@ -128,6 +138,14 @@ def check_sizes(name: str, sizes: Any, n_features: int, *, at_least: int) -> np.
     return np.array(sizes, dtype=np.int64)
 
 
+def are_hashable(values: Iterable) -> bool:
+    """Whether values can be states, labels or names; a tuple with a list in it cannot."""
+    try:
+        return all(hash(value) is not None for value in values)
+    except TypeError:
+        return False
+
+
 def check_labels(name: str, labels: Any, *, at_least: int) -> list:
     """Distinct labels in the order in which they are given."""
     if isinstance(labels, str | bytes | Set | Mapping) or not hasattr(labels, "__iter__"):
@@ -135,10 +153,9 @@ def check_labels(name: str, labels: Any, *, at_least: int) -> list:
             f"{name} must be a sequence of labels, such as a list; got {describe(labels)}"
         )
     labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    try:
-        distinct = set(labels)
-    except TypeError:
-        raise TypeError(f"{name} must be labels that can be hashed; some cannot") from None
+    if not are_hashable(labels):
+        raise TypeError(f"{name} must be labels that can be hashed; some cannot")
+    distinct = set(labels)
     if len(distinct) < len(labels) or len(labels) < at_least:
         raise ValueError(
             f"{name} must be at least {at_least} distinct labels; got {len(labels)}, "
@@ -172,8 +189,7 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
 
 def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
     """A probability for each class."""
-    with errors_without_data(class_prior=class_prior):
-        prior = np.asarray(class_prior, dtype=float)
+    prior = real_array("class_prior", class_prior)
     if prior.shape != (n_classes,):
         raise ValueError(
             f"class_prior must have one entry per class, {n_classes}; got {describe(class_prior)}"

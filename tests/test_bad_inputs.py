@@ -206,9 +206,9 @@ GOOD_X = np.array([[k % 2, k % 3] for k in range(N_RECORDS)])
 GOOD_Y = np.arange(N_RECORDS) % 2
 FRAME = pd.DataFrame(GOOD_X, columns=names())
 
-multinomial = DirichletNB(classes=[0, 1], max_count=3, max_total=3)
-categorical = DirichletCategoricalNB(classes=[0, 1], n_categories=3)
-open_multinomial = DirichletNB()
+multinomial = DirichletNB(classes=[0, 1], max_count=3, max_total=3, max_weight=2)
+categorical = DirichletCategoricalNB(classes=[0, 1], n_categories=3, max_weight=2)
+open_multinomial = DirichletNB(epsilon=np.inf)  # or each case would be calibrated anew
 open_categorical = DirichletCategoricalNB()
 strings = DirichletCategoricalNB(classes=["no", "yes"], n_categories=3)
 bins = DirichletHistogramTransformer(2, bounds=(0, 3), encode="onehot", n_fine_bins=8)

@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import sparse
 
 from .._messages import errors_without_data, warn
+from .._validation import are_hashable
 
 #: What stands for a missing value, and for one that is no state.
 MISSING, OUTSIDE = -1, -2
@@ -74,6 +75,8 @@ def check_evidence(
 
 
 def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
+    if not are_hashable(names):
+        raise TypeError(f"{what} must have column names that can be hashed; some cannot")
     if len(set(names)) < len(names):
         raise ValueError(f"{what} must have distinct column names; some are duplicates")
 
@@ -93,6 +96,8 @@ def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
             raise ValueError(f"states must have at least one entry; for {name!r} got none")
         if pd.isna(np.array([*values, None], dtype=object)[:-1]).any():
             raise ValueError(f"states must hold no missing values; for {name!r} some are")
+        if not are_hashable(values):
+            raise TypeError(f"states must be values that can be hashed; for {name!r} some cannot")
         if len(set(values)) < len(values):
             raise ValueError(f"states must be distinct; for {name!r} some are duplicates")
         checked[name] = values
