@@ -4,8 +4,9 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dis import opmap
+from numbers import Integral
 from types import FrameType
 from typing import Any
 
@@ -133,8 +134,11 @@ def _is_raised_here(error: Exception) -> bool:
 def _refusal(error: Exception, given: dict[str, Any]) -> Exception:
     """The error to raise instead of one of another library."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
+    message = ""
+    with suppress(Exception):
+        message = str(error)
     for pattern, kept in _PASSED_ON:
-        known = pattern.fullmatch(str(error))
+        known = pattern.fullmatch(message)
         if known:
             return kind(known.expand(kept))
     found = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
@@ -147,14 +151,14 @@ def _refusal(error: Exception, given: dict[str, Any]) -> Exception:
 def describe(value: Any) -> str:
     """Type, shape and dtype of an object, and none of its contents."""
     kind = type(value).__name__
-    shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and all(isinstance(size, int) for size in shape):
-        dtype = getattr(value, "dtype", None)
-        # Other dtypes, such as a categorical's, may list values.
-        named = f" and dtype {dtype.name}" if isinstance(dtype, np.dtype) else ""
-        return f"{kind} of shape {shape}{named}"
-    if isinstance(value, Sized):
-        return f"{kind} of length {len(value)}"
+    with suppress(Exception):  # a shape or a length that cannot be had is left out
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if isinstance(shape, tuple) and all(isinstance(size, Integral) for size in shape):
+            # Other dtypes than numpy's, such as a categorical's, may list values.
+            named = f" and dtype {dtype.name}" if isinstance(dtype, np.dtype) else ""
+            return f"{kind} of shape {shape}{named}"
+        if isinstance(value, Sized):
+            return f"{kind} of length {len(value)}"
     return kind
 
 

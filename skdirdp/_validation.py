@@ -146,12 +146,17 @@ def are_hashable(values: Iterable) -> bool:
         return False
 
 
-def check_labels(name: str, labels: Any, *, at_least: int) -> list:
-    """Distinct labels in the order in which they are given."""
-    if isinstance(labels, str | bytes | Set | Mapping) or not hasattr(labels, "__iter__"):
+def _check_sequence(name: str, labels: Any) -> None:
+    """Refuse what has no order, or no length, or is a text."""
+    if isinstance(labels, str | bytes | Set | Mapping) or not hasattr(labels, "__len__"):
         raise TypeError(
             f"{name} must be a sequence of labels, such as a list; got {describe(labels)}"
         )
+
+
+def check_labels(name: str, labels: Any, *, at_least: int) -> list:
+    """Distinct labels in the order in which they are given."""
+    _check_sequence(name, labels)
     labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
     if not are_hashable(labels):
         raise TypeError(f"{name} must be labels that can be hashed; some cannot")
@@ -166,10 +171,7 @@ def check_labels(name: str, labels: Any, *, at_least: int) -> list:
 
 def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
     """The labels of a classifier, sorted; the order that its `class_prior` is in."""
-    if isinstance(classes, str | bytes | Set | Mapping) or not hasattr(classes, "__len__"):
-        raise TypeError(
-            f"classes must be a sequence of labels, such as a list; got {describe(classes)}"
-        )
+    _check_sequence("classes", classes)
     with errors_without_data(classes=classes):
         labels = np.asarray(classes)
         if labels.ndim != 1 or labels.size == 0:
@@ -211,7 +213,7 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         hint = (
             " They are integers, and classes are not: VotingClassifier and StackingClassifier "
             "replace labels by 0, 1, ..., so that estimators inside them need "
-            f"classes={list(range(len(classes)))}."
+            f"classes=list(range({len(classes)}))."
         )
     elif y.dtype.kind != classes.dtype.kind:
         hint = " They are of another type."

@@ -19,6 +19,7 @@ from skdirdp import (
     PrivateBayesNetMLE,
     PrivateDirichletPosterior,
 )
+from skdirdp.mechanisms import DirichletMechanism, LaplaceMechanism
 
 NUMBER, TEXT = 918273645.5, "zqxj-a-secret"
 #: Every way in which the number or the text could be printed holds one of these.
@@ -53,6 +54,17 @@ class Greedy:
 
     def __getitem__(self, item):
         raise IndexError(f"{TEXT} {NUMBER}")
+
+
+class Closed(Greedy):
+    """One whose size fails too."""
+
+    @property
+    def shape(self):
+        raise OSError(TEXT)
+
+    def __len__(self):
+        raise OSError(TEXT)
 
 
 VALUES = {
@@ -141,6 +153,7 @@ TABLES = {
 }
 ODD = {
     "greedy": Greedy(),
+    "closed": Closed(),
     "structured": np.array([(NUMBER, TEXT)] * N_RECORDS, dtype=[("a", float), ("b", "U20")]),
     "void": np.full((N_RECORDS, 2), np.void(TEXT.encode())),
     "dates": np.full((N_RECORDS, 2), np.datetime64(918273645, "s")),
@@ -263,6 +276,8 @@ COLUMN_PLACES = {
     "PrivateDirichletPosterior.fit without categories": lambda x: open_posterior.fit(x),
     "PrivateDirichletPosterior.fit_counts": lambda x: open_posterior.fit_counts(x),
     "PrivateBayesNetMLE.fit": lambda X: network.fit(X),
+    "DirichletMechanism.release": lambda counts: DirichletMechanism(1.0, 2.0).release(counts),
+    "LaplaceMechanism.release": lambda counts: LaplaceMechanism(2.0).release(counts),
 }
 
 

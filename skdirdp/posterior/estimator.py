@@ -19,6 +19,7 @@ from .._validation import (
     check_integer,
     check_labels,
     check_real,
+    real_array,
 )
 from ..accounting import PureDP
 from ..exceptions import PrivacyLeakWarning
@@ -169,7 +170,7 @@ class PrivateDirichletPosterior(BaseEstimator):
         self._check_settings()
         size = self._public_size()
         if size is None:
-            shape = np.shape(counts)
+            shape = real_array("counts", counts).shape
             if len(shape) != 1 or shape[0] < 2:
                 raise ValueError(f"counts must be a vector of at least 2 cells; got shape {shape}")
             size = shape[0]
