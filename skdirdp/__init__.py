@@ -7,9 +7,9 @@ them. See ``docs/layout.md``.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Where each public name lives; a module is imported when a name of it is first used.
 _HOMES = {
@@ -17,19 +17,34 @@ _HOMES = {
     "DirichletCategoricalNB": "naive_bayes",
     "DirichletHistogramTransformer": "histogram",
     "DirichletNB": "naive_bayes",
+    "LedgerError": "accountant",
     "PrivacyAccountant": "accountant",
     "PrivacyLeakWarning": "exceptions",
+    "PrivacyReport": "base",
     "PrivateBayesNetMLE": "bayes_net",
     "PrivateDirichletPosterior": "posterior",
 }
 
 __all__ = sorted(_HOMES)
 
+if TYPE_CHECKING:
+    # The same for type checkers, which run nothing.
+    from .accountant import LedgerError as LedgerError
+    from .accountant import PrivacyAccountant as PrivacyAccountant
+    from .base import PrivacyReport as PrivacyReport
+    from .bayes_net import PrivateBayesNetMLE as PrivateBayesNetMLE
+    from .exceptions import BudgetExceededError as BudgetExceededError
+    from .exceptions import PrivacyLeakWarning as PrivacyLeakWarning
+    from .histogram import DirichletHistogramTransformer as DirichletHistogramTransformer
+    from .naive_bayes import DirichletCategoricalNB as DirichletCategoricalNB
+    from .naive_bayes import DirichletNB as DirichletNB
+    from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
+else:
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

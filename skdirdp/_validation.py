@@ -146,32 +146,12 @@ def are_hashable(values: Iterable) -> bool:
         return False
 
 
-def _check_sequence(name: str, labels: Any) -> None:
-    """Refuse what has no order, or no length, or is a text."""
-    if isinstance(labels, str | bytes | Set | Mapping) or not hasattr(labels, "__len__"):
-        raise TypeError(
-            f"{name} must be a sequence of labels, such as a list; got {describe(labels)}"
-        )
-
-
-def check_labels(name: str, labels: Any, *, at_least: int) -> list:
-    """Distinct labels in the order in which they are given."""
-    _check_sequence(name, labels)
-    labels = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    if not are_hashable(labels):
-        raise TypeError(f"{name} must be labels that can be hashed; some cannot")
-    distinct = set(labels)
-    if len(distinct) < len(labels) or len(labels) < at_least:
-        raise ValueError(
-            f"{name} must be at least {at_least} distinct labels; got {len(labels)}, "
-            f"of which {len(distinct)} are distinct"
-        )
-    return labels
-
-
 def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
     """The labels of a classifier, sorted; the order that its `class_prior` is in."""
-    _check_sequence("classes", classes)
+    if isinstance(classes, str | bytes | Set | Mapping) or not hasattr(classes, "__len__"):
+        raise TypeError(
+            f"classes must be a sequence of labels, such as a list; got {describe(classes)}"
+        )
     with errors_without_data(classes=classes):
         labels = np.asarray(classes)
         if labels.ndim != 1 or labels.size == 0:
@@ -221,12 +201,3 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         f"y must hold only labels that are in classes; some are not.{hint} Declare them, or map "
         "them to one of classes before fit"
     )
-
-
-def check_accountant(accountant: Any) -> None:
-    """Refuse what cannot be charged, such as the path of a ledger."""
-    if accountant is not None and not callable(getattr(accountant, "charge", None)):
-        raise TypeError(
-            "accountant must be None or a PrivacyAccountant, which PrivacyAccountant(path=...) "
-            f"gives for a file; got {describe(accountant)}"
-        )

@@ -1,6 +1,6 @@
-"""What every private estimator shares: the budget's parameters, and the one way to release.
+"""Base classes of the private estimators, and the report of what a fit guarantees.
 
-An estimator counts; this module turns its counts into probabilities. It calibrates,
+An estimator counts; its base class turns the counts into probabilities. It calibrates,
 charges the accountant, and only then draws noise. No estimator does privacy
 arithmetic of its own.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,7 +18,7 @@ from ._messages import beyond_the_guarantee, exactly, plural, warn
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from .accounting import Composition
-from .accounting.worst_case import ADJACENCIES
+from .accounting.worst_case import ADJACENCIES, Accountable
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
@@ -41,7 +41,7 @@ class PrivacyReport:
         Given, the fit is (order, epsilon)-RDP.
     adjacency : {"replace", "add_remove"}
         What a record's protection is against.
-    mechanisms : tuple of (mechanism, number of releases)
+    mechanisms : tuple of (mechanism or guarantee, number of releases)
         All that was released, with its parameters.
     not_covered : tuple of str, default=()
         Parameters that were missing and taken from the data, and "random_state" where it
@@ -63,7 +63,7 @@ class PrivacyReport:
     delta: float | None
     order: float | None
     adjacency: str
-    mechanisms: tuple[tuple[Mechanism, int], ...]
+    mechanisms: tuple[tuple[Accountable, int], ...]
     not_covered: tuple[str, ...] = ()
 
     @property
@@ -72,7 +72,7 @@ class PrivacyReport:
         return sum(count for _, count in self.mechanisms)
 
     @property
-    def mechanism(self) -> Mechanism | None:
+    def mechanism(self) -> Any:
         """The mechanism of the model's main tables."""
         return self.mechanisms[-1][0] if self.mechanisms else None
 
@@ -95,34 +95,30 @@ class PrivacyReport:
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
         guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
-        means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
-        tables = plural(self.releases, "table")
-        told = f"{guarantee} against {change} one record; {tables} released, {means}"
+        told = f"{guarantee} against {change} one record; {self._means()}"
         return told + beyond_the_guarantee(self.not_covered)
+
+    def _means(self) -> str:
+        """What was released and by what, for the sentence that states the guarantee."""
+        means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
+        return f"{plural(self.releases, 'table')} released, {means}"
 
 
 class PrivateEstimator(BaseEstimator):
-    """Base class of the private estimators."""
+    """Base class of all private estimators.
+
+    It owns the order of events that every guarantee rests on: whatever can fail does so
+    before the accountant is charged, the charge comes before any noise, and a fit that
+    fails leaves the estimator as it was.
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
-        "delta": [Interval(Real, 0, 1, closed="neither")],
-        "order": [None, Interval(Real, 1, None, closed="neither")],
-        "mechanism": [StrOptions(set(MECHANISMS))],
-        "calibration": [StrOptions(set(CALIBRATIONS))],
-        "adjacency": [StrOptions(set(ADJACENCIES))],
-        "n_samples": [None, Interval(Real, 0, None, closed="neither")],
         "accountant": [None, HasMethods("charge")],
         "random_state": ["random_state", np.random.Generator],
     }
 
     epsilon: float
-    delta: float
-    order: float | None
-    mechanism: str
-    calibration: str
-    adjacency: str
-    n_samples: float | None
     accountant: Any
     random_state: Any
 
@@ -131,15 +127,85 @@ class PrivateEstimator(BaseEstimator):
         return bool(np.isfinite(self.epsilon))
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Bring the fitted state back if anything fails."""
+    def _fitting(self) -> Iterator[None]:
+        """Forget the last fit, and bring it back if this one fails.
+
+        Fitted state is what ends in an underscore, as everywhere in scikit-learn.
+        """
         before = vars(self).copy()
+        parameters = self.get_params(deep=False)
+        for name in before:
+            if name.endswith("_") and name not in parameters:
+                delattr(self, name)
         try:
             yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+
+    def _warn_of_leak(self, parameters: Sequence[str]) -> None:
+        """Name the public parameters that were missing and are taken from the data."""
+        if parameters and self._is_private:
+            warn(
+                f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
+                "guarantee does not cover. Pass what is publicly known to the constructor.",
+                PrivacyLeakWarning,
+            )
+
+    def _pay(self, spent: Accountable, releases: int = 1) -> np.random.Generator | None:
+        """Charge for releases, and give the generator to draw them with.
+
+        None where there is no noise to draw.
+        """
+        # Whatever fails in making the generator fails before the charge.
+        generator = noise_generator(self.random_state) if self._is_private else None
+        if self.accountant is not None:
+            self.accountant.charge(spent, releases=releases, label=type(self).__name__)
+        return generator
+
+    def _not_covered(self, leaks: Sequence[str]) -> tuple[str, ...]:
+        """What the report names as outside the guarantee."""
+        if not self._is_private:
+            return ()
+        seed = () if self.random_state is None else ("random_state",)
+        return (*dict.fromkeys(leaks), *seed)
+
+
+class Release(NamedTuple):
+    """What became of one table: probabilities, and the mechanism that drew them.
+
+    The mechanism is None where a table has a single category: its rows are all (1,),
+    say nothing, and are not drawn.
+    """
+
+    probabilities: np.ndarray
+    mechanism: Mechanism | None
+
+
+class CountingEstimator(PrivateEstimator):
+    """Base class of the estimators that release tables of counts.
+
+    A subclass counts in its `fit` and hands the tables to `_release`; how the budget is
+    divided over them is the hook `_calibrate`.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PrivateEstimator._parameter_constraints,
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "order": [None, Interval(Real, 1, None, closed="neither")],
+        "mechanism": [StrOptions(set(MECHANISMS))],
+        "calibration": [StrOptions(set(CALIBRATIONS))],
+        "adjacency": [StrOptions(set(ADJACENCIES))],
+        "n_samples": [None, Interval(Real, 0, None, closed="neither")],
+    }
+
+    delta: float
+    order: float | None
+    mechanism: str
+    calibration: str
+    adjacency: str
+    n_samples: float | None
 
     def _public_n_samples(self, n_records: int) -> tuple[float, list[str]]:
         """The number of records that noise is chosen for, and what taking it leaks.
@@ -150,17 +216,8 @@ class PrivateEstimator(BaseEstimator):
             return float(self.n_samples), []
         return float(n_records), ["n_samples"] if self.adjacency == "add_remove" else []
 
-    def _warn_of_leak(self, *parameters: str) -> None:
-        """Say which public parameters were missing and are taken from the data."""
-        if parameters and self._is_private:
-            warn(
-                f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
-                "guarantee does not cover. Pass what is publicly known to the constructor.",
-                PrivacyLeakWarning,
-            )
-
     def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
-        """The mechanism for each table, all within the estimator's budget."""
+        """A mechanism for each table, all within the estimator's budget."""
         return calibrate_tables(
             tables,
             mechanism=self.mechanism,
@@ -172,31 +229,38 @@ class PrivateEstimator(BaseEstimator):
         )
 
     def _release(
-        self, mechanisms: Sequence[Mechanism], counts: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Charge for all tables at once, then release each."""
-        # Anything that can fail does so before the charge, and the charge before any noise.
-        generator = noise_generator(self.random_state) if self._is_private else None
-        if self.accountant is not None and mechanisms:
-            joint = JointMechanism.of(mechanisms)
-            label = type(self).__name__
-            if len(joint.parts) == 1:
-                ((mechanism, releases),) = joint.parts
-                self.accountant.charge(mechanism, releases=releases, label=label)
-            else:
-                self.accountant.charge(joint, releases=1, label=label)
-        return [
-            mechanism.draw(table, generator)
-            for mechanism, table in zip(mechanisms, counts, strict=True)
-        ]
+        self, tables: Sequence[tuple[CountTable, np.ndarray]], leaks: Sequence[str]
+    ) -> list[Release]:
+        """The one way by which counts leave an estimator: paid for, and with noise.
 
-    def _report(self, mechanisms: Sequence[Mechanism], leaks: Sequence[str]) -> PrivacyReport:
-        seed = () if self.random_state is None else ("random_state",)
-        return PrivacyReport(
+        Sets `privacy_`.
+
+        Parameters
+        ----------
+        tables : sequence of (CountTable, ndarray of shape (n_rows, n_categories))
+            Public descriptions, and exact counts.
+        leaks : sequence of str
+            Public parameters that were taken from the data.
+        """
+        self._warn_of_leak(leaks)
+        informative = [table for table, _ in tables if table.n_categories > 1]
+        mechanisms = self._calibrate(informative) if informative else []
+        joint = JointMechanism.of(mechanisms)
+        generator = self._pay(*joint.as_charge()) if mechanisms else None
+        waiting = iter(mechanisms)
+        releases = []
+        for table, counts in tables:
+            if table.n_categories > 1:
+                mechanism = next(waiting)
+                releases.append(Release(mechanism.draw(counts, generator), mechanism))
+            else:
+                releases.append(Release(np.ones(counts.shape), None))
+        self.privacy_ = PrivacyReport(
             epsilon=float(self.epsilon),
             delta=float(self.delta) if self.order is None else None,
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
-            mechanisms=JointMechanism.of(mechanisms).parts,
-            not_covered=(*dict.fromkeys(leaks), *seed) if self._is_private else (),
+            mechanisms=joint.parts,
+            not_covered=self._not_covered(leaks),
         )
+        return releases

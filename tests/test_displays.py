@@ -1,17 +1,21 @@
 """The displays: what they draw is what was released, and what it exactly cost."""
 
+import ast
 import sys
 from datetime import timezone
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.base import BaseEstimator
 from sklearn.metrics import accuracy_score, make_scorer
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+import skdirdp.displays
 from skdirdp import (
     BudgetExceededError,
     DirichletCategoricalNB,
@@ -100,7 +104,62 @@ def test_without_matplotlib_a_display_says_what_to_install(draw, monkeypatch):
         draw()
 
 
+@pytest.mark.parametrize(
+    "path", sorted(Path(skdirdp.displays.__file__).parent.glob("*.py")), ids=lambda path: path.name
+)
+def test_a_display_sees_only_what_is_public(path):
+    private = [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    ]
+    assert private == []
+
+
 # HistogramDisplay ------------------------------------------------------------------
+
+
+class FittedHistogram(BaseEstimator):
+    """What the display reads of a fitted transformer, and no more."""
+
+    def __init__(self, shares, edges, band):
+        self.histogram_ = [np.ones(1), np.array(shares)]
+        self.fine_edges_ = [np.array([-np.inf, np.inf]), np.array(edges)]
+        self.n_features_in_ = 2
+        self.band = band
+
+    def fit(self, X):
+        raise NotImplementedError
+
+    def histogram_band(self, feature, confidence, starts):
+        assert feature == 1
+        return None if self.band is None else self.band(confidence, starts)
+
+
+def test_a_histogram_is_drawn_from_public_attributes_alone():
+    def band(confidence, starts):
+        assert confidence == 0.9
+        np.testing.assert_array_equal(starts, [0, 2])
+        return np.array([0.2, 0.4]), np.array([0.6, 0.9])
+
+    model = FittedHistogram([0.1, 0.3, 0.2, 0.4], [0.0, 1.0, 2.0, 3.0, 4.0], band)
+    display = HistogramDisplay.from_estimator(model, 1, confidence=0.9, max_bins=2)
+    np.testing.assert_array_equal(display.edges, [0, 2, 4])
+    np.testing.assert_allclose(display.density, [0.2, 0.3])
+    np.testing.assert_allclose(display.lower, [0.1, 0.2])
+    np.testing.assert_allclose(display.upper, [0.3, 0.45])
+    with pytest.raises(ValueError, match="feature x0 is constant"):
+        HistogramDisplay.from_estimator(model, 0)
+
+
+def test_without_a_known_band_a_histogram_is_drawn_alone():
+    model = FittedHistogram([0.4, 0.6], [0.0, 1.0, 2.0], None)
+    display = HistogramDisplay.from_estimator(model, 1)
+    assert display.lower is None
+    assert display.upper is None
 
 
 def histogram_of(frame, **parameters):
@@ -317,6 +376,42 @@ def test_a_curve_refuses_what_it_cannot_draw():
         BudgetCurveDisplay.from_results([1, 2], [0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match=r"spread must have shape \(2,\); got \(1,\)"):
         BudgetCurveDisplay.from_results([1, 2], [0.1, 0.2], [0.1])
+
+
+# What displays ask an accountant for -----------------------------------------------
+
+
+def test_the_running_total_is_the_composition_of_the_charges_so_far():
+    accountant = charged("abc", epsilon=2.0, delta=1e-6)
+    exact = [Composition([(DIRICHLET, n)]) for n in (1, 3, 6)]
+    for delta in (None, 1e-6, 1e-3):
+        expected = [each.epsilon(delta or 1e-6) for each in exact]
+        np.testing.assert_allclose(accountant.running_total(delta), expected, rtol=1e-9)
+    assert accountant.running_total()[-1] == accountant.total()
+    assert accountant.running_total(after=[3, np.int8(1)]) == accountant.running_total()[::2]
+    assert PrivacyAccountant().running_total() == []
+    at_order = charged("abc", epsilon=2.0, order=6.0)
+    np.testing.assert_allclose(at_order.running_total(), np.array([1, 3, 6]) * DIRICHLET.rdp(6.0))
+    assert at_order.running_total(1e-5)[-1] == at_order.total(1e-5)
+    with pytest.raises(ValueError, match="after must be at most the number of charges, 3; got 4"):
+        accountant.running_total(after=[1, 4])
+    with pytest.raises(ValueError, match="after must be at least 1; got 0"):
+        accountant.running_total(after=[0])
+    with pytest.raises(ValueError, match="delta must be greater than 0"):
+        accountant.running_total(0.0)
+
+
+def test_the_compositions_of_an_accountant_hold_every_charge():
+    accountant = charged("ab")
+    (everything,) = accountant.compositions()
+    assert everything.epsilon(1e-5) == accountant.total(1e-5)
+    assert everything.rdp(4.0) == pytest.approx(3 * DIRICHLET.rdp(4.0), rel=1e-12)
+    parts = accountant.parallel("region", split_by="position")
+    parts["north"].charge(DIRICHLET)
+    parts["south"].charge(GAUSSIAN)
+    # Each part adds to what the whole was charged; neither adds to the other.
+    expected = {round(3 * DIRICHLET.rdp(4.0) + each.rdp(4.0), 9) for each in (DIRICHLET, GAUSSIAN)}
+    assert {round(each.rdp(4.0), 9) for each in accountant.compositions()} == expected
 
 
 # LedgerDisplay ---------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_a_record_moves_each_table_by_what_its_mechanism_allows():
 
     def exact_tables(X, y):
         model = DirichletNB(**bounds).partial_fit(X, y)
-        return model._pending.classes, model._pending.features.table
+        return model._tally_.classes, model._tally_.features.sums.table
 
     rng = np.random.default_rng(0)
     classes, sums = exact_tables(X, y)
@@ -283,7 +283,7 @@ def test_a_fitted_model_holds_no_exact_count(mechanism):
             assert not any(code in kept for code in encodings(secret))
         # The search itself works: the counts are there until they are released.
         pending = cls(classes=[0, 1], mechanism=mechanism, **bounds).partial_fit(X, y)
-        assert any(code in pickle.dumps(pending._pending) for code in encodings(12347))
+        assert any(code in pickle.dumps(pending._tally_) for code in encodings(12347))
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -331,8 +331,9 @@ def test_partial_fit_charges_once_and_at_first_use(cls):
     X, y = data_for(model)
     model.partial_fit(X, y).partial_fit(X, y)
     assert recorder.charges == []
-    assert model.alpha_ >= 1.0
+    model.predict(X)
     assert len(recorder.charges) == 1
+    assert model.release().alpha_ >= 1.0
     model.predict(X)
     assert len(recorder.charges) == 1
     with pytest.raises(ValueError, match="released and takes no more records"):
@@ -548,7 +549,7 @@ def test_rows_beyond_the_bounds_are_clipped():
 
     def table(X):
         model = DirichletNB(classes=[0, 1, 2], max_count=3, max_total=10, epsilon=1.0)
-        return model.partial_fit(X, y)._pending.features.table
+        return model.partial_fit(X, y)._tally_.features.sums.table
 
     assert np.abs(table(long) - table(X)).sum() <= 20
     np.testing.assert_allclose(table(sparse.csr_array(long)), table(long), rtol=1e-12)

@@ -1,5 +1,6 @@
 """The package as a whole: what importing it loads, and what the README promises."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -26,9 +27,7 @@ PUBLIC_MODULES = [
 # What users meet without importing it.
 MET = [
     "skdirdp.accountant.ParallelParts",
-    "skdirdp.base.PrivacyReport",
     "skdirdp.accountant.History",
-    "skdirdp.accountant.LedgerError",
 ]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -63,6 +62,35 @@ def test_every_public_name_can_be_imported():
     for name in skdirdp.__all__:
         assert getattr(skdirdp, name).__name__ == name
     assert set(skdirdp.__all__) <= set(dir(skdirdp))
+
+
+def test_type_checkers_are_told_of_every_public_name():
+    tree = ast.parse((ROOT / "skdirdp" / "__init__.py").read_text(encoding="utf-8"))
+    imported = {
+        alias.asname: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    assert imported == skdirdp._HOMES
+
+
+def test_to_a_type_checker_a_public_name_is_its_class():
+    pytest.importorskip("mypy")
+    lines = ["import skdirdp", "skdirdp.GaussianNB"]
+    lines += [f"reveal_type(skdirdp.{name})" for name in skdirdp.__all__]
+    options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+    told = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, "-c", "\n".join(lines)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    ).stdout
+    classes = re.findall(r'Revealed type is "def .* -> skdirdp\.(?:\w+\.)*(\w+)"', told)
+    assert classes == skdirdp.__all__, told
+    assert 'Module has no attribute "GaussianNB"' in told
 
 
 def test_an_unknown_name_is_an_attribute_error():
@@ -106,6 +134,14 @@ def test_what_is_public_has_an_example_and_describes_its_parameters(path):
         if code in codes
     ]
     assert faults == []
+
+
+def test_the_package_its_build_and_the_changelog_have_one_version():
+    build = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r'^version = "(.*)"$', build, flags=re.MULTILINE) == [skdirdp.__version__]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.findall(r"^## (\S+)", changes, flags=re.MULTILINE)[0]
+    assert newest == re.sub(r"\.dev\d+$", "", skdirdp.__version__)
 
 
 def test_the_example_of_the_readme_runs():

@@ -8,12 +8,15 @@ from itertools import combinations, product
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from scipy.special import gammaln
 from sklearn.base import clone
 
-from skdirdp.accounting import Composition, PureDP
+from skdirdp.accountant import PrivacyAccountant
+from skdirdp.accounting import Composition, NoPrivacy, PureDP
+from skdirdp.base import PrivacyReport, PrivateEstimator
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.posterior import (
     PrivateDirichletPosterior,
@@ -318,8 +321,9 @@ def test_draws_follow_the_distribution(mechanism):
     common = [key for key, p in expected.items() if p * draws >= 5]
     observed = [seen.get(key, 0) for key in common]
     wanted = [expected[key] * draws for key in common]
-    observed.append(draws - sum(observed))
-    wanted.append(draws - sum(wanted))
+    if len(common) < len(expected):
+        observed.append(draws - sum(observed))
+        wanted.append(draws - sum(wanted))
     assert stats.chisquare(observed, wanted).pvalue > 1e-4
 
 
@@ -358,7 +362,7 @@ def reference_distance(a, b):
     def log_b(v):
         return mpmath.fsum(map(mpmath.loggamma, v)) - mpmath.loggamma(mpmath.fsum(v))
 
-    with mpmath.workdps(60):
+    with mpmath.workdps(120):
         a, b = ([mpmath.mpf(float(t)) for t in v] for v in (a, b))
         middle = [(s + t) / 2 for s, t in zip(a, b, strict=True)]
         return mpmath.sqrt(-mpmath.expm1(log_b(middle) - (log_b(a) + log_b(b)) / 2))
@@ -382,6 +386,26 @@ def test_hellinger_distance_is_accurate_at_every_size(a, b):
     truth = float(reference_distance(a, b))
     assert hellinger_distance(a, b) == pytest.approx(truth, rel=1e-8)
     assert hellinger_distance(b, a) == pytest.approx(hellinger_distance(a, b), rel=1e-8)
+
+
+@pytest.mark.parametrize("difference", [1e-16, 2e-15, 1e-13, 1e-10, 1e-6, 1e-2])
+@pytest.mark.parametrize("size", [1e-3, 0.3, 1.0, 12.0, 5e4, 1e12])
+@pytest.mark.parametrize(
+    "direction", [(1, 0, 0), (1, -1, 0), (1, 1, 1), (1, 2, 5), (-1, 3, -2)], ids=str
+)
+def test_hellinger_distance_keeps_its_digits_between_near_arguments(difference, size, direction):
+    a = size * np.array([1.0, 2.0, 5.0])
+    b = a * (1 + difference * np.array(direction) / np.array([1.0, 2.0, 5.0]))
+    # No factor is that close to 1: the next number is the nearest there is.
+    b[0] = np.nextafter(a[0], a[0] + direction[0]) if b[0] == a[0] else b[0]
+    truth = float(reference_distance(a, b))
+    assert hellinger_distance(a, b) == pytest.approx(truth, rel=1e-12, abs=0)
+    assert hellinger_distance(b, a) == pytest.approx(truth, rel=1e-12, abs=0)
+
+
+def test_hellinger_distance_is_finite_between_arguments_of_any_sizes():
+    for a, b in [([1e30, 1.0], [1.0, 1.0]), ([1e80, 2e80], [1e80, 2.0]), ([1e-200, 1], [1, 1])]:
+        assert hellinger_distance(a, b) == pytest.approx(float(reference_distance(a, b)), rel=1e-9)
 
 
 def test_hellinger_distance_broadcasts_and_is_a_metric():
@@ -502,10 +526,10 @@ def test_an_infinite_epsilon_gives_the_exact_posterior():
 
 def test_samples_and_intervals_are_those_of_the_released_posterior():
     estimator = PrivateDirichletPosterior(n_categories=3, epsilon=np.inf).fit_counts([4, 0, 10])
-    draws = estimator.sample(20000, random_state=3)
+    draws = estimator.sample(n_samples=20000, random_state=3)
     assert draws.shape == (20000, 3)
     np.testing.assert_allclose(draws.mean(0), estimator.mean_, atol=0.01)
-    interval = estimator.credible_interval(0.8)
+    interval = estimator.credible_interval(confidence=0.8)
     truth = stats.beta([5, 1, 11], [12, 16, 6]).ppf(np.array([[0.1], [0.9]])).T
     np.testing.assert_allclose(interval, truth, rtol=1e-9)
 
@@ -553,6 +577,147 @@ def test_a_domain_from_the_data_warns():
     assert estimator.categories_ == ["a", "b"]
 
 
+def test_it_shares_the_base_and_the_report_of_all_private_estimators():
+    estimator = PrivateDirichletPosterior(mechanism="lshist", epsilon=0.7).fit_counts([3, 4])
+    report = estimator.privacy_
+    assert isinstance(estimator, PrivateEstimator)
+    assert isinstance(report, PrivacyReport)
+    assert (report.epsilon, report.delta, report.order) == (0.7, 0.0, None)
+    assert (report.adjacency, report.releases, report.not_covered) == ("replace", 1, ())
+    assert report.mechanisms == ((PureDP(0.7), 1),)
+    assert (report.mechanism, report.calibration, report.is_private) == ("lshist", "paper", True)
+    assert str(report) == (
+        "(0.7, 0)-differentially private against replacing one record; "
+        "by mechanism 'lshist', as in the paper"
+    )
+
+
+@pytest.mark.parametrize("parameters", [{"mechanism": "ehdl"}, {"epsilon": np.inf}])
+@pytest.mark.filterwarnings("ignore:mechanism='ehdl':skdirdp.exceptions.PrivacyLeakWarning")
+def test_no_privacy_is_charged_and_reported_by_name(parameters):
+    accountant = PrivacyAccountant()
+    estimator = PrivateDirichletPosterior(n_categories=2, accountant=accountant, **parameters)
+    report = estimator.fit_counts([3, 4]).privacy_
+    assert report.mechanisms == ((NoPrivacy(), 1),)
+    assert accountant.history()[0]["mechanism"] == "NoPrivacy"
+    assert accountant.total() == report.epsilon == report.composition().epsilon(1e-5) == np.inf
+    assert str(report).startswith("no privacy: ")
+    refusing = estimator.set_params(accountant=PrivacyAccountant(epsilon=1e6))
+    with pytest.raises(BudgetExceededError):
+        refusing.fit_counts([3, 4])
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds", "ehdl", "lshist", "lsdim", "lszhang"])
+@pytest.mark.parametrize(
+    "epsilon", [np.float16(0.003), np.float32(0.003), np.int8(3), np.uint8(1), np.longdouble(0.7)]
+)
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+def test_the_type_of_a_number_changes_neither_the_noise_nor_the_claim(mechanism, epsilon):
+    """A Laplace scale in float16 may be 0.05% too small, and the loss as much above epsilon."""
+    large = mechanism.startswith("ls")
+    counts = np.full(200, 100_000) if large else np.array([70, 50, 7])
+    for seed in range(3):
+        released = []
+        for number in (lambda value, kind: kind(value), lambda value, kind: value):
+            ledger = Ledger()
+            estimator = seeded(
+                mechanism,
+                seed,
+                prior=number(np.float16(0.7), float),
+                n_categories=number(np.uint8(counts.size), int),
+                epsilon=number(epsilon, float),
+                gamma=number(np.float16(1.3), float),
+                accountant=ledger,
+            )
+            released.append(estimator.fit_counts(counts).concentration_)
+            claim = ledger.charges[0][0]
+            assert claim == (NoPrivacy() if mechanism == "ehdl" else PureDP(float(epsilon)))
+            assert type(getattr(claim, "epsilon", 0.0)) is float
+            assert type(estimator.privacy_.epsilon) is float
+            assert type(estimator.n_categories_) is type(estimator.n_samples_) is int
+        assert np.array_equal(*released)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.float16, np.uint64, object])
+def test_small_types_hold_counts_and_codes_but_not_their_sums(dtype):
+    counts = np.array([100, 120, 90]).astype(dtype)  # 310 of them
+    estimator = PrivateDirichletPosterior(n_categories=np.int8(3), epsilon=np.inf)
+    for fitted in (
+        lambda: estimator.fit_counts(counts),
+        lambda: estimator.fit(np.repeat(np.arange(3).astype(dtype), [100, 120, 90])),
+    ):
+        np.testing.assert_array_equal(fitted().concentration_, [101, 121, 91])
+        assert estimator.n_samples_ == 310
+        assert estimator.mean_.sum() == pytest.approx(1, rel=1e-15)
+
+
+@pytest.mark.parametrize("fit", ["fit", "fit_counts"])
+def test_a_fit_that_fails_leaves_the_last_one(fit, monkeypatch):
+    from skdirdp.posterior import estimator as module
+
+    ledger = Ledger()
+    estimator = PrivateDirichletPosterior(n_categories=3, accountant=ledger).fit([0, 1, 2, 2])
+    before = {name: value for name, value in vars(estimator).items() if name.endswith("_")}
+
+    def unchanged():
+        after = {name: value for name, value in vars(estimator).items() if name.endswith("_")}
+        return after.keys() == before.keys() and all(after[n] is before[n] for n in before)
+
+    with pytest.raises((TypeError, ValueError)):  # in the data
+        getattr(estimator, fit)([0, 1, -1])
+    assert unchanged()
+    with pytest.raises(ValueError, match="epsilon"):  # in a parameter
+        getattr(estimator.set_params(epsilon=-1), fit)([0, 1, 2])
+    assert unchanged()
+    ledger.refuse = True
+    with pytest.raises(BudgetExceededError):  # in the charge
+        getattr(estimator.set_params(epsilon=1.0), fit)([0, 1, 2])
+    assert unchanged()
+    ledger.refuse = False
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "draw_candidate", interrupted)
+    with pytest.raises(KeyboardInterrupt):  # in the draw
+        getattr(estimator, fit)([0, 1, 2])
+    assert unchanged()
+    assert len(ledger.charges) == 2
+
+
+@pytest.mark.parametrize("mechanism", ["ehd", "ehds", "lshist"])
+def test_what_can_fail_fails_before_the_charge(mechanism, monkeypatch):
+    """Only the draw itself comes after it."""
+    from skdirdp.posterior import mechanisms
+
+    ledger = Ledger()
+    estimator = PrivateDirichletPosterior(
+        n_categories=2, mechanism=mechanism, calibration="paper", accountant=ledger
+    )
+
+    def fails(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(mechanisms, "steepness", fails)
+    if mechanism == "lshist":
+        estimator.fit_counts([3, 4])
+        assert len(ledger.charges) == 1
+    else:
+        with pytest.raises(MemoryError):
+            estimator.fit_counts([3, 4])
+        assert ledger.charges == []
+
+
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-300, 1e300, 1e308])
+def test_an_epsilon_at_the_end_of_all_floats_is_not_exceeded(epsilon):
+    for mechanism in ("ehd", "ehds"):
+        estimator = PrivateDirichletPosterior(mechanism=mechanism, epsilon=epsilon)
+        with np.errstate(over="ignore", under="ignore"):
+            report = estimator.fit_counts([3, 4, 5]).privacy_
+        assert 0 <= report.loss <= epsilon
+        assert report.epsilon == epsilon
+
+
 def test_noise_without_a_seed_differs_and_warns_not():
     estimator = PrivateDirichletPosterior(n_categories=2, mechanism="lszhang", epsilon=0.01)
     draws = {tuple(estimator.fit_counts([500, 500]).concentration_) for _ in range(8)}
@@ -583,23 +748,39 @@ def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"prior": 0}, "prior must be greater than 0"),
-        ({"prior": -1.0}, "prior must be greater than 0"),
-        ({"prior": 1e13}, r"at most 1e\+12"),
+        ({"prior": 0}, r"'prior' parameter .* range \(0.0, inf\).* Got 0 "),
+        ({"prior": -1.0}, r"'prior' parameter .* Got -1.0 "),
+        ({"prior": 1e13}, r"prior must be .* at most 1e\+12"),
+        ({"prior": [1.0, 1e13]}, r"prior must be .* at most 1e\+12"),
+        ({"prior": [1.0]}, r"vector of at least 2; got shape \(1,\)"),
+        ({"prior": np.array([1.0, 1j])}, "prior must be a number or a vector"),
+        ({"prior": {1.0, 2.0}}, "prior must be a number or a vector"),
         ({"prior": [1.0, np.nan]}, "prior must be greater than 0"),
-        ({"prior": [[1.0, 1.0]]}, "prior must be a number or a vector"),
-        ({"prior": "flat"}, "prior must be a number or a vector"),
+        ({"prior": [[1.0, 1.0]]}, r"prior must be a number, or a vector .*; got shape \(1, 2\)"),
+        ({"prior": "flat"}, "'prior' parameter .* Got 'flat'"),
         ({"prior": [1.0, 1.0, 1.0]}, "number of categories must be the same"),
-        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"epsilon": -1.0}, "epsilon must be greater than 0"),
-        ({"epsilon": np.nan}, "epsilon must be greater than 0"),
-        ({"gamma": 0.0}, "gamma must be greater than 0"),
-        ({"n_categories": 1}, "n_categories must be at least 2"),
-        ({"n_categories": 2.5}, "n_categories must be an integer"),
+        ({"epsilon": 0.0}, r"'epsilon' parameter .* range \(0.0, inf\]. Got 0.0 "),
+        ({"epsilon": -1.0}, "'epsilon' parameter .* Got -1.0 "),
+        ({"epsilon": np.nan}, "'epsilon' parameter .* Got nan "),
+        ({"gamma": 0.0}, "'gamma' parameter .* Got 0.0 "),
+        ({"gamma": np.inf}, "'gamma' parameter .* Got inf "),
+        ({"n_categories": 1}, "'n_categories' parameter .* Got 1 "),
+        ({"n_categories": 2.5}, "'n_categories' parameter .* Got 2.5 "),
         ({"categories": ["a", "a"], "n_categories": None}, "categories must be at least 2"),
-        ({"mechanism": "laplace"}, "mechanism must be one of"),
-        ({"calibration": "best"}, "calibration must be one of"),
-        ({"random_state": "seed"}, "random_state must be"),
+        ({"categories": [], "n_categories": None}, "categories must be at least 2"),
+        ({"categories": 3}, "'categories' parameter .* array-like. Got 3 "),
+        ({"categories": "ab"}, "'categories' parameter .* array-like. Got 'ab' "),
+        ({"categories": iter("ab")}, "'categories' parameter .* array-like"),
+        ({"categories": {"a", "b"}}, "categories must be a sequence; got one of type set"),
+        ({"categories": {"a": 1, "b": 2}}, "categories must be a sequence; got one of type dict"),
+        ({"categories": [["a"], ["b"]]}, "categories must hold labels that can be hashed"),
+        ({"categories": np.array([["a", "b"]])}, r"categories .* got shape \(1, 2\)"),
+        ({"categories": np.array(3)}, r"categories must be a vector of labels; got shape \(\)"),
+        ({"categories": [0.0, np.nan]}, "categories must hold no missing values"),
+        ({"mechanism": "laplace"}, "'mechanism' parameter .* Got 'laplace'"),
+        ({"calibration": "best"}, "'calibration' parameter .* Got 'best'"),
+        ({"random_state": "seed"}, "'random_state' parameter .* Got 'seed'"),
+        ({"accountant": "ledger.db"}, "'accountant' parameter .* 'charge'. Got 'ledger.db'"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, message):
@@ -617,6 +798,10 @@ def test_bad_parameters_are_refused(parameters, message):
         ([np.nan, 1], "whole numbers"),
         ([1, 2, 3], r"shape \(2,\)"),
         (["a", "b"], "array of numbers"),
+        (np.array([3 + 1j, 4]), "array of numbers"),
+        ([1e300, 1], "fewer than 9007199254740992 records"),
+        ([2**53 - 1, 1], "fewer than 9007199254740992 records"),
+        (7, r"shape \(2,\); got \(\)"),
     ],
 )
 def test_bad_counts_are_refused(counts, message):
@@ -634,6 +819,41 @@ def test_values_outside_the_domain_are_refused_without_printing_them():
         with pytest.raises(ValueError, match="x must") as error:
             PrivateDirichletPosterior(**parameters).fit(x)
         assert "977" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("x", "error"),
+    [
+        (np.array(977), ValueError),
+        (977, TypeError),
+        (None, TypeError),
+        ("977", TypeError),
+        ({0, 1, 977}, TypeError),
+        ({977: 1, 978: 2}, TypeError),
+        ((code for code in [0, 1, 977]), TypeError),
+        (sparse.csr_array([[977], [1]]), TypeError),
+        (np.array([0, 1 + 977j]), TypeError),
+        ([0j, 1 + 0j], TypeError),
+        ([0, np.complex64(1)], TypeError),
+        ([np.nan, 0.977, 1.0], ValueError),
+        ([pd.NA, 1, 977], ValueError),
+        ([{"a": 977}, {"b": 1}], TypeError),
+        (np.array([[977], {}], dtype=object), TypeError),
+        ([[0], [1, 977]], ValueError),
+        (["a", 977], (TypeError, ValueError)),
+        (pd.DataFrame({"secret977": [0, 1], "b": [1, 977]}), ValueError),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("parameters", [{"n_categories": 2}, {"categories": [0, 1]}, {}])
+def test_what_is_not_a_list_of_labels_is_refused_uncharged_and_unseen(x, error, parameters):
+    ledger = Ledger()
+    with pytest.raises(error, match=r"^x must ") as raised:
+        PrivateDirichletPosterior(**parameters, accountant=ledger).fit(x)
+    assert "977" not in str(raised.value)
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+    assert ledger.charges == []
 
 
 def test_missing_values_are_no_category():

@@ -1,8 +1,4 @@
-"""From raw numbers to predictions, and what each step of the way costs.
-
-Bounds are public: they say what a value could be, not what it was. Data sets are used with their
-numeric columns only, since a peer for numbers is compared with.
-"""
+"""From raw numbers to predictions, and what each step of the way costs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import LogLocator, NullFormatter
 from scipy.optimize import brentq
-from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 
 from skdirdp import DirichletCategoricalNB, DirichletHistogramTransformer, PrivacyAccountant
@@ -23,6 +18,7 @@ from skdirdp.histogram.grid import fine_grid
 from .. import data, figures
 from ..experiment import Claim, Experiment, Row, Settings
 from ..peers.environment import ask, environment
+from ..problems import BOUNDS, Problem, linear, problem, symlog
 
 DELTA = 1e-5
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -33,125 +29,8 @@ BINS_SHARE = 0.25
 #: No probability counts for less than this in a cross-entropy, whoever gave it: a single
 #: impossible event would outweigh all others.
 LEAST_PROBABILITY = 1e-6
-
-# Public bounds ---------------------------------------------------------------------
-
-AGE = (0, 120)
-_MONEY = (0, 2_000_000)  # New Taiwan dollars; twice the largest credit limit
-_PERCENT = (0, 100)
-_SECONDS_OF_A_DAY = (0, 86_400)
-# Nuclei of cells, in micrometres or without a unit. The greyscale ends at 255, and its deviation
-# within a nucleus is a fraction of that.
-_NUCLEUS = {
-    "radius": 50,
-    "texture": 100,
-    "perimeter": 350,
-    "area": 8000,
-    "smoothness": 1,
-    "compactness": 2,
-    "concavity": 2,
-    "concave points": 1,
-    "symmetry": 1,
-    "fractal dimension": 1,
-}
-
-#: What values could be, by column; columns that are not here are not used.
-BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
-    "adult": {
-        "age": AGE,
-        "education-num": (1, 16),  # a code of sixteen levels
-        "capital-gain": (0, 100_000),  # the census writes 99 999 for all above
-        "capital-loss": (0, 10_000),
-        "hours-per-week": (0, 100),  # two digits
-    },
-    "bank": {
-        "age": AGE,
-        "duration": (0, 7200),  # a telephone call of two hours
-        "campaign": (0, 100),
-        "pdays": (0, 999),  # 999 means never
-        "previous": (0, 20),
-        # Published statistics of Portugal and of the euro area.
-        "emp.var.rate": (-5, 5),
-        "cons.price.idx": (90, 100),
-        "cons.conf.idx": (-100, 0),
-        "euribor3m": (0, 6),
-        "nr.employed": (4500, 5500),
-    },
-    "credit_card": {
-        "LIMIT_BAL": (0, 1_000_000),
-        "AGE": AGE,
-        **{f"PAY_{month}": (-2, 9) for month in (0, 2, 3, 4, 5, 6)},  # a code of months
-        **{f"BILL_AMT{month}": (-500_000, 2_000_000) for month in range(1, 7)},
-        **{f"PAY_AMT{month}": _MONEY for month in range(1, 7)},
-    },
-    "digit": {f"pixel_{i}_{j}": (0, 16) for i in range(8) for j in range(8)},  # grey levels
-    "shopper": {
-        "Administrative": (0, 100),
-        "Administrative_Duration": _SECONDS_OF_A_DAY,
-        "Informational": (0, 100),
-        "Informational_Duration": _SECONDS_OF_A_DAY,
-        "ProductRelated": (0, 1000),
-        "ProductRelated_Duration": _SECONDS_OF_A_DAY,
-        "BounceRates": (0, 1),
-        "ExitRates": (0, 1),
-        "PageValues": (0, 1000),
-        "SpecialDay": (0, 1),
-    },
-    "spam": {
-        **{f"word_freq_{k}": _PERCENT for k in range(48)},
-        **{f"char_freq_{k}": _PERCENT for k in range(6)},
-        # Letters: a mail of some twenty pages at most.
-        "capital_run_length_average": (1, 10_000),
-        "capital_run_length_longest": (1, 10_000),
-        "capital_run_length_total": (1, 50_000),
-    },
-    "breast_cancer": {
-        **{f"mean {name}": (0, most) for name, most in _NUCLEUS.items()},
-        # The standard error of a mean over tens of nuclei.
-        **{f"{name} error": (0, most / 5) for name, most in _NUCLEUS.items()},
-        **{f"worst {name}": (0, most) for name, most in _NUCLEUS.items()},
-    },
-}
 QUICK_DATA = ("breast_cancer",)
 QUICK_EPSILONS = (1.0, 10.0)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Numbers with public bounds, classes, and the same numbers binned as in the papers."""
-
-    X: np.ndarray
-    y: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    n_classes: int
-    papers: data.Coded
-
-
-@lru_cache(maxsize=4)
-def problem(name: str, folder: Path | None) -> Problem:
-    table = data.load_fresh(name) if name in data.FRESH else data.load(name, folder)
-    columns = list(BOUNDS[name])
-    papers = data.coded(table[[*columns, table.columns[-1]]])
-    low, high = np.array(list(BOUNDS[name].values()), dtype=float).T
-    X = table[columns].to_numpy(dtype=float)
-    return Problem(X, papers.y, low, high, papers.n_classes, papers)
-
-
-def symlog(problem: Problem) -> np.ndarray:
-    """Numbers in [0, 1] by a logarithm of their size, which only looks at the bounds."""
-    unit = np.maximum(abs(problem.low), abs(problem.high)) / 4096
-
-    def logarithm(values):
-        return np.arcsinh(values / unit)
-
-    low, high = logarithm(problem.low), logarithm(problem.high)
-    return (logarithm(np.clip(problem.X, problem.low, problem.high)) - low) / (high - low)
-
-
-def linear(problem: Problem) -> np.ndarray:
-    inside = np.clip(problem.X, problem.low, problem.high)
-    return (inside - problem.low) / (problem.high - problem.low)
 
 
 # Ways from numbers to predictions --------------------------------------------------
@@ -522,89 +401,3 @@ class EndToEnd(Experiment):
                 f"total epsilon of both {used.min():.4f} to {used.max():.4f} of what was allowed",
             )
         ]
-
-
-# The accountants -------------------------------------------------------------------
-
-GRID = (0.1, 0.3, 1.0)
-FOLDS = 5
-
-
-def our_accountant(X: np.ndarray, y: np.ndarray) -> list[Row]:
-    """What our accountant says after a grid search, and after the same fits by hand."""
-    search_accountant, fits_accountant = PrivacyAccountant(), PrivacyAccountant()
-    model = DirichletCategoricalNB(
-        classes=range(2), n_categories=N_BINS, random_state=0, accountant=search_accountant
-    )
-    # The public number of records, so that a fit costs the same on a fold as on the whole.
-    model.set_params(n_samples=len(X))
-    search = GridSearchCV(model, {"epsilon": GRID}, cv=FOLDS).fit(X, y)
-    for epsilon in (*GRID * FOLDS, search.best_params_["epsilon"]):
-        model.set_params(epsilon=epsilon, accountant=fits_accountant).fit(X, y)
-    return [
-        {"way": way, "fits": len(each), "epsilon": each.total(DELTA)}
-        for way, each in (("GridSearchCV", search_accountant), ("one by one", fits_accountant))
-    ]
-
-
-class PeerAccountant(Experiment):
-    name = "peer-accountant"
-    title = "What accountants say after a grid search"
-    reproduces = "sixteen private fits by GridSearchCV, and the same fits one by one"
-
-    def tasks(self, settings: Settings) -> list[Row]:
-        with_peer = environment(create=not settings.quick) is not None
-        return [{"library": name} for name in ("skdirdp", *([PEER] if with_peer else []))]
-
-    def measure(self, task: Row, settings: Settings) -> list[Row]:
-        whole = problem("breast_cancer", None)
-        X = linear(whole)
-        if task["library"] == "skdirdp":
-            return our_accountant((N_BINS * X).astype(int).clip(0, N_BINS - 1), whole.y)
-        folder = environment(create=False)
-        return ask(folder, "accountant", X=X, y=whole.y, epsilons=GRID, folds=FOLDS, delta=DELTA)
-
-    def figure(self, results: pd.DataFrame):
-        figure, (axis,) = figures.panels(1, width=6.5, height=2.6)
-        shown = results.iloc[::-1]
-        colours = shown["way"].map({"GridSearchCV": "#0b61a4", "one by one": "0.7"})
-        labels = shown["library"] + ", " + shown["way"]
-        bars = axis.barh(labels, shown["epsilon"], color=colours)
-        axis.bar_label(bars, fmt="%.3g", padding=3)
-        axis.margins(x=0.12)
-        axis.set_xlabel(f"ε that the accountant reports, δ = {DELTA:g}")
-        return figure
-
-    def table(self, results: pd.DataFrame) -> pd.DataFrame:
-        return results.rename(columns={"way": "fits made by", "epsilon": "ε reported"})
-
-    def remarks(self, results: pd.DataFrame) -> str:
-        return (
-            f"Budgets {', '.join(map(str, GRID))} with {FOLDS} folds, and the best once more on "
-            "all records. `GridSearchCV` clones the model with its accountant; a clone of ours "
-            "writes to the same ledger. diffprivlib's totals use its advanced composition."
-        )
-
-    def claims(self, results: pd.DataFrame) -> list[Claim]:
-        totals = results.set_index(["library", "way"])["epsilon"]
-        fits = results.set_index(["library", "way"])["fits"]
-        claims = [
-            Claim(
-                "skdirdp",
-                "A grid search is charged as the same fits one by one",
-                bool(np.isclose(*totals["skdirdp"])) and fits["skdirdp"].nunique() == 1,
-                f"{totals['skdirdp', 'GridSearchCV']:.4f} and "
-                f"{totals['skdirdp', 'one by one']:.4f}, {fits['skdirdp', 'GridSearchCV']} fits",
-            )
-        ]
-        if PEER in totals:
-            claims.append(
-                Claim(
-                    "skdirdp",
-                    "diffprivlib's BudgetAccountant reports 0 after a GridSearchCV of private fits",
-                    bool(totals[PEER, "GridSearchCV"] == 0),
-                    f"{totals[PEER, 'GridSearchCV']:g} after {fits[PEER, 'GridSearchCV']} fits; "
-                    f"one by one it reports {totals[PEER, 'one by one']:.3g}",
-                )
-            )
-        return claims

@@ -7,6 +7,7 @@ kind are summed in the ledger; ten thousand charges of three kinds compose as th
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -14,10 +15,12 @@ from uuid import uuid4
 
 from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
+from ..accounting import Composition
 from ..accounting.worst_case import Accountable
 from ..exceptions import BudgetExceededError
 from .admission import (
     admits,
+    after_charges,
     check_adjacency,
     compose,
     exposures_of,
@@ -220,6 +223,75 @@ class PrivacyAccountant:
         0.8
         """
         return remaining(self._sums(), self._ledger.limits)
+
+    def running_total(
+        self, delta: float | None = None, *, after: Iterable[int] | None = None
+    ) -> list[float]:
+        """The total as it was after each charge.
+
+        Parameters
+        ----------
+        delta : float, optional
+            By default, in the limit's own terms, as `remaining`: at its delta, or at its
+            order.
+        after : iterable of int, optional
+            After how many charges; each from 1 to the number of charges. By default, after
+            every one. Each may take a tenth of a second.
+
+        Returns
+        -------
+        list of float
+            In the order of the charges.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import PureDP
+        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> for epsilon in [0.1, 0.2, 0.4]:
+        ...     accountant.charge(PureDP(epsilon))
+        >>> [round(total, 3) for total in accountant.running_total(after=[1, 3])]
+        [0.1, 0.7]
+        """
+        limits = self._ledger.limits
+        if delta is not None:
+            delta = check_real("delta", delta, above=0, below=1)
+        charges = self._charges()
+        numbers = set(range(1, len(charges) + 1))
+        if after is not None:
+            chosen = {check_integer("after", number, at_least=1) for number in after}
+            if not chosen <= numbers:
+                raise ValueError(
+                    f"after must be at most the number of charges, {len(charges)}; "
+                    f"got {max(chosen)}"
+                )
+            numbers = chosen
+
+        def measure(sums: Sums) -> float:
+            return used(sums, limits) if delta is None else total_epsilon(sums, delta, limits)
+
+        return after_charges(measure, charges, numbers)
+
+    def compositions(self) -> list[Composition]:
+        """Everything that was charged, as compositions of which the worst counts.
+
+        Returns
+        -------
+        list of Composition
+            One without `parallel` charges; with them, one for each choice of disjoint parts
+            that a record can lie in.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.mechanisms import GaussianMechanism
+        >>> accountant = PrivacyAccountant()
+        >>> accountant.charge(GaussianMechanism(sigma=10.0), releases=4)
+        >>> (everything,) = accountant.compositions()
+        >>> everything.epsilon(1e-5) == accountant.total(1e-5)
+        True
+        """
+        return [compose(exposure) for exposure in exposures_of(self._sums())]
 
     def history(self) -> History:
         """All charges, oldest first.

@@ -10,6 +10,7 @@ from typing import Any
 from .._messages import brief
 from ..accounting import (
     ApproximateDP,
+    NoPrivacy,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
@@ -34,6 +35,7 @@ CHARGEABLE: dict[str, type] = {
         GaussianMechanism,
         JointMechanism,
         LaplaceMechanism,
+        NoPrivacy,
         PureDP,
         RenyiDP,
         SimplexMechanism,

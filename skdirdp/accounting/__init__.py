@@ -7,6 +7,7 @@ composes those. Nothing here knows a mechanism.
 from .composition import Composition
 from .guarantees import (
     ApproximateDP,
+    NoPrivacy,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
@@ -16,6 +17,7 @@ from .guarantees import (
 __all__ = [
     "ApproximateDP",
     "Composition",
+    "NoPrivacy",
     "PureDP",
     "RenyiDP",
     "TruncatedConcentratedDP",

@@ -10,7 +10,39 @@ import numpy as np
 
 from .._validation import check_choice, check_real, store_real
 from .pairs import Floats, PureDPPair
-from .worst_case import ADJACENCIES, RenyiBound, WorstCase, in_every_direction
+from .worst_case import ADJACENCIES, REVEALS_ALL, RenyiBound, WorstCase, in_every_direction
+
+
+@dataclass(frozen=True)
+class NoPrivacy:
+    """The guarantee of a release that guarantees nothing.
+
+    Parameters
+    ----------
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import Composition, NoPrivacy
+    >>> Composition([(NoPrivacy(), 1)]).epsilon(1e-5)
+    inf
+    """
+
+    adjacency: str = "replace"
+
+    def __post_init__(self):
+        check_choice("adjacency", self.adjacency, ADJACENCIES)
+
+    def worst_cases(self) -> dict[str, WorstCase]:
+        """The pairs and bounds of it, for composition.
+
+        Returns
+        -------
+        dict of WorstCase
+            By direction: "replace", or "add" and "remove".
+        """
+        return in_every_direction(self.adjacency, REVEALS_ALL)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import numpy as np
 
 from .._messages import exactly
 from .._validation import check_choice, check_integer, check_real
-from ..accountant.admission import after_charges, total_epsilon, used
 from .axes import axes_for
 
 _MOST_LABELS = 9
@@ -117,36 +116,25 @@ class LedgerDisplay:
         """
         check_choice("by", by, ("charge", "time"))
         max_points = check_integer("max_points", max_points, at_least=1)
-        charges = accountant._charges()
+        charges = accountant.history()
         if not charges:
             raise ValueError("accountant must have at least 1 charge; got 0")
-        limits = accountant._ledger.limits
+        limit, terms = accountant.epsilon, f"$\\delta$ = {exactly(accountant.delta)}"
         if delta is not None:
-            chosen = check_real("delta", delta, above=0, below=1)
-            limit = limits.epsilon if limits.order is None and chosen == limits.delta else None
-            total_name = f"total $\\varepsilon$ at $\\delta$ = {exactly(chosen)}"
-
-            def measure(sums):
-                return total_epsilon(sums, chosen, limits)
-        else:
-            limit = limits.epsilon
-            terms = f"$\\delta$ = {exactly(limits.delta)}"
-            if limits.order is not None:
-                terms = f"Renyi order {exactly(limits.order)}"
-            total_name = f"total $\\varepsilon$ at {terms}"
-
-            def measure(sums):
-                return used(sums, limits)
-
+            delta = check_real("delta", delta, above=0, below=1)
+            if accountant.order is not None or delta != accountant.delta:
+                limit = None
+            terms = f"$\\delta$ = {exactly(delta)}"
+        elif accountant.order is not None:
+            terms = f"Renyi order {exactly(accountant.order)}"
         shown = _evenly(len(charges), max_points)
-        totals = after_charges(measure, charges, set((shown + 1).tolist()))
         display = cls(
-            [charge.time for charge in charges] if by == "time" else range(1, len(charges) + 1),
-            [_NO_LABEL if charge.label is None else charge.label for charge in charges],
+            [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
+            [_NO_LABEL if row["label"] is None else row["label"] for row in charges],
             shown,
-            np.array(totals),
+            np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
             limit,
-            total_name,
+            f"total $\\varepsilon$ at {terms}",
             by,
         )
         return display.plot(ax=ax, **line_options)

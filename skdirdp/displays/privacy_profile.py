@@ -9,7 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import exactly, plural
 from .._validation import check_array, check_integer
-from ..accountant.admission import compose, exposures_of
 from ..accounting import Composition
 from ..accounting.worst_case import Accountable
 from .axes import axes_for
@@ -135,12 +134,12 @@ class PrivacyProfileDisplay:
         PrivacyProfileDisplay
             Drawn.
         """
-        # One for each choice of disjoint parts that a record can lie in; the worst counts.
-        exposures = [compose(exposure) for exposure in exposures_of(accountant._sums())]
         has_budget = accountant.epsilon is not None and accountant.order is None
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
         name = plural(len(accountant), "charge") if name is None else name
-        return cls._of(exposures, epsilons, budget, name, "limit", ax=ax, **line_options)
+        return cls._of(
+            accountant.compositions(), epsilons, budget, name, "limit", ax=ax, **line_options
+        )
 
     @classmethod
     def from_mechanism(

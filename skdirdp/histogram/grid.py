@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..numerics import blocks
+
 #: How borders are spread: the share of them that follow the logarithm of |x|.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
 
@@ -138,6 +140,4 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype) -> np.ndarray:
 
 
 def row_blocks(X: np.ndarray, entries: int = _BLOCK_ENTRIES) -> Iterator[slice]:
-    rows = max(1, entries // X.shape[1])
-    for start in range(0, len(X), rows):
-        yield slice(start, min(start + rows, len(X)))
+    return blocks.row_blocks(len(X), X.shape[1], entries)

@@ -1,4 +1,4 @@
-"""How much of a table one record can change."""
+"""Bounds on what one record contributes to a table."""
 
 from dataclasses import dataclass
 
@@ -20,6 +20,13 @@ class ContributionBound:
         store_real(self, "max_count", above=0)
         if self.max_total is not None:
             store_real(self, "max_total", above=0)
+
+    def __or__(self, other: "ContributionBound") -> "ContributionBound":
+        """The bound of records that keep to one or the other."""
+        if (self.max_total is None) != (other.max_total is None):
+            raise ValueError("max_total must be given in both bounds, or in neither")
+        total = None if self.max_total is None else max(self.max_total, other.max_total or 0.0)
+        return ContributionBound(max(self.max_count, other.max_count), total)
 
     @property
     def largest(self) -> float:

@@ -42,6 +42,15 @@ class JointMechanism:
         """
         return cls(tuple(Counter(mechanisms).items()))
 
+    def as_charge(self) -> "tuple[Mechanism | JointMechanism, int]":
+        """What an accountant is charged: a mechanism with its releases, or all parts as one.
+
+        Returns
+        -------
+        tuple of (mechanism, number of releases)
+        """
+        return self.parts[0] if len(self.parts) == 1 else (self, 1)
+
     @property
     def adjacency(self) -> str:
         """That of all parts."""

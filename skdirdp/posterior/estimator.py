@@ -1,38 +1,33 @@
 """A whole Dirichlet posterior, released under differential privacy."""
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, warn
-from .._random import noise_generator
-from .._validation import (
-    check_accountant,
-    check_choice,
-    check_integer,
-    check_labels,
-    check_real,
-    real_array,
-)
-from ..accounting import PureDP
+from .._sklearn_compat import Interval, StrOptions, _fit_context
+from .._validation import check_integer, check_real, real_array
+from ..base import PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
-from ..mechanisms import DirichletMechanism
 from .hellinger import check_count_vector
-from .mechanisms import MECHANISMS, draw_exponential, draw_laplace
+from .inputs import (
+    check_labels,
+    check_prior,
+    common_size,
+    count_labels,
+    counts_in,
+    labels_that_occur,
+)
+from .mechanisms import MECHANISMS, draw_candidate, draw_laplace, weigh_candidates
 from .report import posterior_privacy
 
-# Beyond this a record would be lost in the rounding of the parameter it adds to.
-_LARGEST_PRIOR = 1e12
 
-
-class PrivateDirichletPosterior(BaseEstimator):
+class PrivateDirichletPosterior(PrivateEstimator):
     """The posterior of a categorical distribution, released with epsilon-DP.
 
     The prior is ``Dir(prior)``, the posterior ``Dir(prior + counts)``, and what is
@@ -99,6 +94,16 @@ class PrivateDirichletPosterior(BaseEstimator):
     (1.0, 'exact')
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **PrivateEstimator._parameter_constraints,
+        "prior": [Interval(Real, 0, None, closed="neither"), "array-like"],
+        "n_categories": [None, Interval(Integral, 2, None, closed="left")],
+        "categories": [None, "array-like"],
+        "mechanism": [StrOptions(set(MECHANISMS))],
+        "calibration": [StrOptions({"exact", "paper"})],
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+    }
+
     def __init__(
         self,
         prior=1.0,
@@ -122,7 +127,8 @@ class PrivateDirichletPosterior(BaseEstimator):
         self.accountant = accountant
         self.random_state = random_state
 
-    def fit(self, x: Iterable, y: Any = None) -> "PrivateDirichletPosterior":
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, x: ArrayLike, y: Any = None) -> "PrivateDirichletPosterior":
         """Release the posterior given the records.
 
         Parameters
@@ -135,26 +141,20 @@ class PrivateDirichletPosterior(BaseEstimator):
         -------
         self
         """
-        self._check_settings()
-        with errors_without_data(x=x):
-            tally = Counter(_records(x))
-        if not tally:
-            raise ValueError("x must hold at least 1 record; got 0")
-        categories = self._domain(tally)
-        known = {category: position for position, category in enumerate(categories)}
-        if not tally.keys() <= known.keys():
-            wanted = (
-                f"codes from 0 to {len(categories) - 1}"
-                if self.categories is None
-                else "labels among `categories`"
-            )
-            raise ValueError(f"x must hold {wanted}; some records are outside that domain")
-        counts = np.zeros(len(categories), dtype=np.int64)
-        for category, count in tally.items():
-            counts[known[category]] = count
-        leaks = ["categories"] if self._public_size() is None else []
-        return self._release(counts, categories, leaks)
+        with self._fitting():
+            labels, leaks = self._public_labels(), []
+            with errors_without_data(x=x):
+                tally = count_labels(x)
+                if labels is None:
+                    labels, leaks = labels_that_occur(tally), ["categories"]
+                wanted = f"codes from 0 to {len(labels) - 1}"
+                if self.categories is not None:
+                    wanted = "labels among `categories`"
+                counts = counts_in(tally, labels, wanted)
+            self._release(counts, labels, leaks)
+        return self
 
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit_counts(self, counts: ArrayLike) -> "PrivateDirichletPosterior":
         """Release the posterior given the number of records in each category.
 
@@ -167,14 +167,17 @@ class PrivateDirichletPosterior(BaseEstimator):
         -------
         self
         """
-        self._check_settings()
-        size = self._public_size()
-        if size is None:
-            shape = real_array("counts", counts).shape
-            if len(shape) != 1 or shape[0] < 2:
-                raise ValueError(f"counts must be a vector of at least 2 cells; got shape {shape}")
-            size = shape[0]
-        return self._release(check_count_vector(counts, size), self._labels(size), [])
+        with self._fitting():
+            labels = self._public_labels()
+            if labels is None:
+                shape = real_array("counts", counts).shape
+                if len(shape) != 1 or shape[0] < 2:
+                    raise ValueError(
+                        f"counts must be a vector of at least 2 cells; got shape {shape}"
+                    )
+                labels = list(range(shape[0]))
+            self._release(check_count_vector(counts, len(labels)), labels, [])
+        return self
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw distributions over the categories from the released posterior.
@@ -194,123 +197,74 @@ class PrivateDirichletPosterior(BaseEstimator):
         n_samples = check_integer("n_samples", n_samples, at_least=1)
         return np.random.default_rng(random_state).dirichlet(self.concentration_, n_samples)
 
-    def credible_interval(self, level: float = 0.95) -> np.ndarray:
+    def credible_interval(self, confidence: float = 0.95) -> np.ndarray:
         """Equal-tailed intervals for the probability of each category.
 
         They are those of the released posterior, and do not account for its noise.
 
         Parameters
         ----------
-        level : float in (0, 1), default=0.95
+        confidence : float in (0, 1), default=0.95
+            The probability of each interval.
 
         Returns
         -------
         ndarray of shape (n_categories, 2)
         """
         check_is_fitted(self)
-        level = check_real("level", level, above=0, below=1)
+        confidence = check_real("confidence", confidence, above=0, below=1)
         others = self.concentration_.sum() - self.concentration_
-        tails = np.array([(1 - level) / 2, (1 + level) / 2])
+        tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
         return betaincinv(self.concentration_[:, np.newaxis], others[:, np.newaxis], tails)
 
-    def _check_settings(self) -> None:
-        check_choice("mechanism", self.mechanism, MECHANISMS)
-        check_choice("calibration", self.calibration, ("exact", "paper"))
-        check_real("epsilon", self.epsilon, above=0, allow_infinite=True)
-        check_real("gamma", self.gamma, above=0)
-        check_accountant(self.accountant)
-        self._public_size()
-
-    def _public_size(self) -> int | None:
-        """The number of categories, if a parameter gives it."""
-        sizes = {}
-        if self.n_categories is not None:
-            sizes["n_categories"] = check_integer("n_categories", self.n_categories, at_least=2)
-        if self.categories is not None:
-            sizes["categories"] = len(check_labels("categories", self.categories, at_least=2))
-        try:
-            prior = np.asarray(self.prior, dtype=float)
-        except (TypeError, ValueError):
-            raise TypeError(f"prior must be a number or a vector; got {self.prior!r}") from None
-        if prior.ndim > 1:
-            raise ValueError(f"prior must be a number or a vector; got shape {prior.shape}")
-        if not np.all((prior > 0) & (prior <= _LARGEST_PRIOR)):
-            raise ValueError(
-                f"prior must be greater than 0 and at most {_LARGEST_PRIOR:g}; got {self.prior!r}"
-            )
-        if prior.ndim == 1:
-            sizes["prior"] = check_integer("the length of prior", prior.size, at_least=2)
-        if len(set(sizes.values())) > 1:
-            found = ", ".join(f"{name}: {size}" for name, size in sizes.items())
-            raise ValueError(f"the number of categories must be the same everywhere; got {found}")
-        return next(iter(sizes.values()), None)
-
-    def _labels(self, size: int) -> list:
-        return list(range(size)) if self.categories is None else list(self.categories)
-
-    def _domain(self, tally: Counter) -> list:
-        size = self._public_size()
-        if size is not None:
-            return self._labels(size)
-        if any(label != label for label in tally):
-            raise ValueError("x must hold no missing values, or `categories` be given")
-        try:
-            categories = sorted(tally)
-        except TypeError:
-            raise TypeError("x must hold labels of one kind, or `categories` be given") from None
-        if len(categories) < 2:
-            raise ValueError("categories must be given where x holds a single label")
-        warn(
-            "categories is taken from the data, which reveals which labels occur. "
-            "Give `categories` or `n_categories`.",
-            PrivacyLeakWarning,
+    def _public_labels(self) -> list | None:
+        """The categories, if a parameter gives them or their number."""
+        prior = check_prior(self.prior)
+        labels = None if self.categories is None else check_labels(self.categories)
+        size = common_size(
+            n_categories=None if self.n_categories is None else int(self.n_categories),
+            categories=None if labels is None else len(labels),
+            prior=prior.size if prior.ndim else None,
         )
-        return categories
+        return list(range(size)) if labels is None and size is not None else labels
 
-    def _release(
-        self, counts: np.ndarray, categories: list, leaks: list[str]
-    ) -> "PrivateDirichletPosterior":
-        prior = np.broadcast_to(np.asarray(self.prior, dtype=float), counts.shape)
-        n_samples = int(counts.sum())
-        privacy = posterior_privacy(
-            self.mechanism,
-            self.calibration,
-            tuple(prior.tolist()),
-            n_samples,
-            float(self.epsilon),
-            float(self.gamma),
-        )
+    def _release(self, counts: np.ndarray, categories: list, leaks: Sequence[str]) -> None:
+        self._warn_of_leak(leaks)
         if self.mechanism == "ehdl":
             warn(
                 "mechanism='ehdl' is not private: its noise depends on the data. "
                 "It is meant for comparison only.",
                 PrivacyLeakWarning,
             )
-        exact = np.isinf(self.epsilon)
-        generator = None if exact else noise_generator(self.random_state)
-        if self.accountant is not None:
-            spent = (
-                PureDP(float(self.epsilon))
-                if privacy.is_private
-                else DirichletMechanism(r=np.inf, alpha=np.inf)
-            )
-            self.accountant.charge(spent, releases=1, label=type(self).__name__)
+        # Numbers of numpy's own types round and overflow in ways of their own.
+        epsilon, gamma, n_samples = float(self.epsilon), float(self.gamma), int(counts.sum())
+        prior = np.broadcast_to(check_prior(self.prior), counts.shape)
+        privacy = posterior_privacy(
+            self.mechanism,
+            self.calibration,
+            tuple(prior.tolist()),
+            n_samples,
+            epsilon,
+            gamma,
+            self._not_covered(leaks),
+        )
+        exponent = privacy.exponent
+        if exponent is not None:
+            candidates = weigh_candidates(self.mechanism, counts, prior, exponent, gamma)
+        ((claim, releases),) = privacy.mechanisms
+        generator = self._pay(claim, releases)
         if generator is None:
             released = counts
-        elif privacy.exponent is None:
-            released = draw_laplace(self.mechanism, counts, self.epsilon, generator)
+        elif exponent is None:
+            released = draw_laplace(self.mechanism, counts, epsilon, generator)
         else:
-            released = draw_exponential(
-                self.mechanism, counts, prior, privacy.exponent, float(self.gamma), generator
-            )
+            released = draw_candidate(*candidates, generator)
         self.concentration_ = prior + released
         self.mean_ = self.concentration_ / self.concentration_.sum()
-        seed = [] if self.random_state is None else ["random_state"]
-        self.privacy_ = replace(privacy, not_covered=() if exact else (*leaks, *seed))
+        self.privacy_ = privacy
         self.categories_ = categories
         self.n_categories_ = len(categories)
         self.n_samples_ = n_samples
-        return self
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -319,14 +273,3 @@ class PrivateDirichletPosterior(BaseEstimator):
         tags.input_tags.categorical = True
         tags.non_deterministic = True
         return tags
-
-
-def _records(x: Any) -> list:
-    """One plain, hashable value per record."""
-    shape = np.shape(x)
-    if len(shape) == 2 and shape[1] == 1:
-        x = np.asarray(x).ravel()
-    elif len(shape) != 1:
-        raise ValueError(f"x must have shape (n_samples,) or (n_samples, 1); got {shape}")
-    # tolist turns numpy scalars into Python's, which hash as labels do.
-    return x.tolist() if hasattr(x, "tolist") else list(x)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 
+from ..numerics.roots import safe_root
 from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
 from .lattice import PosteriorLattice, n_candidates, posterior_lattice
 
@@ -100,22 +100,25 @@ def log_weights(
     mechanism: str, counts: np.ndarray, lattice: PosteriorLattice, scale: float, gamma: float
 ) -> np.ndarray:
     """Logarithms of the unnormalised probabilities of all candidates."""
-    rate = scale * steepness(mechanism, counts, lattice.prior, gamma)
-    return -rate * lattice.distances(counts)
+    scores = steepness(mechanism, counts, lattice.prior, gamma) * lattice.distances(counts)
+    return -scale * scores
 
 
-def draw_exponential(
-    mechanism: str,
-    counts: np.ndarray,
-    prior: np.ndarray,
-    scale: float,
-    gamma: float,
-    generator: np.random.Generator,
-) -> np.ndarray:
+def weigh_candidates(
+    mechanism: str, counts: np.ndarray, prior: np.ndarray, scale: float, gamma: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """All candidates, and the running sum of their unnormalised probabilities."""
     lattice = posterior_lattice(tuple(prior.tolist()), int(counts.sum()))
-    cumulative = np.cumsum(np.exp(log_weights(mechanism, counts, lattice, scale, gamma)))
-    drawn = np.searchsorted(cumulative, generator.random() * cumulative[-1], side="right")
-    return lattice.counts[min(int(drawn), len(cumulative) - 1)]
+    weights = np.exp(log_weights(mechanism, counts, lattice, scale, gamma))
+    return lattice.counts, np.cumsum(weights)
+
+
+def draw_candidate(
+    candidates: np.ndarray, running_sum: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """One of the candidates that `weigh_candidates` gives."""
+    drawn = np.searchsorted(running_sum, generator.random() * running_sum[-1], side="right")
+    return candidates[min(int(drawn), len(candidates) - 1)]
 
 
 def paper_scale(mechanism: str, epsilon: float, gamma: float) -> float:
@@ -180,20 +183,19 @@ def exact_exponent(
         return Exponent(affordable, None)
     low, high = neighbours.safe_scale(target), neighbours.hopeless_scale(target)
     high = min(high * (1 + _ROUNDING), affordable)
-    scale = _root(lambda x: neighbours.loss(x) - target, low, high)
-    step = _ROUNDING
-    while scale > low and neighbours.loss(scale) > epsilon * (1 - _ROUNDING / 2):
-        scale, step = max(scale * (1 - step), low), 2 * step
+    tolerance = 1e-12 * high
+    scale = low
+    if 0 < tolerance < np.inf:  # not for an epsilon at the end of all floats
+        scale = safe_root(
+            lambda x: neighbours.loss(x) / target - 1,
+            low,
+            high - low,
+            tolerance=tolerance,
+            limits=(low, high),
+        )
+    # For an epsilon near rounding errors even the scale that is proved safe may look larger.
+    scale = low if np.isnan(scale) else scale
     return Exponent(scale, min(neighbours.loss(scale), epsilon))
-
-
-def _root(excess, low: float, high: float) -> float:
-    """Where the excess is 0; for an epsilon near rounding errors an end may have to do."""
-    if excess(low) >= 0:
-        return low
-    if excess(high) <= 0:
-        return high
-    return float(brentq(excess, low, high, xtol=1e-12 * high, rtol=1e-12))
 
 
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._messages import beyond_the_guarantee, exactly
-from ..accounting import Composition, PureDP
+from ..accounting import NoPrivacy, PureDP
+from ..base import PrivacyReport
 from .lattice import n_candidates
 from .mechanisms import (
     LAPLACE,
@@ -15,17 +15,31 @@ from .mechanisms import (
     paper_exponent,
 )
 
+# How the noise was chosen, for a reader.
+_MEANS = {
+    "exact": "the largest loss of all was computed",
+    "bounded": "by a proven bound",
+    "paper": "as in the paper",
+}
 
-@dataclass(frozen=True)
-class PosteriorPrivacy:
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorPrivacy(PrivacyReport):
     """What the release of a posterior guarantees.
+
+    A `skdirdp.PrivacyReport` of one release, with `delta` 0, `order` None and `adjacency`
+    "replace". `composition` is that of the claim alone, randomised response: the release
+    itself may be better.
 
     Parameters
     ----------
-    mechanism : str
-        Its name.
     epsilon : float
         The release is epsilon-DP; infinite if it is not private.
+    delta, order, adjacency, mechanisms, not_covered
+        As in `skdirdp.PrivacyReport`; `mechanisms` holds the claim, a
+        `skdirdp.accounting.PureDP` or `skdirdp.accounting.NoPrivacy`.
+    name : str
+        The name of the mechanism; also called `mechanism`.
     calibration : {"exact", "bounded", "paper", "none"}
         How the noise was chosen. "exact": the largest log-ratio over all neighbours
         was computed and is epsilon. "bounded": there are too many to follow them all,
@@ -35,10 +49,6 @@ class PosteriorPrivacy:
         With Laplace noise it is attained as soon as the clamp leaves room.
     exponent : float or None
         The factor of distance over sensitivity in an exponential mechanism.
-    is_private : bool
-        False for "ehdl" and for an infinite epsilon.
-    delta, adjacency, releases, not_covered
-        As in `skdirdp.base.PrivacyReport`; the first three always 0, "replace" and 1.
 
     Examples
     --------
@@ -50,38 +60,28 @@ class PosteriorPrivacy:
     True
     """
 
-    mechanism: str
-    epsilon: float
+    name: str
     calibration: str
     loss: float | None
     exponent: float | None = None
-    is_private: bool = True
-    delta: float = 0.0
-    adjacency: str = "replace"
-    releases: int = 1
-    not_covered: tuple[str, ...] = ()
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+        return self.name
+
+    @property
+    def is_private(self) -> bool:
+        """False for "ehdl" and for an infinite epsilon."""
+        return bool(np.isfinite(self.epsilon))
 
     def __str__(self) -> str:
         if not self.is_private:
-            return f"no privacy: mechanism {self.mechanism!r} at this epsilon guarantees nothing"
-        told = f"({exactly(self.epsilon)}, 0)-differentially private against replacing one record"
-        how = {"exact": "the largest loss of all was computed", "bounded": "by a proven bound"}
-        means = how.get(self.calibration, "as in the paper")
-        return f"{told}; by mechanism {self.mechanism!r}, {means}" + beyond_the_guarantee(
-            self.not_covered
-        )
+            return f"no privacy: mechanism {self.name!r} at this epsilon guarantees nothing"
+        return super().__str__()
 
-    def composition(self) -> Composition:
-        """What the claim of epsilon-DP alone says: randomised response, the worst there is.
-
-        Returns
-        -------
-        Composition
-            The release itself may be better.
-        """
-        if not self.is_private:
-            raise ValueError("epsilon must be finite to be composed; the release is not private")
-        return Composition([(PureDP(self.epsilon, self.adjacency), 1)])
+    def _means(self) -> str:
+        return f"by mechanism {self.name!r}, {_MEANS[self.calibration]}"
 
 
 def posterior_privacy(
@@ -91,30 +91,43 @@ def posterior_privacy(
     n_samples: int,
     epsilon: float,
     gamma: float,
+    not_covered: tuple[str, ...] = (),
 ) -> PosteriorPrivacy:
     """The guarantee of a release; it depends on public sizes and parameters only."""
+    scale: float | None = None
+    loss: float | None
     if np.isinf(epsilon):
-        return PosteriorPrivacy(mechanism, np.inf, "none", np.inf, is_private=False)
-    if mechanism in LAPLACE:
-        loss = laplace_loss(mechanism, len(prior), epsilon)
-        return PosteriorPrivacy(mechanism, epsilon, "paper", loss)
-    size = n_candidates(n_samples, len(prior))
+        method, loss = "none", np.inf
+    elif mechanism in LAPLACE:
+        method, loss = "paper", laplace_loss(mechanism, len(prior), epsilon)
+    else:
+        _check_candidates(mechanism, n_samples, len(prior))
+        exact = calibration == "exact" and mechanism != "ehdl"
+        choose = exact_exponent if exact else paper_exponent
+        exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
+        method = "paper" if not exact else "bounded" if exponent.loss is None else "exact"
+        loss, scale = exponent.loss, exponent.scale
+    claimed = np.inf if mechanism == "ehdl" else epsilon
+    claim = NoPrivacy() if np.isinf(claimed) else PureDP(claimed)
+    return PosteriorPrivacy(
+        epsilon=claimed,
+        delta=0.0,
+        order=None,
+        adjacency=claim.adjacency,
+        mechanisms=((claim, 1),),
+        not_covered=not_covered,
+        name=mechanism,
+        calibration=method,
+        loss=loss,
+        exponent=scale,
+    )
+
+
+def _check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
+    size = n_candidates(n_samples, n_categories)
     if size > MAX_CANDIDATES:
         raise ValueError(
-            f"{n_samples} records in {len(prior)} categories have {size} possible posteriors; "
+            f"{n_samples} records in {n_categories} categories have {size} possible posteriors; "
             f"{mechanism!r} lists at most {MAX_CANDIDATES}. Use mechanism='lshist', which "
             "lists none."
         )
-    exact = calibration == "exact" and mechanism != "ehdl"
-    choose = exact_exponent if exact else paper_exponent
-    exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
-    method = "paper" if not exact else "bounded" if exponent.loss is None else "exact"
-    is_private = mechanism != "ehdl"
-    return PosteriorPrivacy(
-        mechanism,
-        epsilon if is_private else np.inf,
-        method,
-        exponent.loss,
-        exponent.scale,
-        is_private,
-    )

@@ -4,13 +4,12 @@ from dp_accounting.pld import pld_pmf
 
 from benchmarks.experiments.end_to_end import (
     BINS_SHARE,
-    BOUNDS,
     DELTA,
     classifier,
     classifier_epsilon,
     private_bins,
-    problem,
 )
+from benchmarks.problems import BOUNDS, problem
 
 
 def dp_accounting_epsilon(mechanisms, interval=1e-3, reach=1.0):

@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from benchmarks.experiments.speed import Memory, Speed
+from benchmarks.experiments.memory import Memory
+from benchmarks.experiments.speed import Speed
 from benchmarks.timing import allocated
 
 

@@ -1,0 +1,396 @@
+"""The door for data: whatever is counted passes here, and is bounded here.
+
+A privacy claim is a promise about every record that reaches a count. Input comes in many
+containers and types, so one module turns it into contributions that keep the promise, and
+only its functions add them up:
+
+- `count_cells`: records that fall into one cell of a table each;
+- `count_categories`: records that fall into one cell of each of several tables;
+- `sum_rows`: records that add a whole row each, clipped and scaled to public bounds.
+
+Each looks at what it is about to add, however that came, and refuses a contribution
+beyond its bound. Why the bounds hold in floating point, and not only for real numbers, is
+shown in ``docs/theory.md``, "Where the data enter".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .mechanisms.contribution import ContributionBound
+from .numerics.blocks import row_blocks
+
+# Dense rows are worked on in blocks of about this many entries, which stay in cache, and
+# sparse rows in larger ones: each block passes once over the whole table of sums.
+_DENSE_ENTRIES = 1 << 17
+_SPARSE_ENTRIES = 1 << 21
+
+_ULP = float(np.finfo(float).eps)
+# Whole numbers up to this are added and multiplied without rounding.
+_EXACT = 2.0**53
+
+
+# Contributions that are not whole numbers keep this many bits below their bound.
+_BITS = 26
+
+
+class ContributionError(AssertionError):
+    """A record was about to be counted beyond its bound: a fault of this package."""
+
+
+def grid_of(bound: float) -> float:
+    """The power of two that contributions within a bound are multiples of.
+
+    What is on a grid is added without rounding, in whatever order, as long as the sum is
+    below 2**53 times it. So what a record contributed is what the sum would lack without
+    it, to the last bit. Whole numbers are never rounded.
+    """
+    return min(1.0, 2.0 ** (np.frexp(bound)[1] - 1 - _BITS))
+
+
+def _check_exact(sums: np.ndarray, grid: float | None) -> None:
+    if sums.max(initial=0.0) >= _EXACT * (grid or 1.0):
+        raise ValueError(
+            "X holds more than can be added without rounding, on which the privacy guarantee "
+            "rests; lower the bounds, or count fewer records"
+        )
+
+
+def _rounded_down(values: np.ndarray, grid: float) -> np.ndarray:
+    # Division and multiplication by a power of two are exact.
+    return np.floor(values / grid) * grid
+
+
+def _check(holds: Any) -> None:
+    # Not an assert statement, which `python -O` leaves out.
+    if not holds:
+        raise ContributionError("a record would contribute more than the bound it is charged for")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What each record counts for: 1, or a weight of its own.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_records,), or None for 1 each.
+    bound : the largest that any weight may be, as declared or else as found.
+    missing : whether the bound had to be taken from the data.
+    grid : what they are multiples of; None if they are left as they are.
+    """
+
+    values: np.ndarray | None
+    bound: float
+    missing: bool = False
+    grid: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.values is None:
+            _check(self.bound >= 1)
+        elif self.values.size:
+            _check(self.values.min() >= 0 and self.values.max() <= self.bound)
+
+    @classmethod
+    def of(
+        cls, values: np.ndarray | None, max_weight: float | None, *, exact: bool = False
+    ) -> "Weights":
+        """Weights within a declared bound; without one, within 1 or the largest of them.
+
+        They are rounded down to a grid, unless `exact`: see `grid_of`.
+        """
+        if values is None:  # every record counts 1, whatever was declared
+            return cls(None, 1.0 if max_weight is None else max(1.0, float(max_weight)))
+        largest = float(values.max(initial=0.0))
+        bound = max(1.0, largest) if max_weight is None else float(max_weight)
+        if not largest <= bound:
+            raise ValueError(
+                f"sample_weight must be at most max_weight={bound:g}, on which the privacy "
+                "guarantee rests; some weights are larger"
+            )
+        missing = max_weight is None and largest > 1
+        if exact:
+            return cls(values, bound, missing)
+        grid = grid_of(bound)
+        return cls(_rounded_down(values, grid), bound, missing, grid)
+
+    @property
+    def steps(self) -> float:
+        """How many multiples of the grid a weight can be, at most."""
+        return 1.0 if self.grid is None else self.bound / self.grid
+
+    def __getitem__(self, rows: slice) -> np.ndarray | None:
+        return None if self.values is None else self.values[rows]
+
+
+UNWEIGHTED = Weights(None, 1.0)
+
+
+def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) -> np.ndarray:
+    """How many records, or what weight of them, fall into each cell of a table.
+
+    Parameters
+    ----------
+    cells : ndarray of int of shape (n_records,)
+        The one cell that each record falls into.
+    n_cells : int
+    weights : Weights
+
+    Returns
+    -------
+    ndarray of float of shape (n_cells,)
+    """
+    counts = np.bincount(cells, weights.values, minlength=n_cells)
+    _check(counts.size == n_cells)
+    _check_exact(counts, weights.grid)
+    return counts.astype(float, copy=False)
+
+
+def count_categories(
+    X: np.ndarray, sizes: np.ndarray, groups: np.ndarray, n_groups: int, weights: Weights
+) -> list[np.ndarray]:
+    """How many records of each group fall into each category, for every column.
+
+    Parameters
+    ----------
+    X : ndarray of int of shape (n_records, n_columns)
+        Categories, from 0 to below the column's size.
+    sizes : ndarray of int of shape (n_columns,)
+    groups : ndarray of int of shape (n_records,)
+    n_groups : int
+    weights : Weights
+
+    Returns
+    -------
+    list of ndarray of shape (n_groups, size of the column)
+    """
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    counts = np.zeros(starts[-1] * n_groups)
+    for rows in row_blocks(len(X), len(sizes), _DENSE_ENTRIES):
+        block = X[rows]
+        # So that a record has one cell of each table, and none of another column's.
+        _check(block.min(initial=0) >= 0 and np.all(block < sizes))
+        cells = (block + starts[:-1]) * n_groups + groups[rows, np.newaxis]
+        weight = weights[rows]
+        repeated = None if weight is None else np.repeat(weight, X.shape[1])
+        found = np.bincount(cells.ravel(), repeated, minlength=counts.size)
+        _check(found.size == counts.size)
+        counts += found
+    _check_exact(counts, weights.grid)
+    return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """Sums of bounded rows, by group.
+
+    Attributes
+    ----------
+    table : ndarray of shape (n_groups, n_columns)
+    bound : what one record may have added.
+    missing : names of the bounds that had to be taken from the data.
+    """
+
+    table: np.ndarray
+    bound: ContributionBound
+    missing: tuple[str, ...]
+
+    def __add__(self, other: "RowSums") -> "RowSums":
+        # A record lies in one of the two, so the larger of their bounds holds for it.
+        missing = dict.fromkeys((*self.missing, *other.missing))
+        return RowSums(self.table + other.table, self.bound | other.bound, tuple(missing))
+
+
+def sum_rows(
+    X: Any,
+    groups: np.ndarray,
+    n_groups: int,
+    weights: Weights,
+    max_count: float | None,
+    max_total: float | None,
+    *,
+    exact: bool = False,
+) -> RowSums:
+    """The sum of the rows of each group, each row within public bounds.
+
+    Entries are clipped to `max_count`; then, where the total is larger, the row is scaled
+    down to `max_total`, and rounded down to a grid. A bound that is not given is taken from
+    the data.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n_records, n_columns)
+        Finite and non-negative, of any type.
+    groups : ndarray of int of shape (n_records,)
+    n_groups : int
+    weights : Weights
+    max_count, max_total : float or None
+    exact : bool, default=False
+        Whether rows are added as they are, without bounds or grid.
+
+    Returns
+    -------
+    RowSums
+    """
+    n_columns = X.shape[1]
+    clip = _largest(_entries(X)) if max_count is None or exact else float(max_count)
+    # No row can have a larger total than the first of these, and that is public.
+    limit = _product_up(clip, n_columns)
+    if max_total is not None and not exact:
+        limit = min(limit, float(max_total))
+    entry_bound = _product_up(clip, weights.bound)
+    total_bound = _product_up(limit, weights.bound)
+    grid = None if exact else grid_of(min(entry_bound, total_bound) or 1.0)
+    rule = _RowRule(clip, limit, weights, grid)
+
+    sums = np.zeros((n_groups, n_columns))
+    largest_total = 0.0
+    for rows, block in _float_blocks(X):
+        block, total = rule.apply(block, rows)
+        _check(exact or (_largest(_entries(block)) <= entry_bound and total <= total_bound))
+        sums += _sum_by_group(block, groups[rows], n_groups)
+        largest_total = max(largest_total, total)
+    if not np.isfinite(largest_total):
+        raise ValueError("X must have finite row totals; some are too large for a float")
+    _check_exact(sums, grid)
+    given = {"max_count": max_count, "max_total": max_total}
+    return RowSums(
+        sums,
+        # Where nothing but zeros was counted, any bound holds.
+        ContributionBound(
+            entry_bound or 1.0, total_bound if max_total is not None else largest_total or 1.0
+        ),
+        tuple(name for name, value in given.items() if value is None),
+    )
+
+
+@dataclass(frozen=True)
+class _RowRule:
+    """How a row is held to its bounds, by looking at that row alone.
+
+    With a row of n entries, and u the unit roundoff, its total as computed is off by a part
+    of n u at most, and factors and products by 5 u. Rows are shrunk by a little more than
+    that, unless they are of whole numbers, which add up exactly.
+
+    Attributes
+    ----------
+    clip : the largest entry, before weights.
+    limit : the largest total, before weights.
+    weights : the weights of all rows.
+    grid : what contributions are multiples of; None to leave the rows as they are.
+    """
+
+    clip: float
+    limit: float
+    weights: Weights
+    grid: float | None
+
+    def apply(self, block: Any, rows: slice) -> tuple[Any, float]:
+        """What these rows contribute, weights included, and the largest of their totals."""
+        weight = self.weights[rows]
+        block = _clipped(block, self.clip)
+        totals = _totals(block)
+        if self.grid is None:
+            return (block if weight is None else _scaled(block, weight)), _largest(totals)
+        whole = _whole_rows(block) & (totals < _EXACT / self.weights.steps)
+        slack = (block.shape[1] + 8) * _ULP
+        over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
+        if weight is None and whole.all() and not over.any():
+            return block, _largest(totals)
+        factor = np.ones(len(totals)) if weight is None else weight.copy()
+        factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
+        block = _scaled(block, factor, self.grid)
+        return block, _largest(_totals(block))
+
+
+def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Blocks of rows as float64, in which every cell occurs once."""
+    n_rows, n_columns = X.shape
+    if not sparse.issparse(X):
+        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
+            yield rows, np.asarray(X[rows], dtype=np.float64)
+        return
+    # A new object, since flags that the old one remembers may be stale. Entries of one cell
+    # are added before they are bounded, as floats since small integers would overflow, and
+    # in copies since scipy adds them in place.
+    fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not fresh.has_canonical_format:
+        parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
+        fresh = sparse.csr_array(parts, shape=X.shape)
+        fresh.sum_duplicates()
+    X = fresh
+    # Blocks of rows with about as many entries each.
+    blocks = max(1, X.nnz // _SPARSE_ENTRIES)
+    edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)
+    edges[0], edges[-1] = 0, n_rows
+    for start, stop in pairwise(edges.tolist()):
+        entries = slice(X.indptr[start], X.indptr[stop])
+        data = np.asarray(X.data[entries], dtype=np.float64)
+        ends = X.indptr[start : stop + 1] - X.indptr[start]
+        yield (
+            slice(start, stop),
+            sparse.csr_array((data, X.indices[entries], ends), shape=(stop - start, n_columns)),
+        )
+
+
+def _with_entries(block: Any, entries: np.ndarray) -> Any:
+    if sparse.issparse(block):
+        return sparse.csr_array((entries, block.indices, block.indptr), shape=block.shape)
+    return entries
+
+
+def _entries(block: Any) -> np.ndarray:
+    return block.data if sparse.issparse(block) else block
+
+
+def _largest(values: np.ndarray) -> float:
+    return float(values.max(initial=0.0))
+
+
+def _totals(block: Any) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return block @ np.ones(block.shape[1])
+
+
+def _clipped(block: Any, clip: float) -> Any:
+    entries = _entries(block)
+    # A copy where something is clipped: the records are not ours to change.
+    return block if _largest(entries) <= clip else _with_entries(block, np.minimum(entries, clip))
+
+
+def _scaled(block: Any, factor: np.ndarray, grid: float | None = None) -> Any:
+    """Rows times factors, rounded down to the grid where there is one."""
+    if sparse.issparse(block):
+        entries = block.data * np.repeat(factor, np.diff(block.indptr))
+    else:
+        entries = block * factor[:, np.newaxis]
+    return _with_entries(block, entries if grid is None else _rounded_down(entries, grid))
+
+
+def _whole_rows(block: Any) -> np.ndarray:
+    """Which rows hold whole numbers only."""
+    broken = _entries(block) != np.rint(_entries(block))
+    if not broken.any():
+        return np.ones(block.shape[0], dtype=bool)
+    return _totals(_with_entries(block, broken.astype(float))) == 0
+
+
+def _sum_by_group(block: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
+    n_rows, n_columns = block.shape
+    if not sparse.issparse(block):
+        members = (np.ones(n_rows), (groups, np.arange(n_rows)))
+        return sparse.csr_array(members, shape=(n_groups, n_rows)) @ block
+    cells = np.repeat(groups * n_columns, np.diff(block.indptr)) + block.indices
+    return np.bincount(cells, block.data, n_groups * n_columns).reshape(n_groups, n_columns)
+
+
+def _product_up(a: float, b: float) -> float:
+    """The product, or the next float above it where it had to be rounded down."""
+    product = a * float(b)
+    if np.isinf(product) or Fraction(product) >= Fraction(a) * Fraction(b):
+        return product
+    return float(np.nextafter(product, np.inf))

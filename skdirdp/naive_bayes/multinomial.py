@@ -1,0 +1,188 @@
+"""Multinomial naive Bayes."""
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_non_negative, validate_data
+
+from .._contributions import RowSums, sum_rows
+from .._messages import errors_without_data
+from .._sklearn_compat import Interval
+from ..mechanisms.table import CountTable
+from .base import _PrivateNaiveBayes
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """Sums of the features by class."""
+
+    sums: RowSums
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self.sums.missing
+
+    def __add__(self, other: "FeatureSums") -> "FeatureSums":
+        return FeatureSums(self.sums + other.sums)
+
+    def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
+        counts, bound = self.sums.table, self.sums.bound
+        n_classes, n_features = counts.shape
+        assert bound.max_total is not None
+        total = n_samples * bound.max_total
+        return [(CountTable(total, n_features, n_classes, bound, min_smoothing=alpha), counts)]
+
+
+class DirichletNB(_PrivateNaiveBayes):
+    """Private naive Bayes for multinomial models; drops in for `MultinomialNB`.
+
+    Two tables are released: the class counts, and the sums of each feature by class.
+    One record contributes to the latter by its whole row, which is therefore clipped:
+    entries to `max_count`, then, where the total is larger, the row is scaled down to
+    `max_total`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        The least smoothing, in counts. The budget may need more: see `alpha_`.
+    fit_prior : bool, default=True
+        Whether to learn class priors; if not, they are uniform.
+    class_prior : array-like of shape (n_classes,), default=None
+        Class priors, if they are known; they are not learnt then. In the order of
+        `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur. Public: a label's presence is not protected.
+    max_count : float, default=None
+        A public bound on every entry of X.
+    max_total : float, default=None
+        A public bound on every row's total. More than `max_count` times the number of
+        features, which no row can have, costs nothing more than that.
+    epsilon : float, default=1.0
+        The budget of one `fit`. Infinite for no noise: the model is then that of
+        `MultinomialNB`.
+    delta : float, default=1e-5
+        The whole fit is (epsilon, delta)-differentially private.
+    order : float, default=None
+        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
+        What draws the noise; "auto" takes the one of least expected KL divergence for
+        the public sizes and the budget.
+    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
+        How the noise is chosen; the last two reproduce the papers.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether a neighbouring data set has one record replaced, or one more or fewer.
+    n_samples : float, default=None
+        A public number of records, for which the noise is chosen. None takes the
+        actual one, which is public under replacement only.
+    max_weight : float, default=None
+        A public bound on `sample_weight`. None means 1, or the largest weight where
+        that is larger, with a warning. Without weights a record counts 1, and so does
+        the bound if it is smaller.
+    accountant : PrivacyAccountant, default=None
+        Charged by every fit before any noise is drawn.
+    random_state : None, int, Generator or RandomState, default=None
+        None draws cryptographically secure noise. Anything else is reproducible, and
+        whoever knows it can remove the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    class_log_prior_ : ndarray of shape (n_classes,)
+        Released.
+    feature_log_prob_ : ndarray of shape (n_classes, n_features)
+        Released.
+    alpha_ : float
+        The smoothing of the feature table, in counts.
+    privacy_ : PrivacyReport
+        What was guaranteed.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletNB
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=5000)
+    >>> X = rng.poisson(np.where(y[:, None] == 1, [3, 1, 1], [1, 1, 3]))
+    >>> model = DirichletNB(epsilon=1.0, classes=[0, 1], max_count=8, max_total=16).fit(X, y)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    >>> model.privacy_.epsilon, model.privacy_.releases
+    (1.0, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_PrivateNaiveBayes._parameter_constraints,
+        "max_count": [None, Interval(Real, 0, None, closed="neither")],
+        "max_total": [None, Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        alpha=1.0,
+        fit_prior=True,
+        class_prior=None,
+        *,
+        classes=None,
+        max_count=None,
+        max_total=None,
+        epsilon=1.0,
+        delta=1e-5,
+        order=None,
+        mechanism="dirichlet",
+        calibration="exact",
+        adjacency="replace",
+        n_samples=None,
+        max_weight=None,
+        accountant=None,
+        random_state=None,
+    ):
+        self.alpha = alpha
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
+        self.classes = classes
+        self.max_count = max_count
+        self.max_total = max_total
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.adjacency = adjacency
+        self.n_samples = n_samples
+        self.max_weight = max_weight
+        self.accountant = accountant
+        self.random_state = random_state
+
+    def _validate(self, X, y="no_validation", *, reset):
+        with errors_without_data(X=X, y=y):
+            checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
+            X, *labels = checked if isinstance(checked, tuple) else (checked,)
+            if X.dtype.kind == "O":  # a list with a decimal or a large integer, for example
+                X = X.astype(np.float64)
+        # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
+        if labels:
+            check_non_negative(X, f"{type(self).__name__} (input X)")
+        return (X, *labels) if labels else X
+
+    def _count(self, X, codes, weights):
+        bounds = (self.max_count, self.max_total)
+        # Without noise nothing needs a bound.
+        exact = not self._is_private
+        n_classes = len(self.classes_)
+        return FeatureSums(sum_rows(X, codes, n_classes, weights, *bounds, exact=exact))
+
+    def _keep(self, probabilities):
+        self.feature_log_prob_ = np.log(probabilities[0])
+
+    def _log_likelihood(self, X):
+        return safe_sparse_dot(X, self.feature_log_prob_.T)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,319 @@
+"""The door for data: what is charged is what a record may have changed.
+
+Every test compares the tables that were drawn from, with and without a record, with the
+bounds of the mechanisms that were charged for them.
+"""
+
+import threading
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+
+from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
+from skdirdp.mechanisms import Mechanism
+from tests.probes import Recorder
+
+BOTH = [DirichletNB, DirichletCategoricalNB]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """All that noise is added to: mechanisms, and the exact tables they were given."""
+    seen = []
+    draw = Mechanism.draw
+
+    def listen(self, counts, generator):
+        seen.append((self, np.array(counts, dtype=float)))
+        return draw(self, counts, generator)
+
+    monkeypatch.setattr(Mechanism, "draw", listen)
+    return seen
+
+
+def entries(table):
+    return [Fraction(float(value)) for value in np.ravel(table)]
+
+
+def assert_within(mechanism, table):
+    """The table of a single record is within the bounds of its mechanism, exactly."""
+    assert max(entries(table)) <= Fraction(mechanism.max_count)
+    total = mechanism.max_count if mechanism.max_total is None else mechanism.max_total
+    assert sum(entries(table)) <= Fraction(total)
+
+
+def fitted(cls=DirichletNB, X=None, y=(0,), weight=None, **parameters):
+    public = {"classes": [0, 1]}
+    if cls is DirichletNB:
+        public |= {"max_count": 1, "max_total": 3}
+    else:
+        public |= {"n_categories": 3}
+    model = cls(**(public | parameters))
+    X = [[1, 0, 2]] if X is None else X
+    return model.fit(X, list(y), sample_weight=weight)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("max_weight", [0.01, 0.5, 1, 3])
+def test_without_weights_a_record_counts_one_whatever_weight_was_declared(cls, max_weight, drawn):
+    fitted(cls, max_weight=max_weight)
+    assert drawn
+    for mechanism, table in drawn:
+        assert_within(mechanism, table)
+        assert mechanism.max_count >= max(1, max_weight)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_a_batch_without_weights_raises_the_bound_of_one_with_small_weights(cls, drawn):
+    model = fitted(cls).set_params(max_weight=0.01)
+    model = type(model)(**model.get_params())
+    model.partial_fit([[1, 0, 2]], [0], sample_weight=[0.01])
+    model.partial_fit([[1, 0, 2]], [1]).release()
+    assert all(mechanism.max_count >= 1 for mechanism, _ in drawn)
+
+
+DUPLICATES = (np.ones(22), np.array([0] * 20 + [1, 2]), np.array([0, 20, 22]))
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        sparse.csr_array,
+        sparse.csr_matrix,
+        sparse.csc_array,
+        sparse.coo_array,
+        lambda X: sparse.bsr_array(X, blocksize=(1, 1)),
+    ],
+    ids=["csr_array", "csr_matrix", "csc", "coo", "bsr"],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, bool])
+@pytest.mark.parametrize("stale", [False, True])
+def test_entries_of_one_cell_are_added_before_they_are_clipped(container, dtype, stale, drawn):
+    ones, columns, ends = DUPLICATES
+    raw = sparse.csr_array((ones.astype(dtype), columns, ends), shape=(2, 3))
+    if container is sparse.csc_array:
+        rows = np.repeat([0, 1], [20, 2])
+        raw = sparse.csc_array((raw.data, rows, np.array([0, 20, 21, 22])), shape=(2, 3))
+    X = container(raw)
+    if stale and hasattr(X, "has_canonical_format"):
+        X.has_canonical_format = True
+    fitted(X=X, y=[0, 0], max_count=1, max_total=20, fit_prior=False)
+    ((mechanism, table),) = drawn
+    assert mechanism.max_count == 1
+    np.testing.assert_array_equal(table[0], [1, 1, 1])
+    # The records are not changed in place.
+    assert X.nnz == 22 or container is not sparse.csr_array
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_the_bounds_of_the_counting_are_charged_not_those_of_the_release(cls, drawn):
+    model = fitted(cls)
+    model = type(model)(**model.get_params())
+    model.partial_fit([[1, 0, 2]], [0])
+    if cls is DirichletNB:
+        model.set_params(max_count=0.05, max_total=0.05)
+    model.set_params(max_weight=0.01).predict([[1, 0, 2]])
+    for mechanism, table in drawn:
+        assert_within(mechanism, table)
+
+
+def test_several_batches_are_charged_the_largest_of_their_bounds(drawn):
+    model = DirichletNB(classes=[0, 1], max_count=1, max_total=2, fit_prior=False)
+    model.partial_fit([[5, 5, 5]], [0])
+    model.set_params(max_count=4, max_total=5, max_weight=2)
+    model.partial_fit([[5, 5, 5]], [0], sample_weight=[2.0])
+    model.set_params(max_count=1, max_total=1, max_weight=None).partial_fit([[5, 5, 5]], [1])
+    model.release()
+    ((mechanism, table),) = drawn
+    assert (mechanism.max_count, mechanism.max_total) == (8, 10)
+    assert table.sum() == pytest.approx(2 + 10 + 1)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_counts_without_bounds_are_never_released_as_private(cls):
+    recorder = Recorder()
+    model = fitted(cls, epsilon=float("inf"))
+    model = type(model)(**model.get_params()).set_params(accountant=recorder)
+    model.partial_fit([[1, 0, 2]], [0]).set_params(epsilon=1.0)
+    with pytest.raises(ValueError, match="epsilon must be finite when records are counted"):
+        model.release()
+    assert recorder.charges == []
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_looking_does_not_spend(cls):
+    accountant = PrivacyAccountant()
+    model = fitted(cls)
+    model = type(model)(**model.get_params()).set_params(accountant=accountant)
+    model.partial_fit([[1, 0, 2]], [0])
+    check_is_fitted(model)
+    for name in ("privacy_", "alpha_", "class_log_prior_", "feature_log_prob_"):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=r"call release\(\)"):
+            getattr(model, name)
+    repr(model), dir(model), vars(model).keys()
+    assert len(accountant) == 0
+    assert model.release() is model
+    assert len(accountant) == 1
+    assert model.privacy_.epsilon == 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_no_rounding_passes_a_bound(dtype, make, drawn):
+    rng = np.random.default_rng(0)
+    if make is sparse.csr_array and dtype in (np.float16, np.longdouble):
+        pytest.skip("scipy has no sparse arrays of this type")
+    for trial in range(40):
+        X = rng.gamma(0.5, 1.0, size=(1, 60)).astype(dtype)
+        max_count = float(rng.choice([0.1, 0.3, 1 / 3, 1.1]))
+        max_total = float(rng.choice([0.7, 1.0, 3.3]))
+        weight = None if trial % 2 else [float(rng.choice([0.1, 0.7, 1 / 3]))]
+        bounds = {"max_count": max_count, "max_total": max_total}
+        fitted(X=make(X), y=[0], weight=weight, mechanism="gaussian", **bounds)
+        for mechanism, table in drawn:
+            assert_within(mechanism, table)
+        assert drawn[-1][0].max_total <= max_total * (1 + 1e-15)
+        drawn.clear()
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+def test_bounds_from_the_data_hold_in_exact_arithmetic_too(drawn):
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        X = rng.random((1, 300))
+        unbounded = {"max_count": None, "max_total": None, "mechanism": "gaussian"}
+        fitted(X=X, y=[0], weight=[rng.random()], **unbounded)
+        for mechanism, table in drawn:
+            assert_within(mechanism, table)
+        drawn.clear()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"max_count": np.uint8(16), "max_weight": np.uint8(20), "max_total": 30},
+        {"max_count": np.int8(16), "max_weight": 20, "max_total": np.int8(100)},
+        {"max_count": np.float16(2047), "max_weight": np.float16(50), "max_total": 60000},
+    ],
+)
+def test_numpy_scalars_do_not_overflow_in_the_sensitivity(parameters, drawn):
+    fitted(X=[[1000, 1000, 1000]], weight=[20.0], **parameters)
+    for mechanism, table in drawn:
+        assert_within(mechanism, table)
+    plain = {name: float(value) for name, value in parameters.items()}
+    mechanism = drawn[-1][0]
+    assert mechanism.max_count == plain["max_count"] * plain["max_weight"]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int8, np.uint8, np.int16])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_row_totals_do_not_wrap(dtype, make, drawn):
+    largest = np.iinfo(dtype).max
+    X = np.full((1, 8), largest, dtype=dtype)
+    fitted(X=make(X), max_count=float(largest), max_total=10, fit_prior=False)
+    ((mechanism, table),) = drawn
+    assert_within(mechanism, table)
+    assert table.sum() == pytest.approx(10, rel=1e-6)
+
+
+def test_a_record_changes_nothing_of_what_others_add(drawn):
+    # Rows at their limit beside one of fractions, and one of many entries: what the others
+    # contribute is the same to the last bit, so the difference is the record's alone.
+    rng = np.random.default_rng(0)
+    X = rng.multinomial(7, np.full(40, 1 / 40), size=300).astype(float)
+    X[:100] *= rng.random((100, 1))
+    bounds = {"max_count": 3, "max_total": 5.3, "max_weight": 0.7, "mechanism": "gaussian"}
+    weight = rng.random(300) * 0.7
+    tables = []
+    for record in ([0] * 40, [0.1] * 40, [1e9] * 40, [0, 0, 7] + [0] * 37):
+        X[150] = record
+        fitted(X=sparse.csr_array(X), y=np.arange(300) % 2, weight=weight, **bounds)
+        tables.append(drawn[-1])
+    nothing = entries(tables[0][1])
+    for mechanism, table in tables[1:]:
+        change = [a - b for a, b in zip(entries(table), nothing, strict=True)]
+        assert min(change) >= 0
+        assert max(change) <= Fraction(mechanism.max_count)
+        assert sum(change) <= Fraction(mechanism.max_total)
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+def test_more_than_can_be_added_exactly_is_refused():
+    with pytest.raises(ValueError, match="added without rounding"):
+        fitted(X=[[2.0**53, 2.0**53, 1]], max_count=None, max_total=None)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_a_pending_model_is_released_once_however_many_threads_use_it(cls):
+    for trial in range(5):
+        recorder = Recorder()
+        model = fitted(cls)
+        model = type(model)(**model.get_params()).set_params(accountant=recorder)
+        model.partial_fit([[1, 0, 2]] * 50, [0, 1] * 25)
+        barrier, answers, failures = threading.Barrier(8), [], []
+
+        def use(barrier=barrier, model=model, answers=answers, failures=failures, trial=trial):
+            barrier.wait()
+            try:
+                answers.append(model.predict_proba([[1, 0, 2]])[0, 0])
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert failures == []
+        assert len(recorder.charges) == 1
+        assert len(set(answers)) == 1
+        assert "_tally_" not in vars(model)
+
+
+@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("prior", [{}, {"fit_prior": False}, {"class_prior": [1.0]}])
+def test_one_class_and_one_category_or_feature_is_a_model(cls, prior):
+    model = fitted(
+        cls,
+        X=[[0], [0]],
+        y=[0, 0],
+        classes=[0],
+        **prior,
+        **({} if cls is DirichletNB else {"n_categories": 1}),
+    )
+    assert model.predict([[0]]).tolist() == [0]
+    assert model.privacy_.releases == 0
+    assert "0 tables" in str(model.privacy_)
+
+
+def test_longdouble_is_counted_like_any_number(drawn):
+    recorder = Recorder()
+    X = np.array([[1, 0, 2]], dtype=np.longdouble)
+    fitted(X=X, max_count=5, max_total=5, accountant=recorder)
+    np.testing.assert_array_equal(drawn[-1][1][0], [1, 0, 2])
+    assert len(recorder.charges) == 1
+
+
+def test_a_total_beyond_what_the_entries_allow_costs_nothing_more():
+    X = np.random.default_rng(0).integers(2, size=(200, 64))
+    y = np.arange(200) % 2
+    loose, tight = (fitted(X=X, y=y, max_count=1, max_total=total).privacy_ for total in (1000, 64))
+    assert loose == tight
+
+
+@pytest.mark.parametrize("cls", BOTH)
+def test_a_weight_beyond_its_bound_is_refused_without_being_shown(cls):
+    with pytest.raises(ValueError, match="at most max_weight=2") as caught:
+        fitted(cls, weight=[918273.5], max_weight=2)
+    assert "918273" not in str(caught.value)
+
+
+def test_a_total_too_large_for_a_float_is_refused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        with pytest.raises(ValueError, match="finite row totals"):
+            fitted(X=[[1.7e308, 1.7e308, 0]], max_count=None, max_total=None)
