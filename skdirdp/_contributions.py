@@ -35,22 +35,8 @@ _ULP = float(np.finfo(float).eps)
 _EXACT = 2.0**53
 
 
-# Contributions that are not whole numbers keep this many bits below their bound.
-_BITS = 26
-
-
 class ContributionError(AssertionError):
     """A record was about to be counted beyond its bound: a fault of this package."""
-
-
-def grid_of(bound: float) -> float:
-    """The power of two that contributions within a bound are multiples of.
-
-    What is on a grid is added without rounding, in whatever order, as long as the sum is
-    below 2**53 times it. So what a record contributed is what the sum would lack without
-    it, to the last bit. Whole numbers are never rounded.
-    """
-    return min(1.0, 2.0 ** (np.frexp(bound)[1] - 1 - _BITS))
 
 
 def _check_exact(sums: np.ndarray, grid: float | None) -> None:
@@ -101,7 +87,7 @@ class Weights:
     ) -> "Weights":
         """Weights within a declared bound; without one, within 1 or the largest of them.
 
-        They are rounded down to a grid, unless `exact`: see `grid_of`.
+        They are rounded down to the bound's grid, unless `exact`.
         """
         if values is None:  # every record counts 1, whatever was declared
             return cls(None, 1.0 if max_weight is None else max(1.0, float(max_weight)))
@@ -115,7 +101,7 @@ class Weights:
         missing = max_weight is None and largest > 1
         if exact:
             return cls(values, bound, missing)
-        grid = grid_of(bound)
+        grid = ContributionBound(bound).grid
         return cls(_rounded_down(values, grid), bound, missing, grid)
 
     @property
@@ -242,9 +228,10 @@ def sum_rows(
     limit = _product_up(clip, n_columns)
     if max_total is not None and not exact:
         limit = min(limit, float(max_total))
-    entry_bound = _product_up(clip, weights.bound)
-    total_bound = _product_up(limit, weights.bound)
-    grid = None if exact else grid_of(min(entry_bound, total_bound) or 1.0)
+    # Where nothing but zeros is counted, any bound holds.
+    entry_bound = _product_up(clip, weights.bound) or 1.0
+    total_bound = _product_up(limit, weights.bound) or 1.0
+    grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
     rule = _RowRule(clip, limit, weights, grid)
 
     sums = np.zeros((n_groups, n_columns))
@@ -258,12 +245,11 @@ def sum_rows(
         raise ValueError("X must have finite row totals; some are too large for a float")
     _check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
+    if max_total is None:
+        total_bound = largest_total or 1.0
     return RowSums(
         sums,
-        # Where nothing but zeros was counted, any bound holds.
-        ContributionBound(
-            entry_bound or 1.0, total_bound if max_total is not None else largest_total or 1.0
-        ),
+        ContributionBound(entry_bound, total_bound, grid or 1.0),
         tuple(name for name, value in given.items() if value is None),
     )
 

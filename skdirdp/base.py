@@ -243,8 +243,10 @@ class CountingEstimator(PrivateEstimator):
             Public parameters that were taken from the data.
         """
         self._warn_of_leak(leaks)
-        informative = [table for table, _ in tables if table.n_categories > 1]
-        mechanisms = self._calibrate(informative) if informative else []
+        informative = [(table, counts) for table, counts in tables if table.n_categories > 1]
+        mechanisms = self._calibrate([table for table, _ in informative]) if informative else []
+        for mechanism, (table, counts) in zip(mechanisms, informative, strict=True):
+            mechanism.check_table(counts, table.contribution.grid)
         joint = JointMechanism.of(mechanisms)
         generator = self._pay(*joint.as_charge()) if mechanisms else None
         waiting = iter(mechanisms)
@@ -252,7 +254,8 @@ class CountingEstimator(PrivateEstimator):
         for table, counts in tables:
             if table.n_categories > 1:
                 mechanism = next(waiting)
-                releases.append(Release(mechanism.draw(counts, generator), mechanism))
+                drawn = mechanism.draw(counts, generator, table.contribution.grid)
+                releases.append(Release(drawn, mechanism))
             else:
                 releases.append(Release(np.ones(counts.shape), None))
         self.privacy_ = PrivacyReport(

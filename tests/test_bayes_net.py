@@ -500,7 +500,7 @@ def test_the_optimised_split_is_not_expected_to_be_worse(mechanism, epsilon):
 
     def divergence(split):
         model = public(mechanism=mechanism, epsilon=epsilon, order=3.0, split=split)
-        return expected_divergence(tables, model._split_budget(tables))
+        return expected_divergence(tables, model._calibrate(tables))
 
     assert divergence("optimised") <= divergence("even")
 
@@ -512,7 +512,12 @@ def test_a_replaced_record_moves_one_count_per_table():
     def exact_tables(X):
         seen = []
         model = public()
-        model._release = lambda mechanisms, counts: seen.extend(counts) or counts
+
+        def release(tables, leaks):
+            seen.extend(counts for _, counts in tables)
+            return PrivateBayesNetMLE._release(model, tables, leaks)
+
+        model._release = release
         model.fit(X)
         return seen
 
@@ -682,6 +687,7 @@ def test_states_from_the_data_are_those_that_occur():
         ({"states": {**STATES, "rain": [["no"], ["yes"]]}}, "can be hashed; for 'rain'"),
         ({"states": [1, 2]}, "states"),
         ({"target": "moon"}, "target must be a node"),
+        ({"target": ["rain"]}, "target must be a node"),
         ({"alpha": -1.0}, "alpha"),
         ({"split": "unfair"}, "split"),
         ({"max_cells": 0}, "max_cells"),
@@ -743,6 +749,20 @@ def test_bad_data_is_refused_before_any_charge_and_the_model_stays():
         model.score(X[["rain"]])
 
 
+def test_a_second_fit_forgets_the_network_and_a_failed_one_keeps_it():
+    X = weather()
+    model = public().fit(X)
+    first, scores = model.model_, model.score_samples(X)
+    with pytest.raises(ValueError, match="lacks"):
+        model.fit(X[["rain"]])
+    assert model.model_ is first
+    model.set_params(structure=[("rain", "wet")], states={k: STATES[k] for k in ("rain", "wet")})
+    np.testing.assert_array_equal(model.score_samples(X), scores)
+    model.fit(X)
+    assert model.model_ is not first
+    assert set(model.model_.nodes()) == {"rain", "wet"}
+
+
 def test_a_refused_charge_releases_nothing():
     class Bankrupt:
         def charge(self, mechanism, releases=1, label=None):
@@ -754,10 +774,10 @@ def test_a_refused_charge_releases_nothing():
     assert not hasattr(model, "probabilities_")
 
 
-@pytest.mark.parametrize("n", [-1, 2.5, "3", True])
-def test_a_bad_number_of_samples_is_refused(n):
-    with pytest.raises(ValueError, match="n must be an integer"):
-        public().fit(weather()).sample(n)
+@pytest.mark.parametrize("number", [-1, 2.5, "3", True])
+def test_a_bad_number_of_samples_is_refused(number):
+    with pytest.raises((TypeError, ValueError), match="n_samples must be"):
+        public().fit(weather()).sample(n_samples=number)
 
 
 def test_samples_repeat_with_a_seed_of_any_kind():

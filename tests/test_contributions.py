@@ -26,9 +26,9 @@ def drawn(monkeypatch):
     seen = []
     draw = Mechanism.draw
 
-    def listen(self, counts, generator):
+    def listen(self, counts, *arguments):
         seen.append((self, np.array(counts, dtype=float)))
-        return draw(self, counts, generator)
+        return draw(self, counts, *arguments)
 
     monkeypatch.setattr(Mechanism, "draw", listen)
     return seen
@@ -129,7 +129,7 @@ def test_several_batches_are_charged_the_largest_of_their_bounds(drawn):
     model.release()
     ((mechanism, table),) = drawn
     assert (mechanism.max_count, mechanism.max_total) == (8, 10)
-    assert table.sum() == pytest.approx(2 + 10 + 1)
+    assert table.sum() == pytest.approx(2 + 10 + 1, rel=1e-5)  # on a grid
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -217,7 +217,7 @@ def test_row_totals_do_not_wrap(dtype, make, drawn):
     fitted(X=make(X), max_count=float(largest), max_total=10, fit_prior=False)
     ((mechanism, table),) = drawn
     assert_within(mechanism, table)
-    assert table.sum() == pytest.approx(10, rel=1e-6)
+    assert table.sum() == pytest.approx(10, rel=1e-4)  # on a grid
 
 
 def test_a_record_changes_nothing_of_what_others_add(drawn):

@@ -318,11 +318,18 @@ def test_logarithms_are_right_where_plain_gammas_underflow():
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
-@pytest.mark.parametrize("count", [1e15, 1e90])
-def test_huge_counts_are_no_trouble(mechanism, count):
-    released = mechanism.release([[count, 3 * count], [count, 0.0]])
+def test_huge_counts_are_no_trouble(mechanism):
+    released = mechanism.release([[1e15, 3e15], [1e15, 0.0]])
     np.testing.assert_allclose(released[0], [0.25, 0.75], rtol=1e-5)
     assert 0 < released[1, 1] < 1e-10
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
+def test_counts_that_floats_do_not_hold_exactly_are_refused(mechanism):
+    with pytest.raises(ValueError, match=r"counts must be below 2\^53"):
+        mechanism.release([[1e16, 3.0]])
+    with pytest.raises(ValueError, match="counts must be multiples of"):
+        mechanism.release([[0.1, 3.0]])
 
 
 def test_counts_near_overflow_are_refused():

@@ -87,7 +87,7 @@ class Mechanism(ABC):
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]: ...
 
     @abstractmethod
-    def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _draw(self, counts: np.ndarray, grid: float, generator: np.random.Generator) -> np.ndarray:
         """Positive probabilities for each row of a two-dimensional table."""
 
     @property
@@ -322,14 +322,47 @@ class Mechanism(ABC):
         ((2, 3), True)
         """
         counts = check_counts(counts)
-        self._check_table(counts)
+        self.check_table(counts)
         generator = None if self.is_exact else noise_generator(random_state)
         if accountant is not None:
             accountant.charge(self, releases=1, label=label)
         return self.draw(counts, generator)
 
-    def draw(self, counts: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    def check_table(self, counts: np.ndarray, grid: float | None = None) -> None:
+        """Refuse a table that cannot be released as the guarantee assumes.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (..., n_categories)
+            Finite and non-negative.
+        grid : float, optional
+            A public power of two of which all counts are multiples. By default the one that
+            follows from the bounds.
+        """
+        if self.is_exact:
+            return
+        grid = self.contribution.grid if grid is None else grid
+        if counts.max() >= 2.0**53:
+            raise ValueError(
+                "counts must be below 2^53, from where floats do not hold every whole number; "
+                "got a larger entry"
+            )
+        if not _is_on_grid(counts, grid):
+            raise ValueError(
+                f"counts must be multiples of {grid:g}, so that noise is exact: round what each "
+                "record adds down to that before it is added"
+            )
+        self._check_table(counts, grid)
+
+    def draw(
+        self,
+        counts: np.ndarray,
+        generator: np.random.Generator | None,
+        grid: float | None = None,
+    ) -> np.ndarray:
         """The release itself, of a valid table that was paid for.
+
+        Noise is an exact sample, rounded to a public grid: docs/sampling.md.
 
         Parameters
         ----------
@@ -337,6 +370,8 @@ class Mechanism(ABC):
             Checked before.
         generator : Generator or None
             None only for a mechanism that adds no noise.
+        grid : float, optional
+            As for `check_table`.
 
         Returns
         -------
@@ -345,14 +380,20 @@ class Mechanism(ABC):
         if self.is_exact:
             return smoothed_mean(counts, self.smoothing)
         assert generator is not None
+        grid = self.contribution.grid if grid is None else grid
         table = counts.reshape(-1, counts.shape[-1])
         released = np.empty(table.shape)
         for block in row_blocks(len(table), table.shape[1], _BLOCK_CELLS):
-            released[block] = self._draw(table[block], generator)
+            released[block] = self._draw(table[block], grid, generator)
         return released.reshape(counts.shape)
 
-    def _check_table(self, counts: np.ndarray) -> None:  # noqa: B027 (most have nothing to refuse)
-        """Refuse a table outside what the guarantee assumes."""
+    def _check_table(self, counts: np.ndarray, grid: float) -> None:  # noqa: B027
+        """Refuse a table outside what the mechanism can draw."""
+
+
+def _is_on_grid(counts: np.ndarray, grid: float) -> bool:
+    steps = counts if grid == 1 else counts / grid
+    return bool(np.all(steps == np.rint(steps)))
 
 
 @lru_cache(maxsize=256)
