@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from ._messages import beyond_the_guarantee, exactly, plural, warn
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
+from ._validation import check_real
 from .accounting import Composition
 from .accounting.worst_case import ADJACENCIES, Accountable
 from .exceptions import PrivacyLeakWarning
@@ -124,7 +125,8 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _is_private(self) -> bool:
-        return bool(np.isfinite(self.epsilon))
+        epsilon = check_real("epsilon", self.epsilon, above=0, allow_infinite=True)
+        return bool(np.isfinite(epsilon))
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:

@@ -69,6 +69,13 @@ def test_text_and_missing_values_are_answered_by_what_to_do():
         ESTIMATORS["histogram"].fit(MISTAKES["one dimension"])
 
 
+@pytest.mark.parametrize("kind", ["multinomial", "categorical", "histogram"])
+def test_a_list_with_none_holds_a_missing_value(kind):
+    X = [[1, 0], [None, 1], [0, 1], [1, 1]]
+    with pytest.raises((TypeError, ValueError), match=r"contains NaN|not 'NoneType'"):
+        ESTIMATORS[kind].fit(X, [0, 1, 0, 1])
+
+
 @pytest.mark.parametrize("kind", ["multinomial", "categorical"])
 def test_no_error_shows_a_weight(kind):
     X, y = np.ones((20, 2), dtype=int), np.arange(20) % 2
@@ -167,10 +174,18 @@ WRONG = {
     "sizes": (fit_categorical, {"n_categories": [3] * 3}, "one entry per feature, 2; got list of"),
     "huge size": (fit_categorical, {"n_categories": 10**30}, "n_categories must be at most"),
     "a path": (fit_categorical, {"accountant": "ledger"}, "'accountant' .* implementing 'charge'"),
-    "posterior path": (fit_posterior, {"accountant": "ledger"}, r"PrivacyAccountant\(path=...\)"),
-    "one number": (fit_posterior, {"categories": 3}, "categories must be a sequence .*; got int"),
-    "text": (fit_posterior, {"categories": "ab"}, "categories must be a sequence .*; got str"),
-    "set of categories": (fit_posterior, {"categories": {0, 1}}, "sequence .*; got set of length"),
+    "posterior path": (
+        fit_posterior,
+        {"accountant": "ledger"},
+        "'accountant' .* implementing 'charge'",
+    ),
+    "one number": (fit_posterior, {"categories": 3}, "'categories' .* array-like. Got 3"),
+    "text": (fit_posterior, {"categories": "ab"}, "'categories' .* array-like. Got 'ab'"),
+    "set of categories": (
+        fit_posterior,
+        {"categories": {0, 1}},
+        "categories must be a sequence; got .* set",
+    ),
     "lists as categories": (fit_posterior, {"categories": [[0], [1]]}, "that can be hashed"),
     "huge epsilon": (fit_posterior, {"epsilon": 10**400}, "epsilon must be at most 1e"),
 }

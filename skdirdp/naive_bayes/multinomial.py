@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative, validate_data
 
@@ -162,8 +163,9 @@ class DirichletNB(_PrivateNaiveBayes):
         with errors_without_data(X=X, y=y):
             checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
             X, *labels = checked if isinstance(checked, tuple) else (checked,)
-            if X.dtype.kind == "O":  # a list with a decimal or a large integer, for example
+            if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
+                assert_all_finite(X, input_name="X")
         # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
         if labels:
             check_non_negative(X, f"{type(self).__name__} (input X)")
