@@ -5,7 +5,6 @@ charges the accountant, and only then draws noise. No estimator does privacy
 arithmetic of its own.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +13,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ._messages import beyond_the_guarantee, exactly, plural
+from ._messages import beyond_the_guarantee, exactly, plural, warn
 from ._random import noise_generator
+from ._sklearn_compat import HasMethods, Interval, StrOptions
+from ._validation import check_real
 from .accounting import Composition
 from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
@@ -126,7 +126,8 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _is_private(self) -> bool:
-        return bool(np.isfinite(self.epsilon))
+        epsilon = check_real("epsilon", self.epsilon, above=0, allow_infinite=True)
+        return bool(np.isfinite(epsilon))
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -149,11 +150,10 @@ class PrivateEstimator(BaseEstimator):
     def _warn_of_leak(self, parameters: Sequence[str]) -> None:
         """Name the public parameters that were missing and are taken from the data."""
         if parameters and self._is_private:
-            warnings.warn(
+            warn(
                 f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
                 "guarantee does not cover. Pass what is publicly known to the constructor.",
                 PrivacyLeakWarning,
-                stacklevel=4,
             )
 
     def _pay(self, spent: PrivacyCurves, releases: int = 1) -> np.random.Generator | None:

@@ -66,9 +66,11 @@ def test_scikit_learn_accepts_the_transformer(estimator, check):
 def test_infinite_epsilon_is_kbins_discretizer(encode, strategy, n_bins):
     X = columns()
     ours = DirichletHistogramTransformer(n_bins, encode=encode, strategy=strategy, epsilon=INF)
-    theirs = KBinsDiscretizer(
-        n_bins, encode=encode, strategy=strategy, quantile_method="averaged_inverted_cdf"
-    )
+    theirs = KBinsDiscretizer(n_bins, encode=encode, strategy=strategy)
+    if strategy == "quantile":
+        if "quantile_method" not in theirs.get_params():
+            pytest.skip("scikit-learn before 1.7 has another definition of a quantile only")
+        theirs.set_params(quantile_method="averaged_inverted_cdf")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sklearn.preprocessing._discretization.warnings.warn", lambda *_: None)
         theirs.fit(X)
