@@ -1,6 +1,9 @@
 """SimplexMechanism: the paper's claims, the exact ones, and the probability behind them."""
 
 import time
+from contextlib import contextmanager
+from fractions import Fraction
+from unittest.mock import patch
 
 import mpmath
 import numpy as np
@@ -11,6 +14,7 @@ from scipy.special import betainc, betaincc, expit, logit
 from skdirdp.accounting import Composition, PureDP
 from skdirdp.exceptions import PrivacyLeakWarning
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
+from skdirdp.mechanisms.dirichlet import draw_dirichlet
 from skdirdp.mechanisms.dirichlet_tail import probability_below
 
 EXAMPLE = SimplexMechanism(k=24, protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)
@@ -275,6 +279,40 @@ def test_parameters_from_numpy_become_numbers_of_python():
     )
 
 
+@contextmanager
+def drawn_shapes():
+    """Collect the exact shapes that gamma variables are drawn for."""
+    shapes = []
+
+    def listening(numerators, places, generator):
+        shapes.append([Fraction(int(n), 2**places) for n in numerators[0]])
+        return draw_dirichlet(numerators, places, generator)
+
+    with patch("skdirdp.mechanisms.simplex.draw_dirichlet", listening):
+        yield shapes
+
+
+def test_neighbours_are_drawn_with_shapes_that_differ_by_what_is_claimed():
+    rng = np.random.default_rng(5)
+    for k in (0.01, 3.7, 24.0, 1e5):
+        mechanism = SimplexMechanism(k=k, protected=(0, 1), eta=0.05, eta_bar=0.05, b=0.3)
+        for _ in range(50):
+            p = 0.06 + 0.8 * rng.dirichlet(np.ones(3)) * (1 - 0.18) / 0.8
+            move = min(0.15, p[0] - 0.05)
+            q = p + [-move, move, 0.0]
+            if q[:2].sum() > 0.95 or p[:2].sum() > 0.95:
+                continue
+            with drawn_shapes() as shapes:
+                mechanism.release(p / p.sum())
+                mechanism.release(q / p.sum())
+            change = [abs(a - b) for a, b in zip(*shapes, strict=True)]
+            assert max(change[:2]) <= Fraction(mechanism.equivalent.r)
+            assert change[2] <= Fraction(2) ** -40 * Fraction(k)
+            assert min(shapes[0][:2]) >= Fraction(mechanism.equivalent.alpha) * (
+                1 - Fraction(2) ** -50
+            )
+
+
 def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
     eta = b = 1e-12
     mechanism = SimplexMechanism(k=1e13, protected=(0, 1), eta=eta, eta_bar=0.5, b=b)
@@ -283,18 +321,11 @@ def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
             mechanism.release([entry, 1e-11, 1 - 1e-11])
     # What passes is released with a shape of at least k eta, so that the claim is for it: by
     # rounding an entry may be lower by 2**-48, which is 36 thousandths of a count here.
-    shapes = []
-
-    class Generator(np.random.Generator):
-        def standard_gamma(self, shape, size=None):
-            shapes.append(np.asarray(shape) - 1)
-            return super().standard_gamma(shape, size)
-
     low = np.array([eta - 3e-15, 1.5e-12, 0.0])
     low[2] = 1 - low.sum()
-    with pytest.warns(PrivacyLeakWarning):
-        mechanism.release(low, Generator(np.random.PCG64(0)))
-    assert shapes[0][:2].min() >= 1e13 * eta * (1 - 1e-12)
+    with drawn_shapes() as shapes:
+        mechanism.release(low)
+    assert min(shapes[0][:2]) >= Fraction(1e13) * Fraction(eta)
     # The worst neighbours that are let in lose no more than is claimed.
     p, q = (eta + b / 2, eta), (eta, eta + b / 2)
     epsilon = mechanism.epsilon(0.01)
@@ -304,18 +335,12 @@ def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
 
 def test_vectors_that_sum_to_nearly_one_are_released_as_if_they_did():
     # Neighbours have equal sums; two vectors within the tolerance need not.
-    k, shapes = 1e9, []
+    k = 1e9
     mechanism = SimplexMechanism(k=k, protected=(0, 1), eta=0.1, eta_bar=0.1, b=1e-8)
-
-    class Generator(np.random.Generator):
-        def standard_gamma(self, shape, size=None):
-            shapes.append(np.asarray(shape) - 1)
-            return super().standard_gamma(shape, size)
-
-    for excess in (-9e-10, 9e-10):
-        with pytest.warns(PrivacyLeakWarning):
-            mechanism.release([0.3, 0.3 + excess, 0.4], Generator(np.random.PCG64(0)))
-    assert [shape.sum() / k for shape in shapes] == pytest.approx([1, 1], abs=1e-15)
+    with drawn_shapes() as shapes:
+        for excess in (-9e-10, 9e-10):
+            mechanism.release([0.3, 0.3 + excess, 0.4])
+    assert [float(sum(each) / Fraction(k)) for each in shapes] == pytest.approx([1, 1], abs=1e-15)
 
 
 def test_it_composes_and_is_charged_before_the_noise():
