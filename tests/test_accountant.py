@@ -367,7 +367,7 @@ def test_a_charge_that_could_not_be_composed_is_refused_before_it_is_made(error,
 def test_more_releases_than_the_ledger_can_sum_are_refused():
     accountant = PrivacyAccountant()
     accountant.charge(MECHANISM, releases=2**63 - 1)
-    with pytest.raises(LedgerError, match="the ledger .* cannot be used"):
+    with pytest.raises(LedgerError, match=r"the ledger .* cannot be used"):
         accountant.charge(MECHANISM)
     with pytest.raises(ValueError, match="releases must be at most"):
         accountant.charge(MECHANISM, releases=2**63)

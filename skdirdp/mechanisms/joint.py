@@ -71,5 +71,5 @@ class JointMechanism(PrivacyCurves):
         """Whether some part adds no noise."""
         return any(mechanism.is_exact for mechanism, _ in self.parts)
 
-    def worst_cases(self) -> Mapping[str, WorstCase]:
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
         return Composition(self.parts).worst_cases()
