@@ -222,6 +222,7 @@ def sum_rows(
     -------
     RowSums
     """
+    X = _canonical(X)
     n_columns = X.shape[1]
     clip = _largest(_entries(X)) if max_count is None or exact else float(max_count)
     # No row can have a larger total than the first of these, and that is public.
@@ -293,22 +294,28 @@ class _RowRule:
         return block, _largest(_totals(block))
 
 
-def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
-    """Blocks of rows as float64, in which every cell occurs once."""
-    n_rows, n_columns = X.shape
+def _canonical(X: Any) -> Any:
+    """The records with every cell once: entries of one cell are added before all else."""
     if not sparse.issparse(X):
-        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
-            yield rows, np.asarray(X[rows], dtype=np.float64)
-        return
-    # A new object, since flags that the old one remembers may be stale. Entries of one cell
-    # are added before they are bounded, as floats since small integers would overflow, and
-    # in copies since scipy adds them in place.
+        return X
+    # A new object, since flags that the old one remembers may be stale. What is added is
+    # added as floats, since small integers would overflow, and in copies, since scipy adds
+    # in place.
     fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     if not fresh.has_canonical_format:
         parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
         fresh = sparse.csr_array(parts, shape=X.shape)
         fresh.sum_duplicates()
-    X = fresh
+    return fresh
+
+
+def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Blocks of rows as float64."""
+    n_rows, n_columns = X.shape
+    if not sparse.issparse(X):
+        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
+            yield rows, np.asarray(X[rows], dtype=np.float64)
+        return
     # Blocks of rows with about as many entries each.
     blocks = max(1, X.nnz // _SPARSE_ENTRIES)
     edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)

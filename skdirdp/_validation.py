@@ -59,12 +59,15 @@ def store_real(instance: Any, name: str, **limits: Any) -> None:
     object.__setattr__(instance, name, check_real(name, getattr(instance, name), **limits))
 
 
-def check_integer(name: str, value: Any, *, at_least: int) -> int:
+def check_integer(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer; got {value!r} of type {type(value).__name__}")
+    value = int(value)
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}; got {value}")
-    return int(value)
+    if at_most is not None and value > at_most:
+        raise ValueError(f"{name} must be at most {at_most}; got {value}")
+    return value
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:

@@ -19,7 +19,8 @@ from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_real
 from .accounting import Composition
-from .accounting.worst_case import ADJACENCIES, Accountable
+from .accounting.composition import PrivacyCurves
+from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
@@ -64,7 +65,7 @@ class PrivacyReport:
     delta: float | None
     order: float | None
     adjacency: str
-    mechanisms: tuple[tuple[Accountable, int], ...]
+    mechanisms: tuple[tuple[PrivacyCurves, int], ...]
     not_covered: tuple[str, ...] = ()
 
     @property
@@ -155,7 +156,7 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyLeakWarning,
             )
 
-    def _pay(self, spent: Accountable, releases: int = 1) -> np.random.Generator | None:
+    def _pay(self, spent: PrivacyCurves, releases: int = 1) -> np.random.Generator | None:
         """Charge for releases, and give the generator to draw them with.
 
         None where there is no noise to draw.

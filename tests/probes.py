@@ -40,9 +40,9 @@ def drawn_tables():
     tables = []
     draw = Mechanism.draw
 
-    def listening(self, counts, generator):
+    def listening(self, counts, *arguments):
         tables.append((self, np.array(counts)))
-        return draw(self, counts, generator)
+        return draw(self, counts, *arguments)
 
     with patch.object(Mechanism, "draw", listening):
         yield tables

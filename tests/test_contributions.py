@@ -14,24 +14,16 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.mechanisms import Mechanism
-from tests.probes import Recorder
+from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def drawn():
     """All that noise is added to: mechanisms, and the exact tables they were given."""
-    seen = []
-    draw = Mechanism.draw
-
-    def listen(self, counts, *arguments):
-        seen.append((self, np.array(counts, dtype=float)))
-        return draw(self, counts, *arguments)
-
-    monkeypatch.setattr(Mechanism, "draw", listen)
-    return seen
+    with drawn_tables() as tables:
+        yield tables
 
 
 def entries(table):

@@ -227,7 +227,7 @@ class Released:
 
 
 #: The coarsest grid that contributions may be rounded to, as a part of their bound.
-GRID = 2.0**-24
+GRID = 2.0**-19
 #: What may be taken from the data without a change of the tables' cells.
 BOUNDS = {"max_count", "max_total", "max_weight", "n_samples"}
 

@@ -164,7 +164,7 @@ class _AdditiveMechanism(Mechanism):
 
 @dataclass(frozen=True, repr=False)
 class GaussianMechanism(_AdditiveMechanism):
-    """Gaussian noise on counts, then smooth probabilities.
+    """Gaussian noise on counts, then smooth probabilities (docs/theory.md, section 5).
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class GaussianMechanism(_AdditiveMechanism):
 
 @dataclass(frozen=True, repr=False)
 class LaplaceMechanism(_AdditiveMechanism):
-    """Laplace noise on counts, then smooth probabilities.
+    """Laplace noise on counts, then smooth probabilities (docs/theory.md, section 5).
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
-"""What all mechanisms share: curves from their worst cases, and the release of a table."""
+"""The base of mechanisms: public bounds, curves from worst cases, and the release of a table."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from .._messages import brief
 from .._random import noise_generator
 from .._validation import check_choice, check_counts, check_real
-from ..accounting import Composition
+from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
@@ -23,7 +22,7 @@ _BLOCK_CELLS = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Mechanism(ABC):
+class Mechanism(PrivacyCurves):
     """A way to publish the rows of a table of counts as probabilities.
 
     Abstract: `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism` are the ways
@@ -47,6 +46,8 @@ class Mechanism(ABC):
 
     #: What estimators and `calibrate` call the mechanism.
     name: ClassVar[str]
+    # Calibration compares mechanisms, so it stands above them and sets this itself.
+    _calibrator: ClassVar[Callable[..., "Mechanism"]]
 
     adjacency: str = "replace"
     max_count: float = 1.0
@@ -226,65 +227,12 @@ class Mechanism(ABC):
         >>> Composition([(m, 14)]).epsilon(1e-5) <= 1.0
         True
         """
-        # Calibration compares mechanisms, so it stands above them; this is its shorthand.
-        from .calibration import calibrate
-
-        return calibrate(cls.name, **budget_and_sizes)
+        return cls._calibrator(cls.name, **budget_and_sizes)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
-        """The pairs that bound one release, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
         if self.is_exact:
             return in_every_direction(self.adjacency, REVEALS_ALL)
         return self._noisy_worst_cases()
-
-    def rdp(self, order: ArrayLike):
-        """Worst-case Renyi divergence of one release.
-
-        Parameters
-        ----------
-        order : float or array of floats
-            Greater than 1.
-
-        Returns
-        -------
-        float or ndarray
-            Infinite at orders where the divergence is.
-        """
-        return _alone(self).rdp(order)
-
-    def delta(self, epsilon: ArrayLike):
-        """The smallest delta such that one release is (epsilon, delta)-DP.
-
-        Parameters
-        ----------
-        epsilon : float or array of floats
-            At least 0.
-
-        Returns
-        -------
-        float or ndarray
-        """
-        return _alone(self).delta(epsilon)
-
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon such that one release is (epsilon, delta)-DP.
-
-        Parameters
-        ----------
-        delta : float in (0, 1)
-            The probability that the loss may be larger.
-
-        Returns
-        -------
-        float
-        """
-        return _alone(self).epsilon(delta)
 
     def release(
         self,
@@ -387,18 +335,13 @@ class Mechanism(ABC):
             released[block] = self._draw(table[block], grid, generator)
         return released.reshape(counts.shape)
 
-    def _check_table(self, counts: np.ndarray, grid: float) -> None:  # noqa: B027
+    def _check_table(self, counts: np.ndarray, grid: float) -> None:
         """Refuse a table outside what the mechanism can draw."""
 
 
 def _is_on_grid(counts: np.ndarray, grid: float) -> bool:
     steps = counts if grid == 1 else counts / grid
     return bool(np.all(steps == np.rint(steps)))
-
-
-@lru_cache(maxsize=256)
-def _alone(mechanism: Mechanism) -> Composition:
-    return Composition([(mechanism, 1)])
 
 
 def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:

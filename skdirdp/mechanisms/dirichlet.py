@@ -40,7 +40,8 @@ _BISECTIONS = 45
 class DirichletMechanism(Mechanism):
     """Release ``Y ~ Dirichlet(r x + alpha)`` for each row x of a table of counts.
 
-    The curves are exact: the worst case over all data sets and all neighbours.
+    The curves are exact: the worst case over all data sets and all neighbours
+    (docs/theory.md, section 2).
 
     Parameters
     ----------
