@@ -635,3 +635,53 @@ def test_calibration_stands_above_the_mechanisms_and_is_reached_from_each():
     budget = {"epsilon": 1.0, "delta": 1e-5, "n_samples": 1000, "n_categories": 4}
     for kind in (DirichletMechanism, GaussianMechanism, LaplaceMechanism):
         assert kind.calibrate(**budget) == calibrate(kind.name, **budget)
+
+
+# --- Low-order bits -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "doubles"),
+    [
+        (GaussianMechanism(3.7), lambda rng, n: 3.7 * rng.standard_normal(n)),
+        (LaplaceMechanism(3.7), lambda rng, n: rng.laplace(scale=3.7, size=n)),
+    ],
+    ids=["gaussian", "laplace"],
+)
+def test_the_last_bits_of_noisy_counts_do_not_tell_neighbours_apart(mechanism, doubles):
+    # Added in doubles, small noise on a count of 1 loses the bits that it keeps on a count
+    # of 0: a value with such bits can only come from the latter.
+    n, rng = 200_000, np.random.default_rng(0)
+
+    def telling(values):
+        return np.mean(values % 2.0**-50 != 0)
+
+    assert telling(0 + doubles(rng, n)) > 0.3
+    assert telling(32 + doubles(rng, n)) < 0.01
+    for count in (0.0, 1.0, 32.0):
+        noisy = mechanism.noisy(np.full(n, count), rng)
+        assert telling(noisy) == 0
+        # The same grid for all data, and noise reaches every part of it near the count.
+        steps = (noisy - count) * 2.0**20
+        assert np.all(steps == np.rint(steps))
+        assert set(np.unique(steps % 8)) == set(range(8))
+
+
+def test_the_first_bits_of_gammas_are_all_that_a_dirichlet_release_rests_on(monkeypatch):
+    from skdirdp.mechanisms import dirichlet
+
+    seen = []
+
+    def listening(mantissa, exponent):
+        seen.append((mantissa, exponent))
+        return relative_weights(mantissa, exponent)
+
+    relative_weights = dirichlet.relative_weights
+    monkeypatch.setattr(dirichlet, "relative_weights", listening)
+    mechanism = DirichletMechanism(r=0.3, alpha=1e-3)
+    for counts in ([0, 5], [1, 4], [0.5, 1e6]):
+        mechanism.release([counts] * 1000)
+    for mantissa, _ in seen:
+        assert mantissa.min() >= 2**19
+        assert mantissa.max() < 2**20
+    assert len(seen) == 3
