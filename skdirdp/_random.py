@@ -21,19 +21,7 @@ def noise_generator(random_state: Any = None) -> np.random.Generator:
     """
     if random_state is None:
         return np.random.Generator(AESCounter(key=_fresh_key()))
-    if isinstance(random_state, np.random.Generator):
-        generator = random_state
-    elif isinstance(random_state, np.random.RandomState):
-        generator = np.random.Generator(random_state._bit_generator)
-    elif isinstance(random_state, Integral) and not isinstance(random_state, bool):
-        if random_state < 0:
-            raise ValueError(f"random_state must be at least 0; got {random_state}")
-        generator = np.random.default_rng(int(random_state))
-    else:
-        raise TypeError(
-            "random_state must be None, an integer, a numpy Generator or a RandomState; "
-            f"got {random_state!r}"
-        )
+    generator = sampling_generator(random_state)
     warnings.warn(
         "random_state is given: whoever knows it can remove the noise. "
         "Leave it None for a release that is meant to be private.",
@@ -41,6 +29,22 @@ def noise_generator(random_state: Any = None) -> np.random.Generator:
         stacklevel=3,
     )
     return generator
+
+
+def sampling_generator(random_state: Any = None) -> np.random.Generator:
+    """The generator for what is drawn from a release: a known seed gives nothing away."""
+    if random_state is None or isinstance(random_state, np.random.Generator):
+        return np.random.default_rng(random_state)
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.Generator(random_state._bit_generator)
+    if isinstance(random_state, Integral) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise ValueError(f"random_state must be at least 0; got {random_state}")
+        return np.random.default_rng(int(random_state))
+    raise TypeError(
+        "random_state must be None, an integer, a numpy Generator or a RandomState; "
+        f"got {random_state!r}"
+    )
 
 
 def _fresh_key() -> int:

@@ -1,11 +1,16 @@
 """DirichletHistogramTransformer: drop-in, private, and honest about its errors."""
 
 import pickle
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.model_selection import GridSearchCV
@@ -13,10 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
+from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
 from skdirdp.accounting import Composition
 from skdirdp.histogram import DirichletHistogramTransformer
-from skdirdp.histogram.grid import assign_bins, count_fine_bins, fine_grid
+from skdirdp.histogram.grid import assign_bins, count_fine_bins, fine_grid, observed_bounds
+from skdirdp.histogram.quantiles import quantile_borders
 from skdirdp.histogram.released import project_to_simplex
 from tests.probes import Recorder
 
@@ -80,6 +86,23 @@ def test_infinite_epsilon_is_kbins_discretizer(encode, strategy, n_bins):
         mine, its = mine.toarray(), its.toarray()
     np.testing.assert_array_equal(mine, its)
     np.testing.assert_array_equal(*back)
+
+
+@pytest.mark.filterwarnings("ignore:feature 0 is constant")
+@pytest.mark.filterwarnings("ignore:Feature 0 is constant")
+@pytest.mark.parametrize("bounds", [None, (0, 10)])
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal"])
+def test_a_constant_column_without_privacy_is_kbins_discretizers(bounds, encode):
+    X = np.full((30, 1), 3.0)
+    ours = DirichletHistogramTransformer(4, encode=encode, bounds=bounds, epsilon=INF).fit(X)
+    theirs = KBinsDiscretizer(4, encode=encode, quantile_method="averaged_inverted_cdf").fit(X)
+    np.testing.assert_array_equal(ours.n_bins_, theirs.n_bins_)
+    np.testing.assert_array_equal(ours.bin_edges_[0], theirs.bin_edges_[0])
+    mine, its = ours.transform(X), theirs.transform(X)
+    if encode == "onehot":
+        mine, its = mine.toarray(), its.toarray()
+    np.testing.assert_array_equal(mine, its)
+    assert ours.set_params(encode="density").transform(X).tolist() == [[1.0]] * 30
 
 
 def test_noisy_edges_given_to_kbins_discretizer_bin_alike():
@@ -224,6 +247,19 @@ def badly_filled(x, edges):
     ]
 
 
+def divide_evenly_filled_bins(x, edges):
+    """Whether some of the edges, or all, make evenly filled bins: the rest divides those further.
+
+    A value that fills a bin by itself leaves edges over.
+    """
+    inner = edges[1:-1].tolist()
+    return any(
+        badly_filled(x, np.array([edges[0], *kept, edges[-1]])) == []
+        for size in range(len(inner), -1, -1)
+        for kept in combinations(inner, size)
+    )
+
+
 @pytest.mark.parametrize(
     ("file", "name", "bounds"),
     [
@@ -239,15 +275,18 @@ def test_ten_quantile_bins_of_skewed_columns_are_evenly_filled(file, name, bound
     X = real_column(file, name)
     for _ in range(20):
         model = DirichletHistogramTransformer(10, encode="ordinal", bounds=bounds).fit(X)
-        assert badly_filled(X[:, 0], model.bin_edges_[0]) == []
-    if name == "BILL_AMT1":  # zero holds 7% of the rows: no tie fills a bin
         assert model.n_bins_[0] == 10
+        assert divide_evenly_filled_bins(X[:, 0], model.bin_edges_[0])
+        if name == "BILL_AMT1":  # zero holds 7% of the rows: no tie fills a bin
+            assert badly_filled(X[:, 0], model.bin_edges_[0]) == []
 
 
 def test_the_check_of_evenly_filled_bins_can_fail():
     x = np.random.default_rng(0).normal(size=1000)
     assert badly_filled(x, np.quantile(x, np.linspace(0, 1, 11))) == []
     assert badly_filled(x, np.linspace(x.min(), x.max(), 11)) != []
+    assert divide_evenly_filled_bins(x, np.quantile(x, [0, 0.1, 0.14, *np.arange(2, 11) / 10]))
+    assert not divide_evenly_filled_bins(x, np.quantile(x, [0, 0.1, 0.3, 0.4, 0.5, 0.7, 0.9, 1]))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "auto"])
@@ -266,14 +305,144 @@ def test_edges_lie_on_fine_borders_so_that_bins_hold_what_was_released():
         assert set(edges) <= set(fine)
 
 
-def test_bins_that_ties_leave_nearly_empty_are_merged():
+def test_edges_that_ties_leave_over_divide_the_other_values():
     x = np.concatenate([np.zeros(9000), np.random.default_rng(0).uniform(1, 100, 1000)])
     for _ in range(10):
         model = DirichletHistogramTransformer(10, bounds=(0, 100), encode="ordinal")
         bins = model.fit_transform(x[:, np.newaxis])[:, 0]
-        shares = np.bincount(bins.astype(int)) / len(x)
-        assert len(shares) == model.n_bins_[0] <= 4
-        assert shares[0] >= 0.9
+        counts = np.bincount(bins.astype(int), minlength=10)
+        assert len(counts) == model.n_bins_[0] == 10
+        assert counts[0] >= 9000
+        # 1000 records for nine bins; halving 1000 three times gives 125, and some twice more
+        assert counts[1:].max() <= 300
+        assert np.median(counts[1:]) >= 50
+
+
+def test_quantile_borders_are_as_many_as_asked_and_nearest_where_they_can_be():
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        size = int(rng.integers(2, 40))
+        parts = rng.dirichlet(np.full(size, rng.choice([0.01, 0.1, 1.0, 10.0])))
+        parts[rng.random(size) < rng.choice([0.0, 0.8])] = 0.0
+        parts = parts / parts.sum() if parts.sum() > 0 else np.eye(size)[0]
+        cdf = np.concatenate([[0.0], np.cumsum(parts)[:-1].clip(0, 1), [1.0]])
+        for n_bins in range(1, size + 1):
+            borders = quantile_borders(cdf, n_bins)
+            assert len(borders) == n_bins + 1
+            assert (borders[0], borders[-1]) == (0, size)
+            assert np.all(np.diff(borders) > 0)
+            # Where no two levels meet in one border and no bin is nearly empty, nothing moves.
+            nearest = [int(np.argmin(np.abs(cdf - level / n_bins))) for level in range(1, n_bins)]
+            wanted = np.array([0, *nearest, size])
+            if np.all(np.diff(cdf[wanted]) >= 0.1 / n_bins + 1e-12):
+                np.testing.assert_allclose(cdf[borders], cdf[wanted], atol=1e-12)
+
+
+# As many columns as were asked for -------------------------------------------------
+
+
+def pile(n=400):
+    """Columns of which a release makes now more, now fewer quantile bins of its own accord."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=n)
+    heap = np.where(rng.random(n) < 0.6, 0, rng.lognormal(y, 1.0))
+    return np.column_stack([rng.normal(y, 1.0), heap, np.full(n, 3.0)]), y
+
+
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal", "density", "cdf"])
+@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+def test_the_noise_of_a_next_step_does_not_follow_from_the_noise_of_this_one(strategy, encode):
+    X, y = pile()
+    model = make_pipeline(
+        DirichletHistogramTransformer(
+            6,
+            encode=encode,
+            strategy=strategy,
+            bounds=[(-8, 8), (0, 500), (0, 10)],
+            mechanism="auto",
+        ),
+        DirichletNB(classes=[0, 1], max_count=6, max_total=18, mechanism="auto"),
+    )
+    reports, totals, widths = set(), set(), set()
+    for _ in range(30):
+        accountant = PrivacyAccountant()
+        for _, step in model.steps:
+            step.set_params(accountant=accountant)
+        model.fit(X, y)
+        reports.add((model[0].privacy_, model[1].privacy_))
+        totals.add(accountant.total(delta=1e-5))
+        widths.add((model[1].n_features_in_, *model[0].n_bins_))
+    assert len(reports) == len(totals) == len(widths) == 1
+    assert widths == {(18 if "onehot" in encode else 3, 6, 6, 6)}
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+@pytest.mark.parametrize("encode", ["onehot-dense", "ordinal", "density", "cdf"])
+@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 100.0])
+def test_every_data_set_gives_as_many_columns(epsilon, strategy, encode):
+    rng = np.random.default_rng(0)
+    columns = {
+        "spread": rng.normal(size=40),
+        "constant": np.full(40, 3.0),
+        "zero": np.zeros(40),
+        "huge": np.full(40, -1.7e308),
+        "tiny": np.full(40, 5e-324),
+        "neighbours": np.where(np.arange(40) % 2, 1.0, np.nextafter(1.0, 2.0)),
+        "subnormal": np.linspace(0, 1e-310, 40),
+        "two values": np.repeat([0.0, 1.0], [39, 1]),
+    }
+    X = np.column_stack(list(columns.values()))
+    for bounds in (None, [(-9.0, 9.0)] * X.shape[1]):
+        model = DirichletHistogramTransformer(
+            [7, 2, 3, 4, 5, 6, 7, 8],
+            encode=encode,
+            strategy=strategy,
+            bounds=bounds,
+            epsilon=epsilon,
+            n_fine_bins=64,
+        )
+        out = model.fit_transform(X)
+        assert model.n_bins_.tolist() == [7, 2, 3, 4, 5, 6, 7, 8]
+        assert out.shape[1] == (42 if encode == "onehot-dense" else 8)
+        assert np.isfinite(out).all()
+        assert [len(histogram) for histogram in model.histogram_] == [64] * 8
+        for edges in model.bin_edges_:
+            assert np.all(np.diff(edges) > 0)
+
+
+def test_every_bin_has_a_centre_that_falls_into_it():
+    X, _ = pile()
+    for strategy in ("quantile", "uniform"):
+        model = DirichletHistogramTransformer(
+            8, encode="ordinal", strategy=strategy, bounds=[(-8, 8), (0, 500), (0, 10)]
+        ).fit(X)
+        bins = np.repeat(np.arange(8.0)[:, np.newaxis], 3, axis=1)
+        centres = model.inverse_transform(bins)
+        np.testing.assert_array_equal(model.transform(centres), bins)
+        for encode in ("onehot", "onehot-dense"):
+            model.set_params(encode=encode)
+            np.testing.assert_array_equal(
+                model.inverse_transform(model.transform(centres)), centres
+            )
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(3.0, 3.0), (0.0, 0.0), (1.0, 1.0 + 1e-15), (-1.7e308, -1.7e308), (0, 1e-312)]
+)
+def test_bounds_from_the_data_leave_room_for_the_bins(low, high):
+    found = observed_bounds(np.array([low, high]), 100)
+    assert found[0] < low <= high < found[1]
+    assert fine_grid(*found, 100, "mixed").n_bins == 100
+    assert observed_bounds(np.array([low, high])) == (low, high)
+
+
+@pytest.mark.parametrize("n_fine_bins", [2, 3, 512, 65_536, 65_537, 100_000, 144_179])
+def test_a_grid_has_as_many_bins_as_asked_wherever_numbers_allow_it(n_fine_bins):
+    for low, high in ((0.0, 1.1 * 2**17), (-1.0, 1.0), (1e15, 1e15 + 2**17), (-3e-300, 1e-299)):
+        assert fine_grid(low, high, n_fine_bins, "mixed").n_bins == n_fine_bins
+    few = fine_grid(1e15, 1e15 + 4, n_fine_bins, "linear")  # numbers of spacing 1/8 there
+    assert few.n_bins == min(n_fine_bins, 32)
 
 
 # Error bars ------------------------------------------------------------------------
@@ -284,7 +453,7 @@ def test_bins_that_ties_leave_nearly_empty_are_merged():
 def test_error_bars_fail_no_more_often_than_stated(confidence, shape):
     rng = np.random.default_rng(3)
     x = rng.normal(size=500) if shape == "normal" else rng.choice([0.0, 1.0, 2.5], 500)
-    model = DirichletHistogramTransformer(bounds=(-5, 5), n_fine_bins=8, fine_scale="linear")
+    model = DirichletHistogramTransformer(8, bounds=(-5, 5), n_fine_bins=8, fine_scale="linear")
     trials, histogram_misses, cdf_misses = 150, 0, 0
     for _ in range(trials):
         model.fit(x[:, np.newaxis])
@@ -292,7 +461,7 @@ def test_error_bars_fail_no_more_often_than_stated(confidence, shape):
         far = np.abs(model.histogram_[0] - truth).max()
         histogram_misses += far > model.linf_error(confidence)[0]
         below = np.concatenate([[0], np.cumsum(truth)])
-        far = np.abs(model._histograms[0].cdf - below).max()
+        far = np.abs(model._histograms_[0].cdf - below).max()
         cdf_misses += far > model.cdf_error(confidence)[0]
     # Two standard deviations of the count are allowed on top.
     allowed = (1 - confidence) * trials + 2 * np.sqrt(confidence * (1 - confidence) * trials)
@@ -489,6 +658,11 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"n_bins": [2, 2]}, "one entry per feature, 3"),
         ({"n_bins": 2.5}, "n_bins"),
         ({"n_fine_bins": 1}, "n_fine_bins"),
+        ({"n_fine_bins": 9}, "got 10 and 9 for feature 0, of n_fine_bins=9"),
+        ({"n_bins": [2, 3, 600]}, "got 600 and 512 for feature 2"),
+        ({"bounds": (1, 1 + 1e-15)}, "got 10 and 5 for feature 0"),
+        ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must have room for n_bins=10"),
+        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must have room"),
         ({"n_categories": [3, None]}, "one entry per feature, 3; got 2"),
         ({"n_categories": [0, None, None]}, "n_categories must be at least 1"),
         ({"encode": "dummy"}, "encode"),
@@ -513,17 +687,164 @@ def test_values_beyond_the_bounds_fall_into_the_end_bins():
 
 
 def test_constant_columns_have_a_documented_result():
-    X = np.full((300, 1), 3.0)
+    X = np.full((3000, 1), 3.0)
     public_bounds = DirichletHistogramTransformer(bounds=(0, 10), encode="ordinal").fit(X)
     assert len(np.unique(public_bounds.transform(X))) == 1
     recorder = Recorder()
     own_bounds = DirichletHistogramTransformer(encode="ordinal", accountant=recorder)
-    with pytest.warns() as caught:
+    with pytest.warns(PrivacyLeakWarning, match="bounds"):
         own_bounds.fit(X)
-    assert any("constant" in str(w.message) for w in caught)
-    assert list(own_bounds.n_bins_) == [1]
+    # As for any other column: what is paid for does not tell a constant one.
+    assert own_bounds.n_bins_.tolist() == [10]
+    assert len(recorder.charges) == 1
+    assert own_bounds.fine_edges_[0][[0, -1]].tolist() == [1.5, 4.5]
+    assert len(np.unique(own_bounds.transform(X))) == 1
+    np.testing.assert_allclose(own_bounds.sample(500, 0).mean(), 3.0, atol=0.1)
+    with pytest.warns(UserWarning, match="feature 0 is constant"):
+        without_privacy = clone(own_bounds).set_params(epsilon=INF).fit(X)
+    assert without_privacy.n_bins_.tolist() == [1]
+    assert np.isnan(without_privacy.sample(3)).all()
+
+
+@pytest.mark.parametrize("strategy", ["quantile", "uniform"])
+def test_parameters_of_numpys_types_are_numbers(strategy):
+    X = columns()[:, :2]
+    exact = {"encode": "ordinal", "strategy": strategy}
+
+    def fitted(**parameters):
+        return DirichletHistogramTransformer(**exact, **parameters).fit(X)
+
+    for n_bins in (np.uint8(255), np.int8(127), np.uint64(200)):
+        model = fitted(n_bins=n_bins, bounds=(-6, 200))
+        assert model.n_bins_.tolist() == [int(n_bins)] * 2
+    many = fitted(n_bins=np.array([255, 3], dtype=np.uint8), bounds=(-6, 200))
+    assert many.n_bins_.tolist() == [255, 3]
+    for pair in (np.array([-6, 200], np.float16), [np.float16(-6), np.int16(200)]):
+        edges = fitted(bounds=pair).fine_edges_[0]
+        assert (float(edges[0]), float(edges[-1])) == (-6.0, 200.0)
+    for n_fine_bins in (np.uint8(200), np.int8(100), np.int16(600), np.uint64(513)):
+        model = fitted(n_fine_bins=n_fine_bins, bounds=(-6, 200))
+        assert len(model.histogram_[0]) == int(n_fine_bins)
+    codes = np.random.default_rng(0).integers(0, 200, (300, 2))
+    for n_categories in (np.uint8(200), np.array([200, 250], np.uint8), [np.uint64(200), 200]):
+        model = DirichletHistogramTransformer(n_categories=n_categories, encode="onehot")
+        width = int(np.broadcast_to(n_categories, 2).astype(int).sum())
+        assert model.fit_transform(codes).shape == (300, width)
+
+
+def test_a_numpy_budget_is_spent_to_its_last_bit():
+    for number in (np.float16(0.3), np.float32(0.3), np.int8(2)):
+        model = public(epsilon=number, delta=np.float16(1e-3)).fit(columns())
+        assert Fraction(model.privacy_.epsilon) == Fraction(float(number))
+        spent = model.privacy_.composition().epsilon(float(np.float16(1e-3)))
+        assert 0.999 * float(number) < spent <= float(number)
+
+
+# Containers, and the order of calls ------------------------------------------------
+
+
+def test_all_containers_give_the_same_bins():
+    X = np.round(columns(), 3)
+    names = ["a", "b", "c"]
+    reference = public(epsilon=INF).fit(X)
+    containers = [
+        X.tolist(),
+        np.asfortranarray(X),
+        X[::-1][::-1],
+        X.astype(object),
+        X.astype(np.longdouble),
+        pd.DataFrame(X, columns=names),
+        pd.DataFrame(X, columns=names).astype("Float64"),
+        np.ma.masked_array(X),
+    ]
+    for table in containers:
+        model = public(epsilon=INF).fit(table)
+        for mine, its in zip(model.histogram_, reference.histogram_, strict=True):
+            np.testing.assert_array_equal(mine, its)
+        np.testing.assert_array_equal(model.transform(table), reference.transform(X))
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame({name: X[:, k].tolist() for k, name in enumerate(names)})
+    np.testing.assert_array_equal(public(epsilon=INF).fit_transform(table), reference.transform(X))
+
+
+def test_small_integers_are_counted_as_the_numbers_that_they_are():
+    for dtype in (np.int8, np.uint8, np.int16, np.uint64, np.float16, bool):
+        whole = np.random.default_rng(0).integers(0, 100, (500, 1)).astype(dtype)
+        model = DirichletHistogramTransformer(4, bounds=(0, 128), n_fine_bins=128, epsilon=INF)
+        expected = np.bincount(whole[:, 0].astype(int), minlength=128) / 500
+        model.set_params(fine_scale="linear").fit(whole)
+        np.testing.assert_allclose(model.histogram_[0], expected, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        sparse.csr_array(np.full((20, 1), 7431.25)),
+        [[7431.25, 1.0], [2.0]],
+        [["7431.25 a secret"]] * 20,
+        pd.DataFrame({"7431": pd.Categorical(["7431.25 a secret"] * 20)})[["7431"]].to_numpy(),
+    ],
+)
+def test_what_cannot_be_binned_is_refused_without_showing_it(bad):
+    recorder = Recorder()
+    model = DirichletHistogramTransformer(bounds=(0, 1), encode="ordinal", accountant=recorder)
+    fitted = clone(model).set_params(accountant=None).fit([[0.5], [0.25]])
+    for refuse in (model.fit, fitted.transform, fitted.inverse_transform):
+        with pytest.raises((TypeError, ValueError)) as raised:
+            refuse(bad)
+        printed = "".join(traceback.format_exception(raised.value)).split("\n")
+        assert "7431" not in "\n".join(line for line in printed if not line.startswith("  "))
     assert recorder.charges == []
-    np.testing.assert_array_equal(own_bounds.transform(X), 0)
+
+
+def test_what_is_not_a_bin_has_no_inverse():
+    model = public(n_bins=4).fit(columns())
+    for bad in (-1.0, 4.0, 1e300, -1e300):
+        with pytest.raises(ValueError, match="bins from 0 to n_bins_ - 1"):
+            model.inverse_transform(np.full((2, 3), bad))
+    model.set_params(encode="onehot")
+    with pytest.raises(ValueError, match="one bin per feature"):
+        model.inverse_transform(sparse.csr_array((2, 12)))
+    with pytest.raises(ValueError, match="must have 12 columns"):
+        model.inverse_transform(np.zeros((2, 3)))
+
+
+def test_parameters_set_after_a_fit_change_no_bins():
+    X = columns()
+    model = public(n_bins=5).fit(X)
+    before, report = model.transform(X), model.privacy_
+    model.set_params(n_bins=3, strategy="uniform", bounds=(0, 1), n_categories=2, epsilon=INF)
+    np.testing.assert_array_equal(model.transform(X), before)
+    model.set_params(encode="onehot")
+    assert model.transform(X).shape == (len(X), 15)
+    assert len(model.get_feature_names_out()) == 15
+    assert model.privacy_ is report
+
+
+def test_a_second_fit_forgets_the_first_and_a_failed_one_nothing():
+    frame = pd.DataFrame(columns(), columns=["a", "b", "c"])
+    model = public().fit(frame)
+    kept = vars(model).copy()
+    for wrong in ({"bounds": (2, 1)}, {"n_fine_bins": 9}, {"n_categories": 3}):
+        given = {name: model.get_params()[name] for name in wrong}
+        with pytest.raises(ValueError, match=r"bounds|n_fine_bins|n_categories"):
+            model.set_params(**wrong).fit(frame)
+        model.set_params(**given)
+        assert vars(model).keys() == kept.keys()
+        assert all(vars(model)[name] is value for name, value in kept.items())
+    model.fit(columns()[:, :3])
+    assert not hasattr(model, "feature_names_in_")
+    assert model.release_ is not kept["release_"]
+
+
+def test_threads_may_share_a_fitted_transformer():
+    X = columns(20_000)
+    for encode in ("onehot-dense", "density", "cdf"):
+        model = public(encode=encode).fit(X)
+        alone = pickle.loads(pickle.dumps(model)).transform(X)
+        with ThreadPoolExecutor(4) as pool:
+            for out in pool.map(model.transform, [X] * 8):
+                np.testing.assert_array_equal(out, alone)
 
 
 def test_a_seed_warns_and_repeats_and_secure_noise_differs():

@@ -1,7 +1,7 @@
 """Private histograms: paper B's comparisons with the Gaussian mechanism, and quantiles."""
 
 from collections.abc import Callable
-from itertools import product
+from itertools import chain, combinations, product
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from skdirdp import utility
 from skdirdp.histogram import DirichletHistogramTransformer
 from skdirdp.histogram.grid import count_fine_bins, fine_grid
+from skdirdp.histogram.quantiles import quantile_borders
 from skdirdp.histogram.released import ReleasedHistogram, unbiased_shares
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
@@ -288,7 +289,7 @@ class HistogramQuantiles(Experiment):
             histogram = read(x, bounds, rng)
             truth = np.searchsorted(np.sort(x), histogram.edges[1:-1]) / N_ROWS
             errors.append(np.abs(histogram.cdf[1:-1] - truth).max())
-            bad.append(_badly_filled(x, histogram.edges[histogram.quantile_borders(10)]))
+            bad.append(_badly_filled(x, histogram.edges[quantile_borders(histogram.cdf, 10)]))
         return [{"cdf_error": np.mean(errors), "bad": np.mean(bad)}]
 
     def figure(self, results):
@@ -393,7 +394,7 @@ def _reader(task) -> Reading:
             mechanism=task["mechanism"],
             random_state=rng,
         )
-        found = model.fit(x[:, np.newaxis])._histograms[0]
+        found = model.fit(x[:, np.newaxis])._histograms_[0]
         return _without_correction(found) if task["reading"] == RELEASED else found
 
     return read
@@ -448,14 +449,25 @@ def _calibrated(n_categories: int, releases: int = 1) -> DirichletMechanism:
 
 
 def _badly_filled(x: np.ndarray, edges: np.ndarray) -> bool:
-    """Whether a bin holds less than 5% or more than 15% of the rows, and ties do not force it."""
+    """Whether a bin holds less than 5% or more than 15% of the rows, and ties do not force it.
+
+    A value with 10% of the rows or more fills a bin by itself, and leaves edges over, which
+    may divide other bins: so runs of bins count as one where that helps.
+    """
     bins = np.searchsorted(edges[1:-1], x, side="right")
     shares = np.bincount(bins, minlength=len(edges) - 1) / len(x)
     values, counts = np.unique(x, return_counts=True)
-    heavy = set(np.searchsorted(edges[1:-1], values[counts >= 0.1 * len(x)], side="right"))
-    return any(
-        not 0.05 <= share <= 0.15
-        and k not in heavy
-        and not (share < 0.05 and (k - 1 in heavy or k + 1 in heavy))
-        for k, share in enumerate(shares)
-    )
+    heavy = np.zeros(len(shares), dtype=bool)
+    heavy[np.searchsorted(edges[1:-1], values[counts >= 0.1 * len(x)], side="right")] = True
+    inner = range(1, len(shares))
+    choices = chain.from_iterable(combinations(inner, n) for n in range(len(shares), -1, -1))
+    return not any(_are_even(shares, heavy, np.array([0, *starts])) for starts in choices)
+
+
+def _are_even(shares: np.ndarray, heavy: np.ndarray, starts: np.ndarray) -> bool:
+    """Whether the runs of bins that start there are evenly filled, but for what ties force."""
+    shares, heavy = np.add.reduceat(shares, starts), np.logical_or.reduceat(heavy, starts)
+    padded = np.concatenate([[False], heavy, [False]])
+    beside = padded[:-2] | padded[2:]
+    even = (shares >= 0.05) & (shares <= 0.15)
+    return bool(np.all(even | heavy | (beside & (shares < 0.05))))

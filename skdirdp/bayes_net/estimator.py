@@ -1,6 +1,6 @@
 """Parameters of a discrete Bayesian network, for pgmpy."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -11,7 +11,9 @@ from sklearn.base import DensityMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import PrivateEstimator
+from .._random import sampling_generator
+from .._validation import check_integer
+from ..base import CountingEstimator
 from ..mechanisms import Mechanism
 from ..mechanisms.split import SPLITS, calibrate_split
 from ..mechanisms.table import CountTable
@@ -25,7 +27,7 @@ from .columns import (
     observed_states,
     positions,
 )
-from .structure import Parents, parse_structure
+from .structure import parse_structure
 from .tables import (
     Family,
     blanket,
@@ -35,7 +37,7 @@ from .tables import (
 )
 
 
-class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
+class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
     """Private parameters for a Bayesian network of known structure.
 
     One table is released per node: the counts of its states by configuration of its
@@ -133,7 +135,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateEstimator._parameter_constraints,
+        **CountingEstimator._parameter_constraints,
         "structure": [object],  # parse_structure says more than a list of types would
         "states": [dict, None],
         "target": [object],
@@ -196,41 +198,45 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         -------
         self
         """
-        parents = parse_structure(self.structure)
-        self._check_target(parents)
-        records = as_records(X, self.columns)
-        _check_columns(records, parents)
-        if records.n_records == 0:
-            raise ValueError("X must hold at least one record; got 0")
-        states, codes, leaks = self._encode(records, parents)
-        families = _families(parents, states)
-        self._check_sizes(families)
-        n_samples, size_leaks = self._public_n_samples(records.n_records)
-        leaks += size_leaks
-        mechanisms, probabilities = self._release_families(families, codes, n_samples, leaks)
+        with self._fitting():
+            self.structure_ = parse_structure(self.structure)
+            self._check_target()
+            records = as_records(X, self.columns)
+            self._check_columns(records)
+            if records.n_records == 0:
+                raise ValueError("X must hold at least one record; got 0")
+            self.states_, codes, leaks = self._encode(records)
+            families = self._families
+            self._check_sizes(families)
+            n_samples, size_leaks = self._public_n_samples(records.n_records)
+            alpha = float(self.alpha)
+            tables = [
+                (
+                    CountTable(n_samples, family.n_states, family.n_rows, min_smoothing=alpha),
+                    family.count(codes),
+                )
+                for family in families.values()
+            ]
+            releases = self._release(tables, leaks + size_leaks)
 
-        # Nothing is set before all is done: a fit that fails leaves the last one as it was.
-        self.__dict__.pop("model_", None)
-        self.__dict__.pop("feature_names_in_", None)
-        self.structure_, self.states_ = parents, states
-        self.probabilities_, self.mechanisms_ = probabilities, mechanisms
-        self.alpha_ = {
-            node: mechanisms[node].smoothing if node in mechanisms else float(self.alpha)
-            for node in parents
-        }
-        self.privacy_ = self._report(list(mechanisms.values()), leaks)
-        self.columns_ = records.names
-        self.n_features_in_ = len(records.names)
-        if all(isinstance(name, str) for name in records.names):
-            self.feature_names_in_ = np.array(records.names, dtype=object)
+            self.probabilities_, self.mechanisms_, self.alpha_ = {}, {}, {}
+            for node, (probabilities, mechanism) in zip(families, releases, strict=True):
+                self.probabilities_[node] = probabilities
+                self.alpha_[node] = alpha if mechanism is None else mechanism.smoothing
+                if mechanism is not None:
+                    self.mechanisms_[node] = mechanism
+            self.columns_ = records.names
+            self.n_features_in_ = len(records.names)
+            if all(isinstance(name, str) for name in records.names):
+                self.feature_names_in_ = np.array(records.names, dtype=object)
         return self
 
-    def _encode(self, records: Records, parents: Parents):
+    def _encode(self, records: Records):
         """The states of all variables, their numbers in the data, and what was not given."""
-        states = check_states(self.states or {}, parents)
-        missing = [node for node in parents if node not in states]
+        states = check_states(self.states or {}, self.structure_)
+        missing = [node for node in self.structure_ if node not in states]
         codes = {}
-        for node in parents:
+        for node in self.structure_:
             numbers, distinct = factorise(node, records.column(node))
             if node not in states:
                 states[node] = observed_states(numbers, distinct)
@@ -239,50 +245,34 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         leaks = (
             [f"states[{node!r}]" for node in missing] if self.states else ["states"] * bool(missing)
         )
-        return {node: states[node] for node in parents}, codes, leaks
+        return {node: states[node] for node in self.structure_}, codes, leaks
 
     def _check_sizes(self, families: dict[Hashable, Family]) -> None:
         for node, family in families.items():
-            if family.n_cells > self.max_cells:
+            if family.n_cells > int(self.max_cells):
                 raise ValueError(
                     f"max_cells={self.max_cells} must be at least the size of each table; that of "
                     f"{node!r} has {family.n_cells} cells, {family.n_states} states by "
                     f"{family.n_rows} configurations of its parents"
                 )
 
-    def _check_target(self, nodes) -> None:
-        if self.target is not None and self.target not in nodes:
+    def _check_target(self) -> None:
+        if self.target is not None and self.target not in self.structure_:
             raise ValueError(f"target must be a node of the structure; got {self.target!r}")
 
-    def _release_families(self, families, codes, n_samples: float, leaks: list[str]):
-        """A mechanism for each node that has something to tell, and the tables of all."""
-        # A node of one state says nothing, and is not released.
-        told = [node for node, family in families.items() if family.n_states > 1]
-        tables = [
-            CountTable(
-                n_samples,
-                families[node].n_states,
-                families[node].n_rows,
-                min_smoothing=float(self.alpha),
+    def _check_columns(self, records: Records) -> None:
+        present = set(records.names)
+        missing = [node for node in self.structure_ if node not in present]
+        if missing:
+            raise ValueError(
+                f"X must have a column for each node of the structure; it lacks {missing}. The "
+                "columns of an array are named by the parameter columns"
             )
-            for node in told
-        ]
-        found = self._split_budget(tables)
-        self._warn_of_leak(*leaks)
-        released = self._release(found, [families[node].count(codes) for node in told])
-        by_node = dict(zip(told, released, strict=True))
-        probabilities = {
-            node: by_node[node] if node in by_node else np.ones((family.n_rows, 1))
-            for node, family in families.items()
-        }
-        return dict(zip(told, found, strict=True)), probabilities
 
-    def _split_budget(self, tables: list[CountTable]) -> list[Mechanism]:
-        if not tables:
-            return []
+    def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
         if self.split == "even" or self.calibration != "exact" or not self._is_private:
-            return self._calibrate(tables)
-        return calibrate_split(tables, self._calibrate)
+            return super()._calibrate(tables)
+        return calibrate_split(tables, super()._calibrate)
 
     # The network -------------------------------------------------------------------
 
@@ -320,7 +310,11 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
 
     @property
     def _families(self) -> dict[Hashable, Family]:
-        return _families(self.structure_, self.states_)
+        sizes = {node: len(states) for node, states in self.states_.items()}
+        return {
+            node: Family(node, parents, sizes[node], tuple(sizes[parent] for parent in parents))
+            for node, parents in self.structure_.items()
+        }
 
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_" in vars(self)
@@ -340,7 +334,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         records = as_records(X, self.columns_)
-        _check_columns(records, self.structure_)
+        self._check_columns(records)
         codes = {node: encode(records, node, self.states_[node]) for node in self.structure_}
         return log_likelihood(self._families, self.probabilities_, codes)
 
@@ -380,7 +374,7 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         check_is_fitted(self)
         if self.target is None:
             raise ValueError("target must be given to predict; got None")
-        self._check_target(self.structure_)
+        self._check_target()
         records = as_records(X, self.columns_, optional=self.target)
         families, present = self._families, set(records.names)
         near = blanket(families, self.target)
@@ -447,12 +441,12 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
 
     # Synthetic data ----------------------------------------------------------------
 
-    def sample(self, n=1, random_state=None):
+    def sample(self, n_samples=1, random_state=None):
         """Draw synthetic records from the released network, at no further cost.
 
         Parameters
         ----------
-        n : int, default=1
+        n_samples : int, default=1
         random_state : None, int, Generator or RandomState, default=None
             Not the noise: a known seed gives nothing away.
 
@@ -462,12 +456,9 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
             In the order of the columns that were fitted.
         """
         check_is_fitted(self)
-        if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
-            raise ValueError(f"n must be an integer of at least 0; got {n!r}")
-        if isinstance(random_state, np.random.RandomState):
-            random_state = random_state._bit_generator
-        generator = np.random.default_rng(random_state)
-        codes = draw_codes(self._families, self.probabilities_, int(n), generator)
+        n_samples = check_integer("n_samples", n_samples, at_least=0)
+        generator = sampling_generator(random_state)
+        codes = draw_codes(self._families, self.probabilities_, n_samples, generator)
         nodes = [name for name in self.columns_ if name in codes]
         drawn = {
             node: pd.Index(self.states_[node], tupleize_cols=False).take(codes[node])
@@ -481,23 +472,6 @@ class PrivateBayesNetMLE(DensityMixin, PrivateEstimator):
         tags.input_tags.string = True
         tags.no_validation = True
         return tags
-
-
-def _families(parents: Parents, states: dict[Hashable, list]) -> dict[Hashable, Family]:
-    return {
-        node: Family(node, above, len(states[node]), tuple(len(states[parent]) for parent in above))
-        for node, above in parents.items()
-    }
-
-
-def _check_columns(records: Records, nodes: Parents) -> None:
-    present = set(records.names)
-    missing = [node for node in nodes if node not in present]
-    if missing:
-        raise ValueError(
-            f"X must have a column for each node of the structure; it lacks {missing}. The "
-            "columns of an array are named by the parameter columns"
-        )
 
 
 def _as_labels(states: list) -> np.ndarray:

@@ -10,6 +10,8 @@ from math import prod
 
 import numpy as np
 
+from .._contributions import count_cells
+
 #: State numbers of each column.
 Codes = Mapping[Hashable, np.ndarray]
 
@@ -44,14 +46,13 @@ class Family:
         return rows
 
     def count(self, codes: Codes) -> np.ndarray:
-        """How many records fall into each cell."""
+        """Counts of the records in each cell; each record is in one."""
         if self.parents:
             cells = self.row_numbers(codes) * self.n_states
             cells += codes[self.node]
         else:
             cells = codes[self.node]
-        counts = np.bincount(cells, minlength=self.n_cells)
-        return counts.astype(float).reshape(self.n_rows, self.n_states)
+        return count_cells(cells, self.n_cells).reshape(self.n_rows, self.n_states)
 
     def stride(self, parent: Hashable) -> int:
         """How many rows further the next state of a parent is."""
@@ -113,12 +114,15 @@ def normalised(log_weights: np.ndarray) -> np.ndarray:
 
 
 def draw_codes(
-    families: Mapping[Hashable, Family], tables: Tables, n: int, generator: np.random.Generator
+    families: Mapping[Hashable, Family],
+    tables: Tables,
+    n_samples: int,
+    generator: np.random.Generator,
 ) -> dict[Hashable, np.ndarray]:
     """State numbers of records drawn from the network, each node after its parents."""
     codes: dict[Hashable, np.ndarray] = {}
     for node, family in families.items():
-        codes[node] = np.zeros(n, dtype=np.intp)
+        codes[node] = np.zeros(n_samples, dtype=np.intp)
         if family.n_states > 1:
             codes[node] = _draw_states(tables[node], family.row_numbers(codes), generator)
     return codes

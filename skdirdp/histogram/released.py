@@ -17,8 +17,6 @@ from ..mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from ..mechanisms.base import Mechanism
 
 _BISECTIONS = 45
-# Quantile bins with less than this part of their due share are not worth an edge.
-_NEARLY_EMPTY = 0.1
 
 # The posterior mean of a Gaussian count against the noisy count, in deviations.
 _NOISY = np.linspace(-30.0, 12.0, 8401)
@@ -62,26 +60,6 @@ class ReleasedHistogram:
     def probabilities(self) -> np.ndarray:
         """The estimated share of records in each bin."""
         return np.diff(self.cdf) if self.ordered else project_to_simplex(self._unbiased)
-
-    def quantile_borders(self, n_bins: int) -> np.ndarray:
-        """Positions of edges between which bins of about equal shares lie.
-
-        For each level the edge whose estimated CDF is nearest to it. Bins that are left
-        nearly empty, beside a value that fills several, join the smaller neighbour.
-        """
-        cdf = self.cdf
-        levels = np.arange(1, n_bins) / n_bins
-        above = np.clip(np.searchsorted(cdf, levels), 1, len(cdf) - 1)
-        nearest = np.where(levels - cdf[above - 1] < cdf[above] - levels, above - 1, above)
-        borders = np.unique(np.concatenate([[0], nearest, [len(cdf) - 1]]))
-        while len(borders) > 2:
-            shares = np.diff(cdf[borders])
-            least = int(np.argmin(shares))
-            if shares[least] >= _NEARLY_EMPTY / n_bins:
-                break
-            beside = np.concatenate([[np.inf], shares, [np.inf]])
-            borders = np.delete(borders, least + (beside[least + 2] <= beside[least]))
-        return borders
 
     def band(
         self, confidence: float, starts: np.ndarray | None = None

@@ -15,11 +15,22 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from .._contributions import count_cells
 from .._messages import errors_without_data
+from .._random import sampling_generator
 from .._validation import check_integer
-from ..base import PrivateEstimator
+from ..base import CountingEstimator, Release
 from ..mechanisms.table import CountTable
-from .grid import FINE_SCALES, assign_bins, count_fine_bins, fine_grid, row_blocks
+from ..numerics.blocks import row_blocks
+from .grid import (
+    BLOCK_ENTRIES,
+    FINE_SCALES,
+    FineGrid,
+    assign_bins,
+    count_fine_bins,
+    fine_grid,
+    observed_bounds,
+)
 from .inputs import (
     bins_of_onehot,
     check_categories,
@@ -27,14 +38,17 @@ from .inputs import (
     public_bounds,
     public_sizes,
 )
+from .quantiles import quantile_borders
 from .released import ReleasedHistogram
 
 _FLOATS = (np.float64, np.float32)
 # scikit-learn merges bins that are narrower than this.
 _NARROWEST = 1e-8
+# The edges of the one bin of a constant feature, as in scikit-learn.
+_EVERYTHING = np.array([-np.inf, np.inf])
 
 
-class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
+class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     """Private bins for numeric columns; drops in for `KBinsDiscretizer`.
 
     `fit` counts each feature on a fine grid that is chosen from public bounds, and
@@ -45,15 +59,16 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
     ----------
     n_bins : int or array-like of shape (n_features,), default=10
         The number of bins of all features, or of each; at least 2. Not used for
-        categorical features.
+        categorical features. With a finite `epsilon` there are exactly as many, however
+        the records lie: some may be empty.
     encode : {"onehot", "onehot-dense", "ordinal", "density", "cdf"}, default="onehot"
         The first three as in `KBinsDiscretizer`. "density" gives the estimated
         probability density at the value, which is constant within each of the `n_bins`
         bins; "cdf" the estimated share of values below it: a private quantile
         transform, monotone and within [0, 1].
     strategy : {"quantile", "uniform"}, default="quantile"
-        Bins of about equally many records, or of equal width. Where many records have
-        one value there may be fewer bins than `n_bins`; see `n_bins_`.
+        Bins of about equally many records, or of equal width. A value that many records
+        share fills a bin by itself, and the others are smaller.
     bounds : (low, high), or array-like of such pairs, one per feature, default=None
         Public bounds on all features, or on each; None, as a whole or for a feature,
         takes them from the data, with a warning. Values beyond fall into the end bins.
@@ -61,13 +76,14 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         For each feature None, or the number of its categories if it holds integer
         codes from 0; each category is a bin then. An int makes all features categorical.
     n_fine_bins : int, default=512
-        The number of bins of the released histogram of a numeric feature.
+        The number of bins of the released histogram of a numeric feature. Quantile bins
+        are made of these, so it must be at least `n_bins`.
     fine_scale : {"mixed", "linear", "symlog"}, default="mixed"
         How their borders are spread between the bounds: evenly, evenly in a symmetric
         logarithm of the value, or half of each.
     epsilon : float, default=1.0
         The budget of one `fit`. Infinite for no noise: the bins are then those of
-        `KBinsDiscretizer`.
+        `KBinsDiscretizer`, which merges narrow ones.
     delta : float, default=1e-5
         The whole fit is (epsilon, delta)-differentially private.
     order : float, default=None
@@ -93,7 +109,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
     bin_edges_ : ndarray of ndarray of shape (n_features,)
         The edges of the bins; those of a categorical feature lie between the codes.
     n_bins_ : ndarray of shape (n_features,)
-        The number of bins of each feature.
+        The number of bins of each feature: `n_bins`, or that of its categories.
     histogram_ : list of ndarray of shape (number of fine bins,)
         The normalised histogram of each feature: the release, freed of its bias and
         made a distribution.
@@ -108,8 +124,13 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
 
     Notes
     -----
-    A feature that is constant, with bounds taken from the data, has one bin, and
-    nothing is released for it. With public bounds a constant feature is like any other.
+    The number of columns that `transform` gives follows from parameters alone, so that
+    the noise of a next step does too. Without privacy, at infinite `epsilon`, it may be
+    smaller, as in `KBinsDiscretizer`; a constant feature has one bin then.
+
+    Bounds that are taken from the data are moved apart where there would be no room for
+    the bins between them: those of a constant feature c to c - h and c + h, with
+    h = max(1, abs(c)) / 2.
 
     Examples
     --------
@@ -128,7 +149,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **PrivateEstimator._parameter_constraints,
+        **CountingEstimator._parameter_constraints,
         "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal", "density", "cdf"})],
         "strategy": [StrOptions({"uniform", "quantile"})],
@@ -191,87 +212,105 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         -------
         self
         """
-        with self._all_or_nothing():
+        with self._fitting():
             with errors_without_data():
                 X = validate_data(self, X, dtype=_FLOATS)
-            n_bins = public_bins(self.n_bins, X.shape[1])
+            n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
             sizes = public_sizes(self.n_categories, X.shape[1])
-            limits = public_bounds(self.bounds, X.shape[1], sizes)
-            leaks = []
-            if any(pair is None and size is None for pair, size in zip(limits, sizes, strict=True)):
-                leaks.append("bounds")
-                limits = [
-                    (float(column.min()), float(column.max())) if pair is None else pair
-                    for pair, column in zip(limits, X.T, strict=True)
-                ]
-            n_samples, size_leaks = self._public_n_samples(len(X))
-            leaks += size_leaks
             check_categories(X, sizes)
-            self._warn_of_leak(*leaks)
+            grids, leaks = self._grids(X, n_bins, sizes)
+            n_samples, size_leaks = self._public_n_samples(len(X))
 
-            edges, counts = self._count(X, limits, sizes)
-            told = [feature for feature, cells in enumerate(counts) if len(cells) > 1]
-            tables = [CountTable(n_samples, len(counts[k]), min_smoothing=0.0) for k in told]
-            mechanisms = self._calibrate(tables) if told else []
-            released = self._release(mechanisms, [counts[k] for k in told])
-            self._keep(edges, sizes, n_samples, told, released, mechanisms)
+            counts = _count(X, sizes, grids)
+            tables = [CountTable(n_samples, len(cells), min_smoothing=0.0) for cells in counts]
+            releases = self._release([*zip(tables, counts, strict=True)], leaks + size_leaks)
+
+            self._keep(releases, sizes, grids, n_samples)
             self.bin_edges_ = np.empty(X.shape[1], dtype=object)
-            for k, size in enumerate(sizes):
-                self.bin_edges_[k] = self._edges(k, n_bins[k], size, limits[k], X[:, k])
-            self.n_bins_ = np.array([len(borders) - 1 for borders in self.bin_edges_])
-            self.privacy_ = self._report(mechanisms, leaks)
+            for k, (grid, histogram) in enumerate(zip(grids, self._histograms_, strict=True)):
+                self.bin_edges_[k] = (
+                    self.fine_edges_[k]
+                    if grid is None or histogram is None
+                    else self._edges(n_bins[k], grid, histogram, X[:, k])
+                )
+            self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         return self
 
-    def _count(self, X, limits, sizes) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Public edges, and exact counts between them; one empty cell for constant features."""
-        edges: list[Any] = [None] * X.shape[1]
-        counts: list[Any] = [None] * X.shape[1]
-        numeric, grids = [], []
+    def _grids(self, X, n_bins, sizes) -> tuple[list[FineGrid | None], list[str]]:
+        """Fine bins of the numeric features that vary, and what choosing them leaks."""
+        bounds = public_bounds(self.bounds, X.shape[1], sizes)
+        n_fine_bins = int(self.n_fine_bins)
+        grids: list[FineGrid | None] = [None] * X.shape[1]
+        leaks = []
         for k, size in enumerate(sizes):
             if size is not None:
-                edges[k] = np.arange(size + 1) - 0.5
-                counts[k] = np.bincount(X[:, k].astype(np.intp), minlength=size).astype(float)
-            elif limits[k][0] == limits[k][1]:
+                continue
+            if bounds[k] is None:
+                leaks = ["bounds"]
+                room = max(n_fine_bins, n_bins[k]) if self._is_private else 0
+                bounds[k] = observed_bounds(X[:, k], room)
+            low, high = bounds[k]
+            if low < high:
+                grids[k] = grid = fine_grid(low, high, n_fine_bins, self.fine_scale)
+                self._check_room(grid, n_bins[k], k)
+            else:
                 warnings.warn(
                     f"feature {k} is constant: all its values fall into one bin", stacklevel=4
                 )
-                edges[k], counts[k] = np.array([-np.inf, np.inf]), np.zeros(1)
-            else:
-                numeric.append(k)
-                grids.append(fine_grid(*limits[k], self.n_fine_bins, self.fine_scale))
-                edges[k] = grids[-1].edges
-        if numeric:
-            for k, cells in zip(numeric, count_fine_bins(X, numeric, grids), strict=True):
-                counts[k] = cells
-        return edges, counts
+        return grids, leaks
 
-    def _keep(self, edges, sizes, n_samples, told, released, mechanisms) -> None:
-        self._histograms: list[ReleasedHistogram | None] = [None] * len(edges)
-        for k, release, mechanism in zip(told, released, mechanisms, strict=True):
-            self._histograms[k] = ReleasedHistogram(
-                edges[k], release, mechanism, n_samples, ordered=sizes[k] is None
-            )
-        self._is_categorical = np.array([size is not None for size in sizes])
-        self.fine_edges_ = edges
-        self.release_ = [np.ones(1) if h is None else h.release for h in self._histograms]
-        self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms]
-
-    def _edges(self, feature, n_bins, size, limits, column) -> np.ndarray:
-        histogram = self._histograms[feature]
-        if size is not None or histogram is None:
-            return self.fine_edges_[feature]
-        if self.strategy == "uniform":
-            low, high = limits
-            return np.linspace(low, high, n_bins + 1)
+    def _check_room(self, grid: FineGrid, n_bins: int, feature: int) -> None:
+        """Refuse, before anything is paid for, what would give fewer bins than asked for."""
         if not self._is_private:
-            # Without noise, the edges that KBinsDiscretizer would find, to the last bit:
-            # 100 * 0.3 is not 30, and an average of two values may hang on that.
-            inside, percents = np.clip(column, *limits), np.linspace(0, 100, n_bins + 1)
-            edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
-            return edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
-        # Edges are borders of fine bins: a value that many records share is not cut off
-        # from itself, and the share of records in a bin is one that was released.
-        return histogram.edges[histogram.quantile_borders(n_bins)]
+            return
+        if self.strategy == "quantile" and n_bins > grid.n_bins:
+            raise ValueError(
+                f"n_bins must be at most the number of fine bins; got {n_bins} and {grid.n_bins} "
+                f"for feature {feature}, of n_fine_bins={self.n_fine_bins}. There are fewer where "
+                "floating-point numbers between the bounds are fewer"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            distinct = np.all(np.diff(np.linspace(grid.low, grid.high, n_bins + 1)) > 0)
+        if self.strategy == "uniform" and not distinct:
+            raise ValueError(
+                f"bounds must have room for n_bins={n_bins} bins of equal width; those of feature "
+                f"{feature} have not, in floating point"
+            )
+
+    def _keep(self, releases: list[Release], sizes, grids, n_samples: float) -> None:
+        self.fine_edges_ = [
+            _fine_edges(size, grid) for size, grid in zip(sizes, grids, strict=True)
+        ]
+        self.release_ = [release.probabilities for release in releases]
+        # None where there is but one bin, of which nothing was released.
+        self._histograms_ = [
+            None
+            if mechanism is None
+            else ReleasedHistogram(edges, drawn, mechanism, n_samples, ordered=size is None)
+            for edges, (drawn, mechanism), size in zip(
+                self.fine_edges_, releases, sizes, strict=True
+            )
+        ]
+        self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
+        self._is_categorical_ = np.array([size is not None for size in sizes])
+
+    def _edges(
+        self, n_bins: int, grid: FineGrid, histogram: ReleasedHistogram, column: np.ndarray
+    ) -> np.ndarray:
+        """Edges of the bins of a numeric feature; the column is for fits without privacy."""
+        if self.strategy == "uniform":
+            return np.linspace(grid.low, grid.high, n_bins + 1)
+        if self._is_private:
+            # Edges are borders of fine bins: a value that many records share is not cut off
+            # from itself, and the share of records in a bin is one that was released.
+            return histogram.edges[quantile_borders(histogram.cdf, n_bins)]
+        # Without noise, the edges that KBinsDiscretizer would find, to the last bit:
+        # 100 * 0.3 is not 30, and an average of two values may hang on that.
+        inside = np.clip(column, grid.low, grid.high)
+        percents = np.linspace(0, 100, n_bins + 1)
+        edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
+        edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
+        return edges if len(edges) > 1 else _EVERYTHING
 
     # Transforming ------------------------------------------------------------------
 
@@ -291,7 +330,7 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         with errors_without_data():
             X = validate_data(self, X, dtype=_FLOATS, reset=False)
         check_categories(
-            X, [n if self._is_categorical[k] else None for k, n in enumerate(self.n_bins_)]
+            X, [n if self._is_categorical_[k] else None for k, n in enumerate(self.n_bins_)]
         )
         if self.encode == "cdf":
             return self._evaluate_cdf(X)
@@ -316,8 +355,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
     def _densities(self) -> list[np.ndarray]:
         """The estimated share of each bin, over its width."""
         densities = []
-        for edges, histogram in zip(self.bin_edges_, self._histograms, strict=True):
-            if histogram is None:
+        for edges, histogram in zip(self.bin_edges_, self._histograms_, strict=True):
+            if histogram is None or np.isinf(edges[0]):
                 densities.append(np.ones(1))
             else:
                 shares = np.interp(edges[1:-1], histogram.edges, histogram.cdf)
@@ -326,8 +365,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
 
     def _evaluate_cdf(self, X) -> np.ndarray:
         values = np.empty_like(X)
-        for block in row_blocks(X):
-            for k, histogram in enumerate(self._histograms):
+        for block in row_blocks(len(X), X.shape[1], BLOCK_ENTRIES):
+            for k, histogram in enumerate(self._histograms_):
                 if histogram is None:
                     values[block, k] = 0.5
                 else:
@@ -359,19 +398,19 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
             )
         if self.encode == "cdf":
             values = np.empty_like(X)
-            for k, histogram in enumerate(self._histograms):
+            for k, histogram in enumerate(self._histograms_):
                 if histogram is None:
                     values[:, k] = np.nan
                 else:
                     values[:, k] = np.interp(X[:, k], histogram.cdf, histogram.edges)
             return values
         with np.errstate(invalid="ignore"):
-            centres = [(edges[1:] + edges[:-1]) / 2 for edges in self.bin_edges_]
+            centres = [edges[1:] / 2 + edges[:-1] / 2 for edges in self.bin_edges_]
         if "onehot" in self.encode:
             X = bins_of_onehot(X, self.n_bins_)
-        bins = X.astype(np.intp)
-        if np.any(bins < 0) or np.any(bins >= self.n_bins_):
+        if np.any(X < 0) or np.any(self.n_bins_ <= X):
             raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
+        bins = X.astype(np.intp)
         values = np.empty(bins.shape, dtype=X.dtype)
         for k, centre in enumerate(centres):
             values[:, k] = centre[bins[:, k]]
@@ -443,8 +482,8 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
 
     def _errors(self, confidence, read) -> np.ndarray:
         check_is_fitted(self)
-        errors = np.zeros(len(self._histograms))
-        for k, histogram in enumerate(self._histograms):
+        errors = np.zeros(len(self._histograms_))
+        for k, histogram in enumerate(self._histograms_):
             if histogram is not None:
                 estimate, (lower, upper) = read(histogram)
                 errors[k] = max(np.max(estimate - lower), np.max(upper - estimate))
@@ -453,26 +492,27 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
     def sample(self, n_samples=1, random_state=None):
         """Draw records from the released histograms, feature by feature.
 
-        This uses nothing but what was released: it costs no privacy, and a seed is
-        safe. Features are drawn independently of each other.
+        This uses nothing but what was released, and costs no privacy. Features are drawn
+        independently of each other.
 
         Parameters
         ----------
         n_samples : int, default=1
-        random_state : None, int or Generator
+        random_state : None, int, Generator or RandomState, default=None
+            Not the noise: a known seed gives nothing away.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            Uniform within a fine bin; codes for categorical features. A constant
-            feature, of which nothing was released, is nan.
+            Uniform within a fine bin; codes for categorical features. Without privacy, a
+            feature that is constant is nan.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=1)
-        generator = np.random.default_rng(random_state)
-        drawn = np.full((n_samples, len(self._histograms)), np.nan)
-        for k, histogram in enumerate(self._histograms):
-            if self._is_categorical[k]:
+        generator = sampling_generator(random_state)
+        drawn = np.full((n_samples, len(self._histograms_)), np.nan)
+        for k, histogram in enumerate(self._histograms_):
+            if self._is_categorical_[k]:
                 drawn[:, k] = generator.choice(
                     len(self.histogram_[k]), n_samples, p=self.histogram_[k]
                 )
@@ -484,3 +524,23 @@ class DirichletHistogramTransformer(TransformerMixin, PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _fine_edges(size: int | None, grid: FineGrid | None) -> np.ndarray:
+    if grid is not None:
+        return grid.edges
+    return _EVERYTHING if size is None else np.arange(size + 1) - 0.5
+
+
+def _count(X, sizes, grids) -> list[np.ndarray]:
+    """Exact counts between the fine edges; one empty cell for constant features."""
+    counts = [np.zeros(1) for _ in sizes]
+    for k, size in enumerate(sizes):
+        if size is not None:
+            counts[k] = count_cells(X[:, k].astype(np.intp), size)
+    numeric = [k for k, grid in enumerate(grids) if grid is not None]
+    if numeric:
+        found = count_fine_bins(X, numeric, [grids[k] for k in numeric])
+        for k, cells in zip(numeric, found, strict=True):
+            counts[k] = cells
+    return counts
