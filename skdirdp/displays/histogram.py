@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_integer, check_real
+from ..mechanisms import DirichletMechanism
 from .axes import axes_for
 
 
@@ -90,15 +91,16 @@ class HistogramDisplay:
         check_is_fitted(estimator)
         check_real("confidence", confidence, above=0, below=1)
         position, name = _find(estimator, feature)
-        shares, fine_edges = estimator.histogram_[position], estimator.fine_edges_[position]
-        if len(shares) == 1:
+        histogram = estimator._histograms_[position]
+        if histogram is None:
             raise ValueError(f"feature {name} is constant: no histogram of it was released")
-        starts = _runs(fine_edges, check_integer("max_bins", max_bins, at_least=1))
-        edges = np.append(fine_edges[starts], fine_edges[-1])
+        starts = _runs(histogram.edges, check_integer("max_bins", max_bins, at_least=1))
+        edges = np.append(histogram.edges[starts], histogram.edges[-1])
         widths = np.diff(edges)
-        density = np.add.reduceat(shares, starts) / widths
-        band = estimator.histogram_band(position, confidence=confidence, starts=starts)
-        lower, upper = (None, None) if band is None else (limit / widths for limit in band)
+        density = np.add.reduceat(histogram.probabilities, starts) / widths
+        lower = upper = None
+        if histogram.mechanism.is_exact or isinstance(histogram.mechanism, DirichletMechanism):
+            lower, upper = (limit / widths for limit in histogram.band(confidence, starts))
         display = cls(edges, density, lower, upper, confidence, name)
         return display.plot(ax=ax, **line_options)
 
