@@ -100,6 +100,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         is removed. None takes the actual one, which is public under replacement only.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState, default=None
         None draws cryptographically secure noise. Anything else is reproducible, and
         whoever knows it can remove the noise.
@@ -177,6 +179,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         adjacency="replace",
         n_samples=None,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.n_bins = n_bins
@@ -194,6 +197,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     # Fitting -----------------------------------------------------------------------

@@ -105,6 +105,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         the bound if it is smaller.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState, default=None
         None draws cryptographically secure noise. Anything else is reproducible, and
         whoever knows it can remove the noise.
@@ -166,6 +168,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_samples=None,
         max_weight=None,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.alpha = alpha
@@ -183,6 +186,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
