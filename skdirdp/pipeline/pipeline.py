@@ -204,29 +204,54 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
+    def rehearse(self, X, y=None, **params):
+        """What a fit to these data would be charged; nothing is charged or released.
+
+        It depends on public sizes and parameters alone. Ask an accountant with it whether
+        it affords a search: ``accountant.affords(pipe.rehearse(X, y), releases=n_fits)``.
+
+        Parameters
+        ----------
+        X, y, **params
+            As for `fit`.
+
+        Returns
+        -------
+        JointMechanism or None
+            None if no step is private.
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletNB, PrivacyAccountant, make_private_pipeline
+        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> pipe = make_private_pipeline(
+        ...     DirichletNB(classes=[0, 1], max_count=3, max_total=3), epsilon=0.4
+        ... )
+        >>> mechanism = pipe.rehearse([[1, 2], [3, 0]], [0, 1])
+        >>> accountant.affords(mechanism, releases=2), accountant.affords(mechanism, releases=9)
+        (True, False)
+        """
+        self._validate_params()
+        self._validate_steps()
+        if not self._holds_private_steps():
+            return None
+        plan, _ = self._plan(Pipeline.fit, X, y, params)
+        return plan.joint
+
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
         if JOINT_FIT.get() is not None:
             # A step of another private pipeline, whose budget counts.
             return fit(self, X, y, **params)
         self._validate_params()
         self._validate_steps()
-        terms = Terms(self.epsilon, self.delta, self.order, self.adjacency)
         leaking = self._warn_of_leaking_steps() if np.isfinite(self.epsilon) else []
-        if not any(_private_estimators(step) for _, _, step in self._iter()):
+        if not self._holds_private_steps():
             result = fit(self, X, y, **params)
-            self.privacy_ = self._report(terms, (), leaking, ())
+            self.privacy_ = self._report((), leaking, ())
             return result
 
-        rehearsal = Rehearsal(terms)
-        prefix = _Prefix(check_memory(self.memory))
-        copy = self._copy(rehearsal, prefix)
-        copy.verbose = False
-        with rehearsal.under_way():
-            fit(copy, X, y, **params)
-        self._check_all_released(rehearsal)
-        plan = Plan.of(rehearsal, self.shares, self.steps[-1][0])
-
-        performance = Performance(terms, plan=plan)
+        plan, prefix = self._plan(fit, X, y, params)
+        performance = Performance(plan.terms, plan=plan)
         copy = self._copy(performance, prefix.again())
         # Generators are one object, as in Pipeline: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
@@ -239,8 +264,24 @@ class PrivatePipeline(Pipeline):
         with performance.under_way():
             result = fit(copy, X, y, **params)
         self.steps = copy.steps
-        self.privacy_ = self._report(terms, plan.joint.parts, leaking, tuple(performance.reports))
+        self.privacy_ = self._report(plan.joint.parts, leaking, tuple(performance.reports))
         return result
+
+    def _plan(
+        self, fit: Callable[..., Any], X: Any, y: Any, params: dict
+    ) -> "tuple[Plan, _Prefix]":
+        """The noise of all steps, and the steps before the first private one, fitted."""
+        rehearsal = Rehearsal(Terms(self.epsilon, self.delta, self.order, self.adjacency))
+        prefix = _Prefix(check_memory(self.memory))
+        copy = self._copy(rehearsal, prefix)
+        copy.verbose = False
+        with rehearsal.under_way():
+            fit(copy, X, y, **params)
+        self._check_all_released(rehearsal)
+        return Plan.of(rehearsal, self.shares, self.steps[-1][0]), prefix
+
+    def _holds_private_steps(self) -> bool:
+        return any(_private_estimators(step) for _, _, step in self._iter())
 
     def _copy(self, stage: Rehearsal | Performance, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
@@ -278,7 +319,7 @@ class PrivatePipeline(Pipeline):
             )
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
-    def _report(self, terms: Terms, mechanisms, leaking, steps) -> PipelineReport:
+    def _report(self, mechanisms, leaking, steps) -> PipelineReport:
         names = [
             f"{step}__{name}"
             for step, report in steps
@@ -287,10 +328,10 @@ class PrivatePipeline(Pipeline):
         ]
         seeded = any("random_state" in report.not_covered for _, report in steps)
         return PipelineReport(
-            epsilon=float(terms.epsilon),
-            delta=float(terms.delta) if terms.order is None else None,
-            order=None if terms.order is None else float(terms.order),
-            adjacency=terms.adjacency,
+            epsilon=float(self.epsilon),
+            delta=float(self.delta) if self.order is None else None,
+            order=None if self.order is None else float(self.order),
+            adjacency=self.adjacency,
             mechanisms=mechanisms,
             not_covered=(*dict.fromkeys([*leaking, *names]), *["random_state"] * seeded),
             steps=steps,
