@@ -308,9 +308,7 @@ class CountingEstimator(PrivateEstimator):
         self.privacy_ = self._report(self._terms, joint, leaks)
         return releases
 
-    def _report(
-        self, terms: Terms, joint: JointMechanism, leaks: Sequence[str]
-    ) -> PrivacyReport:
+    def _report(self, terms: Terms, joint: JointMechanism, leaks: Sequence[str]) -> PrivacyReport:
         return PrivacyReport(
             epsilon=float(terms.epsilon),
             delta=float(terms.delta) if terms.order is None else None,

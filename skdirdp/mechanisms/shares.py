@@ -83,9 +83,7 @@ def _common_precision(
     adjacency: str,
 ) -> float:
     """The factor of all noise at which everything composes to the budget."""
-    problem = Problem(
-        tuple((table, count) for (table, _), count in kinds), budget, adjacency
-    )
+    problem = Problem(tuple((table, count) for (table, _), count in kinds), budget, adjacency)
 
     def excess(log_precision: float) -> float:
         precision = float(np.exp(log_precision))

@@ -35,7 +35,9 @@ def _encoder(step: Any) -> str | None:
 
 
 def _standard_scaler(step: Any) -> str | None:
-    return "learns means and deviations" if step.with_mean or step.with_std else None
+    if step.with_mean or step.with_std:
+        return "learns means and deviations"
+    return "keeps the number of records"
 
 
 def _robust_scaler(step: Any) -> str | None:
@@ -71,13 +73,14 @@ def _random_projection(step: Any) -> str | None:
 def _bagging(step: Any) -> str | None:
     if step.bootstrap:
         return "repeats records, by which one counts as many"
-    return None
+    return _LABELS
 
 
 _SELECTS = "chooses columns by the data"
 _PROJECTS = "learns directions of the data"
 _KEEPS_RECORDS = "keeps the records themselves"
 _CLUSTERS = "learns clusters"
+_LABELS = "takes the labels from the data"
 _EXACT_ROWS = "fits or chooses on exact records beside the private model"
 
 #: Transformers by the name of their class.
@@ -167,11 +170,11 @@ META_ESTIMATORS: dict[str, Rule] = {
     "FeatureUnion": None,
     "FixedThresholdClassifier": None,
     "MultiOutputClassifier": None,
-    "OneVsRestClassifier": None,
-    "OutputCodeClassifier": None,
+    "OneVsRestClassifier": _LABELS,
+    "OutputCodeClassifier": _LABELS,
     "Pipeline": None,
     "PrivatePipeline": None,
-    "VotingClassifier": None,
+    "VotingClassifier": _LABELS,
     "AdaBoostClassifier": "keeps exact errors and weighs each record by those of all others",
     "BaggingClassifier": _bagging,
     "CalibratedClassifierCV": "fits the calibration on exact records",

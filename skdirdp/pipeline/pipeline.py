@@ -135,9 +135,7 @@ class PrivatePipeline(Pipeline):
         memory=None,
         verbose=False,
     ):
-        super().__init__(
-            steps, transform_input=transform_input, memory=memory, verbose=verbose
-        )
+        super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
         self.epsilon = epsilon
         self.delta = delta
         self.order = order
@@ -307,9 +305,7 @@ class PrivatePipeline(Pipeline):
                 )
 
     def _warn_of_leaking_steps(self) -> list[str]:
-        leaking = [
-            finding for finding in check_pipeline(self) if finding.verdict is Verdict.LEAKS
-        ]
+        leaking = [finding for finding in check_pipeline(self) if finding.verdict is Verdict.LEAKS]
         for finding in leaking:
             warnings.warn(
                 f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the privacy "
