@@ -187,14 +187,15 @@ CASES = [
 ]
 
 
+ONLY_LABELS = (pp.LabelBinarizer, pp.LabelEncoder, pp.MultiLabelBinarizer)
+
+
 def learnt(estimator, data, target):
     """A digest of everything that a fit keeps."""
     fitted = clone(estimator)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if isinstance(data, np.ndarray) and data.ndim == 1:
-            fitted.fit(data)
-        elif type(estimator).__name__ == "MultiLabelBinarizer":
+        if isinstance(estimator, ONLY_LABELS):
             fitted.fit(data)
         else:
             fitted.fit(data, target)

@@ -1,4 +1,4 @@
-"""scikit-learn's own tests of Pipeline, as installed, run with PrivatePipeline at infinite epsilon."""
+"""scikit-learn's own tests of Pipeline, with PrivatePipeline at infinite epsilon."""
 
 import inspect
 from functools import partial

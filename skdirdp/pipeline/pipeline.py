@@ -118,6 +118,7 @@ class PrivatePipeline(Pipeline):
         "label": [None, str],
     }
 
+    steps: Any
     privacy_: PipelineReport
 
     def __init__(
