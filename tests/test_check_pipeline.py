@@ -292,6 +292,11 @@ def test_private_steps_are_private_unless_they_have_no_noise():
     assert check_pipeline(make_pipeline(without))[0].verdict is Verdict.LEAKS
     # In a private pipeline its own epsilon is not used.
     assert check_pipeline(PrivatePipeline([("model", without)]))[0].verdict is Verdict.PRIVATE
+    nested = make_pipeline(PrivatePipeline([("model", DirichletNB())], epsilon=np.inf))
+    for pipe in (nested, nested[0]):
+        assert check_pipeline(pipe)[0].verdict is Verdict.LEAKS
+    within = PrivatePipeline([("inner", nested[0])], epsilon=1.0)
+    assert check_pipeline(within)[0].verdict is Verdict.PRIVATE
     weak = PrivateDirichletPosterior(mechanism="ehdl")
     assert check_pipeline(weak)[0].verdict is Verdict.LEAKS
 

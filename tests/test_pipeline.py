@@ -4,6 +4,7 @@ import warnings
 from unittest import mock
 
 import joblib
+import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import pytest
@@ -30,6 +31,7 @@ from skdirdp import (
 )
 from skdirdp.accounting import Composition
 from skdirdp.base import JOINT_FIT
+from skdirdp.displays import BudgetCurveDisplay, PrivacyProfileDisplay
 from skdirdp.mechanisms.base import Mechanism
 
 N = 600
@@ -698,6 +700,19 @@ def test_a_pipeline_prints_and_draws():
     assert told.startswith("(0.5, 1e-05)-differentially private against replacing one record; 7 ")
     assert "'bins' alone (0." in told
     assert "'model' alone (0." in told
+
+
+def test_displays_take_pipelines():
+    pipe = two_steps().fit(X, Y)
+    profile = PrivacyProfileDisplay.from_estimator(pipe, epsilons=[0.5, 1.0])
+    assert profile.budget == (1.0, 1e-5)
+    assert profile.delta[1] == pytest.approx(1e-5, rel=1e-3)
+    assert profile.delta[1] <= 1e-5
+    curve = BudgetCurveDisplay.from_estimator(
+        two_steps(), X, Y, X_test=X, y_test=Y, epsilons=[0.5, 5.0], n_repeats=1
+    )
+    assert curve.mean.shape == (2,)
+    matplotlib.pyplot.close("all")
 
 
 def test_a_shared_generator_advances_and_noise_is_not_repeated():

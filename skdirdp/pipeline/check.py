@@ -119,29 +119,33 @@ def check_pipeline(pipe: Any) -> list[Finding]:
     tfidfvectorizer (TfidfVectorizer) leaks: learns the vocabulary
     dirichletnb (DirichletNB) private
     """
-    in_joint_fit = type(pipe).__name__ == "PrivatePipeline"
     if hasattr(pipe, "steps"):
-        return [
-            finding for name, step in pipe.steps for finding in _check(name, step, in_joint_fit)
-        ]
-    return [*_check(type(pipe).__name__, pipe, in_joint_fit)]
+        epsilon = _common_epsilon(pipe)
+        return [finding for name, step in pipe.steps for finding in _check(name, step, epsilon)]
+    return [*_check(type(pipe).__name__, pipe, None)]
 
 
-def _check(name: str, step: Any, in_joint_fit: bool) -> Iterator[Finding]:
+def _common_epsilon(pipe: Any) -> float | None:
+    """The epsilon that counts instead of those of the steps, where there is one."""
+    return getattr(pipe, "epsilon", None)
+
+
+def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
     if step is None or isinstance(step, str):
         yield Finding(name, str(step), Verdict.LEARNS_NOTHING)
         return
     kind = type(step).__name__
     if isinstance(step, PrivateEstimator):
-        fault = _fault(step, in_joint_fit)
+        fault = _fault(step, epsilon)
         yield Finding(name, kind, Verdict.LEAKS if fault else Verdict.PRIVATE, fault)
         return
     if kind in META_ESTIMATORS and _known(step):
         reason = _apply(META_ESTIMATORS[kind], step) or _chooses_columns(step)
         if reason:
             yield Finding(name, kind, Verdict.LEAKS, reason)
+        inside = _common_epsilon(step) if epsilon is None else epsilon
         for inner, child in _children(step):
-            yield from _check(f"{name}__{inner}", child, in_joint_fit)
+            yield from _check(f"{name}__{inner}", child, inside)
         return
     if type(step) in _REGISTERED:
         reason = _apply(_REGISTERED[type(step)], step)
@@ -161,11 +165,11 @@ def _apply(rule: Rule, step: Any) -> str | None:
     return rule(step) if callable(rule) else rule
 
 
-def _fault(step: PrivateEstimator, in_joint_fit: bool) -> str:
+def _fault(step: PrivateEstimator, epsilon: float | None) -> str:
     """Why an estimator of this package is not private as it stands."""
     if getattr(step, "mechanism", None) == "ehdl":
         return "has a mechanism that is not private"
-    if not in_joint_fit and np.isinf(step.epsilon):
+    if np.isinf(step.epsilon if epsilon is None else epsilon):
         return "has no noise: epsilon is infinite"
     return ""
 
