@@ -414,7 +414,7 @@ def make_private_pipeline(
     transform_input=None,
     memory=None,
     verbose=False,
-):
+) -> PrivatePipeline:
     """A `PrivatePipeline` whose steps are named after their classes.
 
     Parameters
