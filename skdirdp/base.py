@@ -210,9 +210,12 @@ class JointFit(Protocol):
     ----------
     terms : Terms
         What counts instead of an estimator's own `epsilon`, `delta`, `order` and `adjacency`.
+    known : dict
+        Public parameters that follow from what was declared of the step before.
     """
 
     terms: Terms
+    known: dict[str, Any]
 
     def release(
         self,
@@ -263,6 +266,15 @@ class CountingEstimator(PrivateEstimator):
     @property
     def _is_private(self) -> bool:
         return bool(np.isfinite(self._terms.epsilon))
+
+    def _public(self, parameter: str) -> Any:
+        """A public parameter; where it is not given, what a joint fit knows in its place."""
+        value, joint = getattr(self, parameter), JOINT_FIT.get()
+        return joint.known.get(parameter) if value is None and joint is not None else value
+
+    def _public_output(self) -> dict[str, Any]:
+        """Parameters of a next step that hold for what a transformer gives it, data aside."""
+        return {}
 
     def _public_n_samples(self, n_records: int) -> tuple[float, list[str]]:
         """The number of records that noise is chosen for, and what taking it leaks.

@@ -263,6 +263,19 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 )
         return grids, leaks
 
+    def _public_output(self) -> dict[str, Any]:
+        if self.encode == "density":
+            return {}
+        n_features = self.n_features_in_
+        if self.encode == "ordinal":
+            pairs = zip(
+                public_bins(self.n_bins, n_features).tolist(),
+                public_sizes(self.n_categories, n_features),
+                strict=True,
+            )
+            return {"n_categories": [bins if size is None else size for bins, size in pairs]}
+        return {"max_count": 1.0, "max_total": float(n_features)}
+
     def _check_room(self, grid: FineGrid, n_bins: int, feature: int) -> None:
         """Refuse, before anything is paid for, what would give fewer bins than asked for."""
         if not self._is_private:

@@ -212,9 +212,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return CategoryCounts(counts, ContributionBound(weights.bound), missing)
 
     def _public_sizes(self, n_features: int) -> np.ndarray | None:
-        if self.n_categories is None:
+        n_categories = self._public("n_categories")
+        if n_categories is None:
             return None
-        sizes = np.asarray(self.n_categories)
+        sizes = np.asarray(n_categories)
         if not np.issubdtype(sizes.dtype, np.integer) or sizes.min(initial=1) < 1:
             raise ValueError("n_categories must be integers of at least 1")
         if sizes.ndim > 0 and sizes.shape != (n_features,):

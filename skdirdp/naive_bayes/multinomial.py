@@ -171,7 +171,7 @@ class DirichletNB(_PrivateNaiveBayes):
         return checked
 
     def _count(self, X, codes, weights):
-        bounds = (self.max_count, self.max_total)
+        bounds = (self._public("max_count"), self._public("max_total"))
         # Without noise nothing needs a bound.
         exact = not self._is_private
         n_classes = len(self.classes_)

@@ -32,7 +32,7 @@ _NOT_OF_X = frozenset({"classes", "max_weight", "n_samples"})
 
 # What the last step gets beside the steps before it, in terms in which budgets add up.
 # Its part of epsilon is about the square root: the steps before get about a quarter.
-_PART_BEFORE = 1 / 16
+_PART_BEFORE = 1 / 12
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,24 @@ class Declaration:
 
 @dataclass
 class _Stage:
-    """Either pass of a fit: which step is under way, and on what terms."""
+    """Either pass of a fit: which step is under way, on what terms, and what is known of it."""
 
     terms: Terms
     step: str = ""
+    known: dict[str, Any] = field(default_factory=dict)
+    _fitting: Any = None
+    _known_of_output: dict[str, Any] = field(default_factory=dict)
+
+    def enter(self, name: str, step: Any) -> None:
+        """Go on to the next step, which takes its sizes from what was declared before it."""
+        self.step, self._fitting = name, step
+        if step is not None and not isinstance(step, str):
+            self.known, self._known_of_output = self._known_of_output, {}
+
+    def _look_ahead(self, estimator: CountingEstimator) -> None:
+        # Of an estimator inside a step it is not known what the step makes of its output.
+        if estimator is self._fitting and np.isfinite(self.terms.epsilon):
+            self._known_of_output = estimator._public_output()
 
     def under_way(self) -> AbstractContextManager[None]:
         return _under_way(self)
@@ -88,6 +102,7 @@ class Rehearsal(_Stage):
         leaks: Sequence[str],
     ) -> list[Release]:
         self._check(estimator, leaks)
+        self._look_ahead(estimator)
         estimator._warn_of_leak([f"{self.step}__{name}" for name in leaks])
         informative = tuple(table for table, _ in tables if table.n_categories > 1)
         self.declared.append(Declaration(self.step, estimator, informative, tuple(leaks)))
@@ -240,6 +255,7 @@ class Performance(_Stage):
                 "that the noise was chosen for: their number or sizes depend on more than public "
                 "parameters. They were not released; the charge for them stays"
             )
+        self._look_ahead(estimator)
         mechanisms = self.plan.mechanisms[number]
         generator = None
         if np.isfinite(self.terms.epsilon) and mechanisms:

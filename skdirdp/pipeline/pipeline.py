@@ -51,8 +51,8 @@ class PrivatePipeline(Pipeline):
     shares : dict of {str: float}, default=None
         How the budget is divided over the private steps, by their names: positive numbers,
         of which only the ratios count. Variances of the privacy loss add up to the budget,
-        so that a share of 1/16 is about a quarter of epsilon. By default a last step that
-        is private gets 15/16 and the steps before it the rest; several estimators in one
+        so that a share of 1/12 is about a quarter of epsilon. By default a last step that
+        is private gets 11/12 and the steps before it the rest; several estimators in one
         step, and steps where the last is not private, get shares by their numbers of tables.
     accountant : PrivacyAccountant, default=None
         Charged once by every fit, before any noise is drawn.
@@ -81,7 +81,8 @@ class PrivatePipeline(Pipeline):
     The tables of all steps have to be known before the first is released. They are found by
     fitting the steps from the first private one on twice: the first time with other noise, in
     copies that are thrown away. So a step that follows a private one needs its public
-    parameters, and a step that fails on the data fails before anything is charged. If a fit
+    parameters (bounds and numbers of categories right after a histogram are known, and may be
+    left out), and a step that fails on the data fails before anything is charged. If a fit
     fails after the charge (it was interrupted, say), the charge stays, and the
     pipeline is as it was before the fit.
 
@@ -293,7 +294,7 @@ class PrivatePipeline(Pipeline):
         # Called for every step right before it is fitted.
         stage = vars(self).get("_stage")
         if stage is not None:
-            stage.step = self.steps[step_idx][0]
+            stage.enter(*self.steps[step_idx])
         return super()._log_message(step_idx)
 
     def _check_all_released(self, rehearsal: Rehearsal) -> None:
@@ -375,6 +376,9 @@ class _Prefix:
     It has the interface of `joblib.Memory`, as `Pipeline` uses it. What follows a private
     step is never remembered, for it depends on the noise.
     """
+
+    #: So that Pipeline fits its steps and not further copies of them.
+    location = None
 
     def __init__(self, memory: Any, fitted: "list[Any] | None" = None):
         self._memory = memory
