@@ -275,7 +275,7 @@ class PrivatePipeline(Pipeline):
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
-        vars(copy).pop("_skl_callbacks", None)
+        copy.__dict__.pop("_skl_callbacks", None)
         with rehearsal.under_way():
             fit(copy, X, y, **params)
         self._check_all_released(rehearsal)
