@@ -651,6 +651,7 @@ def test_states_from_the_data_are_those_that_occur():
         ({"states": {**STATES, "rain": ["no", None, "yes"]}}, "missing values; for 'rain'"),
         ({"states": [1, 2]}, "states"),
         ({"target": "moon"}, "target must be a node"),
+        ({"target": ["rain"]}, "target must be a node"),
         ({"alpha": -1.0}, "alpha"),
         ({"split": "unfair"}, "split"),
         ({"max_cells": 0}, "max_cells"),
@@ -710,6 +711,20 @@ def test_bad_data_is_refused_before_any_charge_and_the_model_stays():
         model.score(missing)
     with pytest.raises(ValueError, match="lacks"):
         model.score(X[["rain"]])
+
+
+def test_a_second_fit_forgets_the_network_and_a_failed_one_keeps_it():
+    X = weather()
+    model = public().fit(X)
+    first, scores = model.model_, model.score_samples(X)
+    with pytest.raises(ValueError, match="lacks"):
+        model.fit(X[["rain"]])
+    assert model.model_ is first
+    model.set_params(structure=[("rain", "wet")], states={k: STATES[k] for k in ("rain", "wet")})
+    np.testing.assert_array_equal(model.score_samples(X), scores)
+    model.fit(X)
+    assert model.model_ is not first
+    assert set(model.model_.nodes()) == {"rain", "wet"}
 
 
 def test_a_refused_charge_releases_nothing():

@@ -1,6 +1,7 @@
 """Calibration: within the budget, using it up, and at the least expected divergence."""
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -8,11 +9,13 @@ from scipy.special import digamma
 
 from skdirdp.accounting import Composition, RenyiDP, TruncatedConcentratedDP
 from skdirdp.mechanisms import (
+    CountTable,
     DirichletMechanism,
     GaussianMechanism,
     LaplaceMechanism,
     calibrate,
 )
+from skdirdp.mechanisms.calibration import calibrate_tables
 
 SIZES = {"n_samples": 30_000, "n_categories": 10, "n_rows": 2}
 CLASSES = {
@@ -112,6 +115,26 @@ def test_a_huge_budget_approaches_the_estimate_without_privacy():
     assert mechanism.r > 10
 
 
+@pytest.mark.parametrize("calibration", ["exact", "algorithm1", "tcdp"])
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+@pytest.mark.parametrize("order", [None, 5.0])
+def test_no_tables_need_no_mechanisms(calibration, epsilon, order):
+    budget = {"epsilon": epsilon, "delta": 1e-5, "order": order, "adjacency": "replace"}
+    for name in ["dirichlet"] if calibration != "exact" else [*CLASSES, "auto"]:
+        assert calibrate_tables([], mechanism=name, calibration=calibration, **budget) == []
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "gaussian"])
+@pytest.mark.parametrize("budget", [{"delta": 1e-5}, {"order": 5.0}], ids=str)
+def test_a_record_of_ten_million_counts_is_calibrated_quickly(name, budget):
+    start = time.perf_counter()
+    mechanism = calibrate(name, epsilon=1.0, max_count=1.5, max_total=1e7, **budget, **SIZES)
+    assert time.perf_counter() - start < 10
+    order = budget.get("order")
+    spent = mechanism.epsilon(1e-5) if order is None else mechanism.rdp(order)
+    assert 0.999 < spent <= 1.0
+
+
 # --- The papers' calibrations ---------------------------------------------------
 
 
@@ -170,7 +193,8 @@ def test_exact_calibration_is_never_worse_than_algorithm1(budget, n_samples, eps
     make = {"epsilon": epsilon, "releases": 5, "min_smoothing": 0.1, **budget, **sizes}
     exact = DirichletMechanism.calibrate(**make)
     paper = DirichletMechanism.calibrate(calibration="algorithm1", **make)
-    assert exact.expected_divergence(**sizes) <= paper.expected_divergence(**sizes) * (1 + 1e-9)
+    table = CountTable(**sizes)
+    assert exact.expected_divergence(table) <= paper.expected_divergence(table) * (1 + 1e-9)
 
 
 # --- Expected divergences and the choice by them --------------------------------
@@ -198,7 +222,7 @@ def simulated_divergence(mechanism, n_samples, n_categories, n_rows, draws=20_00
 @pytest.mark.parametrize(("n_samples", "d", "n_rows"), [(50, 2, 1), (1000, 5, 4), (10_000, 30, 2)])
 def test_expected_divergence_of_dirichlet_releases_is_what_is_seen(mechanism, n_samples, d, n_rows):
     mean, error = simulated_divergence(mechanism, n_samples, d, n_rows)
-    claim = mechanism.expected_divergence(n_samples, d, n_rows)
+    claim = mechanism.expected_divergence(CountTable(n_samples, d, n_rows))
     assert abs(claim - mean) < 5 * error + 1e-4 * mean
 
 
@@ -210,7 +234,7 @@ def test_expected_divergence_of_additive_noise_is_close_to_what_is_seen(
 ):
     mechanism = make(scale, smoothing=0.5)
     mean, error = simulated_divergence(mechanism, n_samples, d, n_rows)
-    claim = mechanism.expected_divergence(n_samples, d, n_rows)
+    claim = mechanism.expected_divergence(CountTable(n_samples, d, n_rows))
     # The logarithm of a row's sum is expanded to second order: a few per cent.
     assert abs(claim - mean) < 5 * error + 0.1 * mean
 
@@ -222,13 +246,13 @@ def test_expected_divergence_without_noise_is_that_of_the_smoothed_mean():
     values = (p * np.log(np.maximum(p, 1e-300) / smooth)).sum(axis=1)
     exact = DirichletMechanism(r=np.inf, alpha=np.inf, exact_smoothing=2.0)
     for mechanism in (exact, GaussianMechanism(0.0, 2.0), LaplaceMechanism(0.0, 2.0)):
-        claim = mechanism.expected_divergence(100, 4)
+        claim = mechanism.expected_divergence(CountTable(100, 4))
         assert abs(claim - values.mean()) < 5 * values.std() / np.sqrt(values.size)
 
 
 def test_a_single_category_has_nothing_to_lose():
     for mechanism in (DirichletMechanism(r=1.0, alpha=2.0), GaussianMechanism(1.0)):
-        assert mechanism.expected_divergence(100, 1) == 0
+        assert mechanism.expected_divergence(CountTable(100, 1)) == 0
 
 
 def test_expected_divergence_follows_its_formula_at_a_known_row():
@@ -238,7 +262,7 @@ def test_expected_divergence_follows_its_formula_at_a_known_row():
     p = np.sin(np.pi * u / 2) ** 2
     terms = 2 * p * (np.log(p) - digamma(r * n * p + alpha))
     expected = terms.mean() + digamma(r * n + 2 * alpha)
-    claim = DirichletMechanism(r=r, alpha=alpha).expected_divergence(n, 2)
+    claim = DirichletMechanism(r=r, alpha=alpha).expected_divergence(CountTable(n, 2))
     assert claim == pytest.approx(expected, rel=1e-5)
 
 
@@ -249,7 +273,7 @@ def test_auto_picks_the_least_expected_divergence(n_samples, epsilon):
     budget = {"epsilon": epsilon, "delta": 1e-6, "releases": 6}
     chosen = calibrate("auto", **budget, **sizes)
     others = {name: calibrate(name, **budget, **sizes) for name in CLASSES}
-    best = min(others, key=lambda name: others[name].expected_divergence(**sizes))
+    best = min(others, key=lambda name: others[name].expected_divergence(CountTable(**sizes)))
     assert chosen == others[best]
 
 
@@ -259,7 +283,7 @@ def test_no_random_feasible_point_beats_the_frontier(n_samples):
     found = DirichletMechanism.calibrate(
         epsilon=1.0, delta=1e-5, releases=6, min_smoothing=0.0, **sizes
     )
-    least = found.expected_divergence(**sizes)
+    least = found.expected_divergence(CountTable(**sizes))
     rng = np.random.default_rng(0)
     feasible = 0
     for _ in range(150):
@@ -272,7 +296,7 @@ def test_no_random_feasible_point_beats_the_frontier(n_samples):
         other = DirichletMechanism(r=r, alpha=alpha)
         if Composition([(other, 6)]).delta(1.0) <= 1e-5:
             feasible += 1
-            assert other.expected_divergence(**sizes) >= least * (1 - 1e-3)
+            assert other.expected_divergence(CountTable(**sizes)) >= least * (1 - 1e-3)
     assert feasible > 20
 
 
@@ -287,7 +311,7 @@ def test_tables_of_different_sizes_share_one_mechanism():
 
     def total(mechanism):
         return sum(
-            mechanism.expected_divergence(2000, d, rows)
+            mechanism.expected_divergence(CountTable(2000, d, rows))
             for d, rows in zip(sizes, [1, 4, 4], strict=True)
         )
 

@@ -483,6 +483,22 @@ def test_error_bars_shrink_with_confidence_and_vanish_without_noise():
         public(mechanism="laplace").fit(X).linf_error()
 
 
+@pytest.mark.parametrize("starts", [None, [0, 5, 39]])
+def test_the_band_of_a_histogram_holds_the_true_shares(starts):
+    X = columns()
+    model = public(n_fine_bins=64, n_categories=[None, None, 40]).fit(X)
+    edges = model.fine_edges_[2]
+    truth = np.histogram(X[:, 2], edges)[0] / len(X)
+    truth = truth if starts is None else np.add.reduceat(truth, starts)
+    lower, upper = model.histogram_band(2, 0.999, starts)
+    assert np.all(lower <= truth)
+    assert np.all(truth <= upper)
+    assert np.all(upper - lower < 0.5)
+    assert public(mechanism="laplace").fit(X).histogram_band(0) is None
+    alone = DirichletHistogramTransformer(n_categories=1).fit(np.zeros((9, 1)))
+    assert alone.histogram_band(0) is None
+
+
 # Density, CDF, samples, categories -------------------------------------------------
 
 
@@ -539,6 +555,8 @@ def test_categorical_columns_keep_their_categories():
     assert list(model.n_bins_) == [5, 4]
     np.testing.assert_allclose(model.histogram_[1], [0.5, 0.3, 0.2, 0], atol=0.03)
     assert set(np.unique(model.sample(100, 0)[:, 1])) <= {0, 1, 2, 3}
+    alone = DirichletHistogramTransformer(n_categories=1, encode="cdf").fit(np.zeros((9, 1)))
+    assert alone.inverse_transform(alone.transform([[0.0]])).tolist() == [[0.0]]
     bad = X.copy()
     bad[3, 1] = 4
     for refuse in (model.fit, model.transform):
@@ -590,7 +608,11 @@ def test_a_grid_counts_each_value_where_its_edges_say(scale, bounds):
     rng = np.random.default_rng(0)
     weight = rng.random(500)
     inside = weight * bounds[0] + (1 - weight) * bounds[1]
-    values = np.concatenate([inside, edges, np.round(inside)]).clip(*bounds)[:, np.newaxis]
+    beside = np.concatenate([np.nextafter(edges, -INF), np.nextafter(edges, INF)])
+    # Subnormal numbers may be 0 in units of a cell.
+    beside = beside[(beside == 0) | (np.abs(beside) >= np.finfo(float).tiny)]
+    values = np.concatenate([inside, edges, np.round(inside), beside, [-1e-18, 1e-18]])
+    values = values.clip(*bounds)[:, np.newaxis]
     (counts,) = count_fine_bins(values, [0], [grid])
     bins = assign_bins(values, [edges[1:-1]], np.intp)[:, 0]
     np.testing.assert_array_equal(counts, np.bincount(bins, minlength=len(counts)))

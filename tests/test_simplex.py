@@ -329,3 +329,13 @@ def test_the_papers_claims_need_its_assumptions():
         EXAMPLE.delta(1.0, gamma=0.1)
     with pytest.raises(ValueError, match="claim must be one of"):
         EXAMPLE.epsilon(0.05, claim="ours")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "n_vectors"), [(9.8, 2e-9, 23_874), (2.64, 5e-7, 223), (19.6, 3.4e-7, 12)]
+)
+def test_a_calibrated_vector_does_not_round_past_its_budget(epsilon, delta, n_vectors):
+    mechanism = SimplexMechanism.calibrate(
+        epsilon=epsilon, delta=delta, protected=(0, 1), eta=0.1, eta_bar=0.1, n_vectors=n_vectors
+    )
+    assert epsilon * (1 - 1e-8) < mechanism.epsilon(delta) <= epsilon

@@ -29,6 +29,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),
+    "sampling": ("sampling", "Sampling"),
 }
 
 

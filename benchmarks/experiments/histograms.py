@@ -10,7 +10,7 @@ from skdirdp import utility
 from skdirdp.histogram import DirichletHistogramTransformer
 from skdirdp.histogram.grid import count_fine_bins, fine_grid
 from skdirdp.histogram.quantiles import quantile_borders
-from skdirdp.histogram.released import ReleasedHistogram, unbiased_shares
+from skdirdp.histogram.released import ReleasedHistogram
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
 from .. import data, figures
@@ -421,7 +421,7 @@ def _tree_shares(counts: np.ndarray, rng: np.random.Generator, branching: int = 
     noisy, noise = [], []
     for level in levels:
         mechanism = _calibrated(len(level), releases=len(levels))
-        noisy.append(unbiased_shares(mechanism.draw(level, rng), mechanism, N_ROWS))
+        noisy.append(mechanism.unbiased(mechanism.draw(level, rng), N_ROWS))
         noise.append(mechanism.alpha / mechanism.r**2)
     # Upwards: weigh each node against the sum of its children; downwards: share the rest.
     best, spread = [noisy[-1]], [noise[-1]]

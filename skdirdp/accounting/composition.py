@@ -14,9 +14,9 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 
 from .._validation import check_array, check_integer, check_real
+from ..numerics.roots import safe_root
 from .guarantees import renyi_epsilon, renyi_log_delta
 from .inversion import log_delta as inverted_log_delta
 from .loss_distribution import fft_allowance, loss_distribution
@@ -176,12 +176,15 @@ class _Direction:
                 bound *= 2
         elif excess(bound) > 0:
             return bound
-        # log delta falls from excess(0) to -inf, where losses are bounded
-        step = _EPSILON_ROUNDING * bound
-        root = brentq(lambda x: max(excess(x), target), 0.0, bound, xtol=step)
-        while excess(root) > 0:
-            root, step = root + step, 2 * step
-        return min(float(root), bound)
+        # log delta falls from excess(0) to -inf, where losses are bounded; its size there
+        # says nothing of the root, and is cut.
+        return safe_root(
+            lambda x: max(excess(x), target),
+            bound,
+            -bound,
+            tolerance=_EPSILON_ROUNDING * bound,
+            limits=(0.0, bound),
+        )
 
     @property
     def max_loss(self) -> float:

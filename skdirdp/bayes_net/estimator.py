@@ -261,7 +261,8 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
                 )
 
     def _check_target(self) -> None:
-        if self.target is not None and self.target not in self.structure_:
+        # A list, in which a target that cannot be hashed is looked for as well.
+        if self.target is not None and self.target not in list(self.structure_):
             raise ValueError(f"target must be a node of the structure; got {self.target!r}")
 
     def _check_columns(self, records: Records) -> None:

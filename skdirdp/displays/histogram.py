@@ -4,7 +4,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_integer, check_real
-from ..mechanisms import DirichletMechanism
 from .axes import axes_for
 
 
@@ -25,14 +24,14 @@ class HistogramDisplay:
     confidence : float
         The probability that they hold.
     name : str
-        What the horizontal axis is called.
+        The label of the horizontal axis.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        What was last drawn on.
+        The axes that were drawn on last.
     figure_ : matplotlib Figure
-        What holds it.
+        Their figure.
 
     Examples
     --------
@@ -91,16 +90,15 @@ class HistogramDisplay:
         check_is_fitted(estimator)
         check_real("confidence", confidence, above=0, below=1)
         position, name = _find(estimator, feature)
-        histogram = estimator._histograms_[position]
-        if histogram is None:
+        shares, fine_edges = estimator.histogram_[position], estimator.fine_edges_[position]
+        if len(shares) == 1:
             raise ValueError(f"feature {name} is constant: no histogram of it was released")
-        starts = _runs(histogram.edges, check_integer("max_bins", max_bins, at_least=1))
-        edges = np.append(histogram.edges[starts], histogram.edges[-1])
+        starts = _runs(fine_edges, check_integer("max_bins", max_bins, at_least=1))
+        edges = np.append(fine_edges[starts], fine_edges[-1])
         widths = np.diff(edges)
-        density = np.add.reduceat(histogram.probabilities, starts) / widths
-        lower = upper = None
-        if histogram.mechanism.is_exact or isinstance(histogram.mechanism, DirichletMechanism):
-            lower, upper = (limit / widths for limit in histogram.band(confidence, starts))
+        density = np.add.reduceat(shares, starts) / widths
+        band = estimator.histogram_band(position, confidence=confidence, starts=starts)
+        lower, upper = (None, None) if band is None else (limit / widths for limit in band)
         display = cls(edges, density, lower, upper, confidence, name)
         return display.plot(ax=ax, **line_options)
 
@@ -136,7 +134,7 @@ class HistogramDisplay:
 
 
 def _runs(edges: np.ndarray, most: int) -> np.ndarray:
-    """Where runs of bins start, each about as wide as the others."""
+    """The first bins of runs, each about as wide as the others."""
     if len(edges) - 1 <= most:
         return np.arange(len(edges) - 1)
     wanted = np.linspace(edges[0], edges[-1], most + 1)[:-1]

@@ -113,7 +113,8 @@ def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
     A constant column is widened too, so that the number of bins is not for data to choose.
     """
     low, high = float(column.min()), float(column.max())
-    if high - low >= n_bins * _resolution(low, high):
+    # With several numbers to a bin, edges at equal distances are distinct after rounding.
+    if high - low >= 4 * n_bins * _resolution(low, high):
         return low, high
     half = max(1.0, abs(low), abs(high)) / 2
     largest = float(np.finfo(float).max)
@@ -126,6 +127,7 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     high = np.array([grid.high for grid in grids])
     scale = np.array([1 / grid.width for grid in grids])
     first = np.array([grid.first for grid in grids])
+    reaches_below = bool(first.min() < 0)
     # The upper bound itself may start a cell, which then belongs to the last fine bin.
     counts = [np.zeros(grid.n_cells + 1) for grid in grids]
     everything = columns == list(range(X.shape[1]))
@@ -136,6 +138,9 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
             chosen = rows[block] if everything else rows[block][:, columns]
             inside = np.clip(chosen, low, high, dtype=np.float64)
             inside *= scale
+            if reaches_below:
+                # A value just below a border may be nearer to it than the difference can tell.
+                np.floor(inside, out=inside)
             inside -= first
             cells[:, block] = inside.T
         for total, column in zip(counts, cells, strict=True):

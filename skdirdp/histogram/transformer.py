@@ -18,7 +18,7 @@ from sklearn.utils.validation import (
 from .._contributions import count_cells
 from .._messages import errors_without_data
 from .._random import sampling_generator
-from .._validation import check_integer
+from .._validation import check_integer, check_real
 from ..base import CountingEstimator, Release
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
@@ -280,7 +280,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Refuse, before anything is paid for, what would give fewer bins than asked for."""
         if not self._is_private:
             return
-        if self.strategy == "quantile" and n_bins > grid.n_bins:
+        if self.strategy == "quantile":
+            if n_bins <= grid.n_bins:
+                return
             raise ValueError(
                 f"n_bins must be at most the number of fine bins; got {n_bins} and {grid.n_bins} "
                 f"for feature {feature}, of n_fine_bins={self.n_fine_bins}. There are fewer where "
@@ -288,7 +290,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             )
         with np.errstate(over="ignore", invalid="ignore"):
             distinct = np.all(np.diff(np.linspace(grid.low, grid.high, n_bins + 1)) > 0)
-        if self.strategy == "uniform" and not distinct:
+        if not distinct:
             raise ValueError(
                 f"bounds must have room for n_bins={n_bins} bins of equal width; those of feature "
                 f"{feature} have not, in floating point"
@@ -417,7 +419,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             values = np.empty_like(X)
             for k, histogram in enumerate(self._histograms_):
                 if histogram is None:
-                    values[:, k] = np.nan
+                    values[:, k] = 0.0 if self._is_categorical_[k] else np.nan
                 else:
                     values[:, k] = np.interp(X[:, k], histogram.cdf, histogram.edges)
             return values
@@ -497,11 +499,36 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             confidence, lambda histogram: (histogram.cdf, histogram.cdf_band(confidence))
         )
 
+    def histogram_band(self, feature, confidence=0.95, starts=None):
+        """Limits on the true shares of the bins of `histogram_`, for all of them at once.
+
+        Parameters
+        ----------
+        feature : int
+            Its position.
+        confidence : float in (0, 1), default=0.95
+            The probability, over the noise, that the limits hold.
+        starts : array-like of int, default=None
+            Given, the limits are those of runs of bins that start there.
+
+        Returns
+        -------
+        tuple of two ndarrays, or None
+            The lower and the upper limits. None where nothing was released, and for
+            mechanisms whose releases do not tell their noise apart from the counts.
+        """
+        check_is_fitted(self)
+        histogram = self._histograms_[feature]
+        if histogram is None or not histogram.has_band:
+            return None
+        return histogram.band(confidence, None if starts is None else np.asarray(starts))
+
     def _errors(self, confidence, read) -> np.ndarray:
         check_is_fitted(self)
+        check_real("confidence", confidence, above=0, below=1)
         errors = np.zeros(len(self._histograms_))
         for k, histogram in enumerate(self._histograms_):
-            if histogram is not None:
+            if histogram is not None and not histogram.mechanism.is_exact:
                 estimate, (lower, upper) = read(histogram)
                 errors[k] = max(np.max(estimate - lower), np.max(upper - estimate))
         return errors

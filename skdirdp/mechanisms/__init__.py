@@ -6,8 +6,10 @@ from .calibration import calibrate
 from .dirichlet import DirichletMechanism
 from .joint import JointMechanism
 from .simplex import SimplexMechanism
+from .table import CountTable
 
 __all__ = [
+    "CountTable",
     "DirichletMechanism",
     "GaussianMechanism",
     "JointMechanism",

@@ -6,12 +6,14 @@ numbers: it is positive, close to the observation where that is large, and never
 smaller than the noise can tell from 0. All of it is post-processing.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import erfcx
 
 from .._validation import store_real
@@ -19,6 +21,7 @@ from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from .base import Mechanism, normalise
 from .reference import entry_quadrature, row_total
+from .table import CountTable
 
 _NOISE_NODES = 64
 
@@ -33,6 +36,35 @@ def _exponential_nodes() -> tuple[np.ndarray, np.ndarray]:
     return np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
 
 
+def _gaussian_mean(y: np.ndarray) -> np.ndarray:
+    """``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
+    # The ratio through the scaled error function, which does not underflow.
+    return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
+
+
+def _laplace_mean(y: np.ndarray) -> np.ndarray:
+    """The mean of a count given y >= 0, in scales of the noise.
+
+    The integral of ``x exp(-|x - y|)`` over x >= 0, divided by that without x.
+    """
+    decay = np.exp(-y)
+    return (2 * y + decay) / (2 - decay)
+
+
+@cache
+def _gaussian_means() -> tuple[np.ndarray, np.ndarray]:
+    """Noisy counts and their means, to be read backwards."""
+    noisy = np.linspace(-30.0, 12.0, 8401)
+    return noisy, _gaussian_mean(noisy)
+
+
+@cache
+def _laplace_means() -> tuple[np.ndarray, np.ndarray]:
+    """Noisy counts and their means, to be read backwards."""
+    noisy = np.linspace(0.0, 40.0, 8001)
+    return noisy, _laplace_mean(noisy)
+
+
 @dataclass(frozen=True, repr=False)
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
@@ -42,32 +74,37 @@ class _AdditiveMechanism(Mechanism):
         estimate += self.smoothing
         return normalise(np.maximum(estimate, np.finfo(float).tiny, out=estimate))
 
-    def _noise(self, generator, shape) -> np.ndarray:
-        raise NotImplementedError
+    @abstractmethod
+    def _noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray: ...
 
+    @abstractmethod
     def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """Means of the counts given the noisy ones."""
 
+    @abstractmethod
+    def _noisy_counts(self, means: np.ndarray) -> np.ndarray:
+        """The inverse of `_posterior_mean`."""
+
+    @abstractmethod
     def _noise_quadrature(self) -> tuple[np.ndarray, np.ndarray]:
-        raise NotImplementedError
+        """Nodes and weights for the distribution of the noise."""
 
-    def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+    def expected_divergence(self, table: CountTable) -> float:
         """By quadrature over the noise, and to second order in the row's sum.
 
         Parameters
         ----------
-        n_samples : float
-            Records that the table counts.
-        n_categories, n_rows : int
-            Cells per row, and rows.
+        table : CountTable
+            The table to be released.
 
         Returns
         -------
         float
         """
+        n_categories = table.n_categories
         if n_categories < 2:
             return 0.0
-        total = row_total(n_samples, n_rows)
+        total = row_total(table)
         z, noise_weights = self._noise_quadrature()
 
         def estimates(p):
@@ -86,6 +123,31 @@ class _AdditiveMechanism(Mechanism):
         variance = n_categories * (sum_weights @ variances)
         log_sum = np.log(mean) - variance / (2 * mean**2)
         return float(weights @ (np.log(p) - log_estimate) + log_sum)
+
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+        # What was divided by the row's sum is not known with it. But the noisy counts
+        # add up to the number of records, up to noise that is small beside it.
+        def noisy(log_sum):
+            return self._noisy_counts(np.exp(log_sum) * release - self.smoothing)
+
+        least = np.log(n_samples) - 1
+        while noisy(least).sum() > n_samples:
+            least -= 1
+        most = least + 1
+        while noisy(most).sum() < n_samples:
+            most += 1
+        found = noisy(brentq(lambda log_sum: noisy(log_sum).sum() - n_samples, least, most))
+        return found / found.sum()
+
+    @property
+    def has_limits(self) -> bool:
+        return self.is_exact
+
+    def _limits(self, released, n_cells, n_categories, n_samples, confidence):
+        raise ValueError(
+            "error bars are known for mechanism 'dirichlet' only: other releases do not tell "
+            f"their noise apart from the counts; got {self.name!r}"
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,10 +195,15 @@ class GaussianMechanism(_AdditiveMechanism):
         return self.sigma * generator.standard_normal(shape)
 
     def _posterior_mean(self, noisy):
-        # y + sigma * phi(y / sigma) / Phi(y / sigma), the ratio through the scaled
-        # error function, which does not underflow
-        z = noisy / self.sigma
-        return noisy + self.sigma * np.sqrt(2 / np.pi) / erfcx(-z / np.sqrt(2))
+        return self.sigma * _gaussian_mean(noisy / self.sigma)
+
+    def _noisy_counts(self, means):
+        noisy, known = _gaussian_means()
+        z = means / self.sigma
+        return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
+
+    def _with_precision(self, precision: float) -> "GaussianMechanism":
+        return replace(self, sigma=self.sigma / precision)
 
     def _noise_quadrature(self):
         x, weights = _normal_nodes()
@@ -195,10 +262,18 @@ class LaplaceMechanism(_AdditiveMechanism):
         return generator.laplace(scale=self.scale, size=shape)
 
     def _posterior_mean(self, noisy):
-        # integral of x exp(-|x - y| / b) over x >= 0, divided by that without x
-        y = np.maximum(noisy, 0.0)
-        decay = np.exp(-y / self.scale)
-        return (2 * y + self.scale * decay) / (2 - decay)
+        return self.scale * _laplace_mean(np.maximum(noisy, 0.0) / self.scale)
+
+    def _noisy_counts(self, means):
+        noisy, known = _laplace_means()
+        z = means / self.scale
+        inverse = np.interp(z, known, noisy)
+        # Every negative count became 1, and stands for -1, the mean of a negative count
+        # where there are no records.
+        return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
+
+    def _with_precision(self, precision: float) -> "LaplaceMechanism":
+        return replace(self, scale=self.scale / precision)
 
     def _noise_quadrature(self):
         x, weights = _exponential_nodes()

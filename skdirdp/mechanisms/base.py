@@ -11,10 +11,12 @@ from numpy.typing import ArrayLike
 
 from .._messages import brief
 from .._random import noise_generator
-from .._validation import check_choice, check_counts
+from .._validation import check_choice, check_counts, check_real
 from ..accounting import Composition
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
+from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
+from .table import CountTable
 
 # Tables are drawn in blocks of rows that stay in the processor's cache.
 _BLOCK_CELLS = 1 << 15
@@ -94,23 +96,112 @@ class Mechanism(ABC):
         """What is added to every count, in counts."""
 
     @abstractmethod
-    def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+    def expected_divergence(self, table: CountTable) -> float:
         """Expected KL divergence of a released row from the true one.
 
         An average over a reference for the unknown counts; it sees no data, only
-        the public sizes of the table.
+        the public description of the table.
 
         Parameters
         ----------
-        n_samples : float
-            Records that the table counts.
-        n_categories, n_rows : int
-            Cells per row, and rows.
+        table : CountTable
+            The table to be released.
 
         Returns
         -------
         float
         """
+
+    @abstractmethod
+    def _with_precision(self, precision: float) -> "Mechanism": ...
+
+    @abstractmethod
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+        """`unbiased`, of a release with noise."""
+
+    @abstractmethod
+    def _limits(
+        self,
+        released: np.ndarray,
+        n_cells: np.ndarray,
+        n_categories: int,
+        n_samples: float,
+        confidence: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`limits`, of a release with noise."""
+
+    @property
+    @abstractmethod
+    def has_limits(self) -> bool:
+        """Whether a release tells how far it may be from the counts: see `limits`."""
+
+    def with_precision(self, precision: float) -> "Mechanism":
+        """The same mechanism with noise that is so many times smaller.
+
+        Parameters
+        ----------
+        precision : float
+            Positive.
+
+        Returns
+        -------
+        Mechanism
+        """
+        return self._with_precision(check_real("precision", precision, above=0))
+
+    def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+        """Estimated shares of the records in each cell, whose noise has mean 0.
+
+        Parameters
+        ----------
+        release : ndarray of shape (n_categories,)
+            One released row.
+        n_samples : float
+            The public number of records that the row counts.
+
+        Returns
+        -------
+        ndarray of shape (n_categories,)
+            They sum to 1, and some may be negative. For additive noise the mean is 0 up
+            to terms that vanish as the records grow beside the noise.
+        """
+        if self.is_exact:
+            return without_smoothing(release, self.smoothing, n_samples, len(release))
+        return self._unbiased(release, n_samples)
+
+    def limits(
+        self,
+        released: np.ndarray,
+        n_cells: np.ndarray,
+        *,
+        n_categories: int,
+        n_samples: float,
+        confidence: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Limits that hold for the true shares of several unions of cells at once.
+
+        Parameters
+        ----------
+        released : ndarray of shape (n_unions,)
+            The released probability of each union.
+        n_cells : ndarray of shape (n_unions,)
+            The number of cells in each.
+        n_categories : int
+            The number of cells of the row.
+        n_samples : float
+            The public number of records that the row counts.
+        confidence : float in (0, 1)
+            The probability that all limits hold, at least.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_unions,)
+        """
+        check_real("confidence", confidence, above=0, below=1)
+        if self.is_exact:
+            exact = without_smoothing(released, self.smoothing, n_samples, n_categories, n_cells)
+            return exact, exact
+        return self._limits(released, n_cells, n_categories, n_samples, confidence)
 
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:
@@ -256,9 +347,7 @@ class Mechanism(ABC):
         assert generator is not None
         table = counts.reshape(-1, counts.shape[-1])
         released = np.empty(table.shape)
-        rows = max(1, _BLOCK_CELLS // table.shape[1])
-        for start in range(0, len(table), rows):
-            block = slice(start, start + rows)
+        for block in row_blocks(len(table), table.shape[1], _BLOCK_CELLS):
             released[block] = self._draw(table[block], generator)
         return released.reshape(counts.shape)
 
@@ -280,6 +369,18 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
         weights = np.where(empty, 1.0, weights)
         total = weights.sum(axis=-1, keepdims=True)
     return weights / total
+
+
+def without_smoothing(
+    mean: np.ndarray,
+    smoothing: float,
+    n_samples: float,
+    n_categories: int,
+    n_cells: np.ndarray | int = 1,
+) -> np.ndarray:
+    """``x / N`` from smoothed means of counts x that add up to N, or from sums of some cells."""
+    s = smoothing / n_samples
+    return mean * (1 + n_categories * s) - n_cells * s
 
 
 def normalise(weights: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""From a budget and public sizes to mechanisms.
+"""Calibration: the mechanisms for a budget and public sizes.
 
 Calibration inverts composition: among all noise levels at which the tables of a
 fit, released together, stay within the budget, it takes the one of least expected
@@ -12,12 +12,13 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import GaussianPair
 from ..accounting.worst_case import ADJACENCIES
+from ..numerics.roots import safe_root
 from . import papers
 from .additive import GaussianMechanism, LaplaceMechanism
 from .base import Mechanism
@@ -30,8 +31,8 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
-_LARGEST_EXCESS = 1e3
-_LEAST_LOG = -300.0
+# No parameter is sought beyond these logarithms.
+_LEAST_LOG, _LARGEST_LOG = -300.0, 225.0
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,12 @@ class Problem:
                 excess = np.log(total.rdp(self.budget.order)) - np.log(self.budget.epsilon)
         else:
             excess = total.log_delta(self.budget.epsilon) - np.log(self.budget.delta)
-        return float(np.clip(excess, -_LARGEST_EXCESS, _LARGEST_EXCESS))
+        return float(excess)
 
     def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
         """The expected KL divergence of all tables together."""
         return sum(
-            count * mechanism.expected_divergence(table.n_samples, table.n_categories, table.n_rows)
+            count * mechanism.expected_divergence(table)
             for (table, count), mechanism in zip(self.tables, mechanisms, strict=True)
         )
 
@@ -206,6 +207,8 @@ def calibrate_tables(
         check_real("delta", delta, above=0, below=1)
     else:
         check_real("order", order, above=1)
+    if not tables:
+        return []
     if np.isinf(epsilon):
         return [_without_noise(table, mechanism, adjacency) for table in tables]
     budget: ApproximateDP | RenyiDP
@@ -316,13 +319,11 @@ def _on_frontier(problem: Problem, alpha: float, tolerance: float) -> Solution:
     def excess(log_r):
         return problem.excess(_dirichlets(problem, np.exp(log_r), alpha))
 
-    guess = _guess_log_r(problem, alpha)
-    ceiling = np.log(alpha / scale) if scale > 0 else np.inf
-    # Looked at first only where it is likely to be what counts.
-    if guess > ceiling - 1 and excess(ceiling) <= 0:
-        return _dirichlets(problem, alpha / scale, alpha)
-    log_r = _last_allowed(excess, guess, tolerance, problem.slope)
-    return _dirichlets(problem, np.exp(min(log_r, ceiling)), alpha)
+    ceiling = alpha / scale if scale > 0 else np.inf
+    log_ceiling = float(np.log(ceiling))
+    guess = min(_guess_log_r(problem, alpha), log_ceiling)
+    log_r = _last_allowed(excess, guess, tolerance, problem.slope, log_ceiling)
+    return _dirichlets(problem, min(np.exp(log_r), ceiling), alpha)
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
@@ -338,25 +339,30 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
 
 
 def _last_allowed(
-    excess: Callable[[float], float], guess: float, tolerance: float, slope: float
+    excess: Callable[[float], float],
+    guess: float,
+    tolerance: float,
+    slope: float,
+    most: float = np.inf,
 ) -> float:
-    """The largest argument with ``excess <= 0``, from below; excess grows through 0.
+    """The largest logarithm up to `most` with ``excess <= 0``; excess grows through 0.
 
     `slope` is about how fast it grows there.
     """
-    excess = cache(excess)  # brentq asks for the ends of its interval again
+    excess = cache(excess)
     # A little beyond where the slope leads to, so that the root lies in between.
-    step = -1.1 * excess(guess) / slope - np.copysign(tolerance, excess(guess))
-    other = guess + float(np.clip(step, -4.0, 4.0))
-    while (excess(other) > 0) == (excess(guess) > 0):
-        guess, other = other, other + 2 * (other - guess)
-        if other < _LEAST_LOG:
-            raise ValueError("epsilon is too small: floating-point numbers hold no such noise")
-    root = brentq(excess, min(guess, other), max(guess, other), xtol=tolerance, rtol=1e-15)
+    step = min(1.1 * abs(excess(guess)) / slope + tolerance, 4.0)
     # A hair below, so that no other way of computing the total rounds past the budget.
-    allowed, step = float(root) - 10 * tolerance, tolerance
-    while excess(allowed) > 0:
-        allowed, step = allowed - step, 2 * step
+    allowed = safe_root(
+        excess,
+        guess,
+        step,
+        tolerance=tolerance,
+        margin=10 * tolerance,
+        limits=(_LEAST_LOG, min(most, _LARGEST_LOG)),
+    )
+    if np.isnan(allowed):
+        raise ValueError("epsilon is too small: floating-point numbers hold no such noise")
     return allowed
 
 
@@ -367,8 +373,7 @@ def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
         return float(np.sqrt(2 * budget.epsilon / budget.order))
 
     def excess(log_mu):
-        log_delta = float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon))
-        return max(log_delta - np.log(budget.delta), -_LARGEST_EXCESS)
+        return float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon)) - np.log(budget.delta)
 
     return float(np.exp(_last_allowed(excess, 0.0, _FINE, _slope(budget))))
 
@@ -448,7 +453,9 @@ def _laplace(problem: Problem) -> Solution:
     def excess(log_inverse_scale):
         return problem.excess(solution(np.exp(-log_inverse_scale)))
 
-    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(2 * problem.squared_norm))
+    # Of many small shifts the losses add up to those of Gaussian noise: Laplace noise of
+    # scale 1 has the Fisher information of a normal distribution of deviation 1.
+    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(problem.squared_norm))
     scale = np.exp(-_last_allowed(excess, float(guess), 1e-6, problem.slope))
     # At this scale all releases together are epsilon-DP outright: within either budget.
     pure = sum(

@@ -1,18 +1,19 @@
 """The Dirichlet mechanism."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import betainc, betaincc, digamma
 
 from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from .base import Mechanism, normalise, row_sums
+from .base import Mechanism, normalise, without_smoothing
 from .reference import entry_quadrature, row_total
+from .table import CountTable
 
 # A gamma variable below this is on its way to underflow. From _SMALL_SHAPE on that has
 # a probability of 1e-290 ** 0.25 = 1e-72 at most, and is not looked for.
@@ -22,6 +23,8 @@ _SMALL_SHAPE = 0.25
 # Below this prior a record that is spread thinly may be worse than one that fills
 # few cells: docs/theory.md, "Rows that change several cells".
 _SPREAD_PRIOR = 0.5
+
+_BISECTIONS = 45
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,9 +47,9 @@ class DirichletMechanism(Mechanism):
         A public lower bound on every count. The guarantee then holds between data
         sets that both respect it.
     exact_smoothing : float
-        What is added to every count when r is infinite; else that is ``alpha / r``.
+        The smoothing when r is infinite, in counts; else that is ``alpha / r``.
     claim : RenyiDP or TruncatedConcentratedDP, optional
-        What a paper's own analysis guarantees for one release, where it chose the
+        The guarantee of one release by a paper's own analysis, where it chose the
         parameters. The curves do not depend on it.
 
     Examples
@@ -126,52 +129,96 @@ class DirichletMechanism(Mechanism):
     def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
         shapes = counts * self.r
         shapes += self.alpha
-        gammas = generator.standard_gamma(shapes)
-        if self.alpha < _SMALL_SHAPE and shapes.min() < _SMALL_SHAPE:
-            lost = row_sums(gammas) < gammas.shape[-1] * _LEAST_GAMMA
-            lost[lost] = gammas[lost].max(axis=-1) < _LEAST_GAMMA
-            if lost.any():
-                gammas[lost] = _ratios_of_tiny_gammas(shapes[lost], generator)
-        return normalise(gammas)
+        return draw_dirichlet(shapes, generator)
 
-    def expected_divergence(self, n_samples: float, n_categories: int, n_rows: int = 1) -> float:
+    def expected_divergence(self, table: CountTable) -> float:
         """The expectation of every entry's logarithm is a digamma, and averaged in closed form.
 
         Parameters
         ----------
-        n_samples : float
-            Records that the table counts.
-        n_categories, n_rows : int
-            Cells per row, and rows.
+        table : CountTable
+            The table to be released.
 
         Returns
         -------
         float
         """
-        if n_categories < 2:
+        d = table.n_categories
+        if d < 2:
             return 0.0
-        total = row_total(n_samples, n_rows)
-        p, weights = entry_quadrature(n_categories, size_biased=True)
+        total = row_total(table)
+        p, weights = entry_quadrature(d, size_biased=True)
         if self.is_exact:
             s = self.smoothing
             with np.errstate(divide="ignore"):
                 terms = np.log(p) - np.log(total * p + s)
-            return float(weights @ terms + np.log(total + n_categories * s))
+            return float(weights @ terms + np.log(total + d * s))
         # E log Y_i = digamma(r x_i + alpha) - digamma(r n + d alpha)
         terms = np.log(p) - digamma(self.r * total * p + self.alpha)
-        return float(weights @ terms + digamma(self.r * total + n_categories * self.alpha))
+        return float(weights @ terms + digamma(self.r * total + d * self.alpha))
+
+    def _with_precision(self, precision: float) -> "DirichletMechanism":
+        # A paper's claim is for its own parameters.
+        return replace(self, r=self.r * precision, claim=None)
+
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
+        # E Y is the smoothed mean: (x + s) / (N + d s)
+        return without_smoothing(release, self.smoothing, n_samples, len(release))
+
+    @property
+    def has_limits(self) -> bool:
+        return True
+
+    def _limits(self, released, n_cells, n_categories, n_samples, confidence):
+        counts = self.r * n_samples
+        total = counts + n_categories * self.alpha
+        prior = n_cells * self.alpha
+        tail = (1 - confidence) / (2 * max(len(released), 1))
+        # A union's probability is Beta(a, total - a) with a = r x + prior, and grows with
+        # x. Counts that make so large, or so small, a probability unlikely are excluded.
+        lower = _last_true(lambda a: betaincc(a, total - a, released) <= tail, prior, counts)
+        upper = _last_true(lambda a: betainc(a, total - a, released) >= tail, prior, counts)
+        return (lower - prior) / counts, (upper - prior) / counts
 
 
-def _ratios_of_tiny_gammas(shapes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Gammas known to lie below `_LEAST_GAMMA`, each row scaled by its largest.
+def draw_dirichlet(shapes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Dirichlet variables of the given shapes, one for each row; none is 0.
 
-    There exp(-g) is 1, so that log g is the log of the bound minus Exp(1) / shape.
+    Normalised gamma variables. Those of small shapes underflow, so that rows with one
+    below `_LEAST_GAMMA` are normalised as logarithms. So far down exp(-g) is 1: given
+    that g is below the bound, its logarithm is the bound's minus Exp(1) / shape.
     """
-    logs = -generator.standard_exponential(shapes.shape) / shapes
-    return np.exp(logs - logs.max(axis=-1, keepdims=True))
+    gammas = generator.standard_gamma(shapes)
+    if shapes.min() < _SMALL_SHAPE:
+        lost = gammas < _LEAST_GAMMA
+        if lost.any():
+            rows = lost.any(axis=-1)
+            logs = np.log(np.maximum(gammas[rows], _LEAST_GAMMA))
+            logs[lost[rows]] -= generator.standard_exponential(lost.sum()) / shapes[lost]
+            gammas[rows] = np.exp(logs - logs.max(axis=-1, keepdims=True))
+    return normalise(gammas)
+
+
+def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:
+    """Variances of a Dirichlet vector's entries, from their means and the sum of the shapes."""
+    return mean * (1 - mean) / (concentration + 1)
 
 
 def _pair(step: float, alpha: float, direction: str) -> DominatingPair:
     if direction == "replace":
         return BetaPair(step, alpha)
     return GammaPair(step, alpha, "add" if direction == "add" else "remove")
+
+
+def _last_true(
+    holds: Callable[[np.ndarray], np.ndarray], low: np.ndarray, length: float
+) -> np.ndarray:
+    """The end of the part of [low, low + length] on which `holds` is true, starting at low."""
+    end = low + length
+    everywhere = holds(end)
+    low, high = np.array(low, dtype=float), end
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        true = holds(middle)
+        low, high = np.where(true, middle, low), np.where(true, high, middle)
+    return np.where(everywhere, end, low)

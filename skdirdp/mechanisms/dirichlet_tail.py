@@ -20,7 +20,7 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     Y is Dirichlet with these shapes and `rest`, that of all other entries together
     (Lemma 1 of "The Dirichlet Mechanism for Differential Privacy on the Unit Simplex").
 
-    Breaking the stick: the first entry takes a beta-distributed share u of the stick,
+    Breaking the stick: the first entry takes a beta-distributed part u of the stick,
     the others divide what is left as a Dirichlet vector again. So the probability that
     an entry from the j-th on falls short, as a function of the length s of the
     stick that is left, is a one-dimensional integral of the same function for j + 1.
@@ -33,13 +33,13 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     if threshold * size >= 1:
         return 1.0
     after = rest + np.cumsum(shapes[::-1])[::-1] - shapes  # what follows entry j
-    shares = [_range_of_share(a, b) for a, b in zip(shapes, after, strict=True)]
+    ranges_of_part = [_range_of_part(a, b) for a, b in zip(shapes, after, strict=True)]
 
     # The lengths that can be left before entry j; shorter than (size - j) thresholds fails.
     ranges = [(1.0, 1.0)]
     for j in range(size - 1):
         shortest, longest = ranges[-1]
-        low, high = expit(-shares[j][1]), expit(-shares[j][0])
+        low, high = expit(-ranges_of_part[j][1]), expit(-ranges_of_part[j][0])
         limit = (size - j - 1) * threshold
         ranges.append((max(shortest * low, limit), max(longest * high, limit)))
 
@@ -54,21 +54,21 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
         else:
             lengths = np.exp(shortest + (longest - shortest) * (_CHEBYSHEV + 1) / 2)
         values = _one_level(
-            lengths, threshold, size - j - 1, shapes[j], after[j], shares[j], following
+            lengths, threshold, size - j - 1, shapes[j], after[j], ranges_of_part[j], following
         )
         following = _interpolant(np.log(values), float(shortest), float(longest))
     return float(np.exp(following(np.array([1.0]))[0]))
 
 
-def _one_level(lengths, threshold, others, a, b, share, following):
+def _one_level(lengths, threshold, others, a, b, part, following):
     """P[this entry or one of those after it falls short], for each length of the stick."""
     taken, needed = threshold / lengths, np.minimum(others * threshold / lengths, 1.0)
     short = betainc(a, b, np.minimum(taken, 1.0))
     # 1 - needed may be below `taken` by rounding only: then nothing is left between.
     short += betaincc(a, b, np.maximum(1 - needed, taken))
     with np.errstate(divide="ignore"):
-        low = np.maximum(logit(taken), share[0])
-        high = np.minimum(-logit(needed), share[1])
+        low = np.maximum(logit(taken), part[0])
+        high = np.minimum(-logit(needed), part[1])
     half = np.maximum(high - low, 0)[:, np.newaxis] / 2
     low = np.where(np.isfinite(low), low, 0.0)[:, np.newaxis]
     point = low + half * (1 + _POINTS)
@@ -91,8 +91,8 @@ def _interpolant(log_values, shortest, longest):
     return evaluate
 
 
-def _range_of_share(a: float, b: float) -> tuple[float, float]:
-    """Where the density of the logit of a Beta(a, b) variable is not negligible."""
+def _range_of_part(a: float, b: float) -> tuple[float, float]:
+    """The interval on which the logit of a Beta(a, b) variable has a density worth keeping."""
     mode = np.log(a / b)
     peak = xlogy(a, expit(mode)) + xlogy(b, expit(-mode))
 

@@ -8,10 +8,11 @@ Privacy of Dirichlet Posterior Sampling" (paper B). Both are valid and loose.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import polygamma
 
 from ..accounting.guarantees import truncated_epsilon
+from ..numerics.roots import safe_root
 
 
 class Sensitivity(NamedTuple):
@@ -41,7 +42,7 @@ def algorithm1(
     def excess(log_r):
         return np.log(algorithm1_divergence(order, np.exp(log_r), sensitivity, floor) / epsilon)
 
-    r = np.exp(brentq(excess, -60.0, 60.0, xtol=1e-14))
+    r = np.exp(safe_root(excess, 0.0, 4.0, tolerance=1e-14, limits=(-60.0, 60.0)))
     return float(r), float(1 + 4 * (order - 1) * r * sensitivity.linf)
 
 
@@ -77,6 +78,18 @@ def tcdp_rho(r: float, alpha: float, gamma, sensitivity: Sensitivity):
     return 0.5 * r**2 * sensitivity.squared_l2 * trigamma(alpha - gamma)
 
 
+def tcdp_alpha(rho: float, gamma: float, sensitivity: Sensitivity) -> float:
+    """The prior at which Theorem 1 gives this rho at r = 1."""
+    target = 2 * rho / sensitivity.squared_l2
+
+    def excess(log_x):
+        return np.log(trigamma(np.exp(log_x)) / target)
+
+    # A larger prior is safe.
+    log_x = safe_root(excess, 0.0, -4.0, tolerance=1e-14, limits=(-40.0, 60.0))
+    return float(np.exp(log_x)) + gamma
+
+
 def tcdp_epsilon(
     r: float, alpha: float, delta: float, sensitivity: Sensitivity, releases: int = 1
 ) -> float:
@@ -103,12 +116,8 @@ def tcdp_for_renyi(
 ) -> tuple[float, float, float]:
     """The prior alpha that Theorem 1 asks for (order, epsilon)-RDP at r = 1, rho and omega."""
     rho = epsilon / order
-    target = 2 * rho / sensitivity.squared_l2
-    inverse = np.exp(
-        brentq(lambda u: np.log(trigamma(np.exp(u)) / target), -40.0, 60.0, xtol=1e-14)
-    )
-    gamma = (order - 1) * sensitivity.linf
-    return max(float(inverse + gamma - floor), 1e-12), rho, order
+    alpha = tcdp_alpha(rho, (order - 1) * sensitivity.linf, sensitivity)
+    return max(alpha - floor, 1e-12), rho, order
 
 
 def tcdp_for_approximate(
@@ -119,9 +128,9 @@ def tcdp_for_approximate(
     def excess(log_alpha):
         return np.log(tcdp_epsilon(1.0, np.exp(log_alpha), delta, sensitivity, releases) / epsilon)
 
-    alpha = float(np.exp(brentq(excess, -20.0, 60.0, xtol=1e-10)))
-    while tcdp_epsilon(1.0, alpha, delta, sensitivity, releases) > epsilon:
-        alpha *= 1 + 1e-9
+    # A larger prior is safe.
+    log_alpha = safe_root(excess, 0.0, -2.0, tolerance=1e-10, limits=(-20.0, 60.0))
+    alpha = float(np.exp(log_alpha))
     _, gamma = _best_gamma(1.0, alpha, delta, sensitivity, releases)
     rho = float(tcdp_rho(1.0, alpha, gamma, sensitivity))
     return max(alpha - floor, 1e-12), rho, gamma / sensitivity.linf + 1

@@ -1,4 +1,4 @@
-"""The public stand-in for unknown counts, by which calibrations are compared.
+"""Reference distribution for unknown counts, by which calibrations are compared.
 
 A row of a table with d categories is imagined as ``n p`` with p drawn from
 Dirichlet(1/2) and ``n = N / sqrt(rows)``. Everything needed of p is an expectation
@@ -11,12 +11,14 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betaincinv
 
+from .table import CountTable
+
 _NODES = 96
 
 
-def row_total(n_samples: float, n_rows: int) -> float:
-    """The count that a typical row is imagined to have."""
-    return n_samples / np.sqrt(n_rows)
+def row_total(table: CountTable) -> float:
+    """The count that a typical row of the table is imagined to have."""
+    return table.n_samples / np.sqrt(table.n_rows)
 
 
 @lru_cache(maxsize=256)

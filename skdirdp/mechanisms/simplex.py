@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
 from scipy.special import betainc, betaln
 
 from .._random import noise_generator
@@ -20,7 +19,8 @@ from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import WorstCase, in_every_direction
-from .dirichlet import DirichletMechanism
+from ..numerics.roots import safe_root
+from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
 from .dirichlet_tail import probability_below
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
@@ -321,8 +321,7 @@ class SimplexMechanism:
         -------
         ndarray of shape (n,)
         """
-        p = np.asarray(p, dtype=float)
-        return p * (1 - p) / (self.k + 1)
+        return dirichlet_variance(np.asarray(p, dtype=float), self.k)
 
     @staticmethod
     def k_for_variance(variance: float, p: ArrayLike | None = None) -> float:
@@ -410,13 +409,8 @@ class SimplexMechanism:
                 f"epsilon={epsilon} at delta={delta} is out of reach for every k: "
                 "raise one of them, eta or n_vectors, or lower b"
             )
-        high = low + 1
-        while excess(high) <= 0:
-            high += 1
-        root = brentq(excess, high - 1, high, xtol=1e-12)
-        while excess(root) > 0:
-            root -= 1e-11
-        return at(root)
+        # A hair below, so that epsilon, computed from delta, does not round past the budget.
+        return at(safe_root(excess, low, 1.0, tolerance=1e-12, margin=1e-11))
 
     def _without_vectors(self) -> "SimplexMechanism":
         """The paper's delta does not depend on b or the number of vectors."""
@@ -459,12 +453,7 @@ class SimplexMechanism:
         generator = noise_generator(random_state)
         if accountant is not None:
             accountant.charge(self, releases=1, label=label)
-        shapes = self.k * p
-        # Gamma(a) is Gamma(a + 1) * U**(1 / a); as logarithms nothing underflows.
-        logs = np.log(generator.standard_gamma(shapes + 1))
-        logs -= generator.standard_exponential(shapes.shape) / shapes
-        weights = np.exp(logs - logs.max())
-        return np.maximum(weights / weights.sum(), np.finfo(float).tiny)
+        return draw_dirichlet(self.k * p[np.newaxis], generator)[0]
 
 
 @lru_cache(maxsize=1024)
@@ -499,10 +488,4 @@ def _best_gamma(mechanism: SimplexMechanism, delta: float, union: bool) -> float
     high = -np.log(len(mechanism.protected)) - 1e-12
     if excess(high) <= 0:  # the bound does not reach delta below the largest gamma
         return float(np.exp(high))
-    low = high - 1
-    while excess(low) > 0:
-        low -= 2
-    root = brentq(excess, low, high, xtol=1e-13)
-    while excess(root) > 0:
-        root -= 1e-12
-    return float(np.exp(root))
+    return float(np.exp(safe_root(excess, high, 1.0, tolerance=1e-13, limits=(-np.inf, high))))

@@ -1,7 +1,7 @@
-"""How a budget is split over the tables of a network.
+"""The split of a budget over the tables of a model.
 
-All tables share one scale of noise; a table of precision s gets noise s times smaller, and
-costs about s squared times as much. Precisions are chosen from public sizes alone.
+All tables have one common scale of noise; a table of precision s gets noise s times smaller,
+and costs about s squared times as much. Precisions are chosen from public sizes alone.
 """
 
 from collections import Counter
@@ -20,11 +20,10 @@ SPLITS = ("even", "optimised")
 # Precisions from 1/4 to 4. A grid, so that few kinds of table have to be composed.
 _PRECISIONS = 2.0 ** (np.arange(-8, 9) / 4)
 _BISECTIONS = 60
-# What a table of classes gets of the squared sensitivity of a table of word counts.
-_SIDE_PART = 0.1
 
-#: The parameter that a precision multiplies (1) or divides (-1).
-_SCALES = {"dirichlet": ("r", 1), "gaussian": ("sigma", -1), "laplace": ("scale", -1)}
+# The part of their mean squared sensitivity that a table gets beside tables of which a
+# record changes more: at equal noise it would cost little and be worth little.
+_PART_BESIDE = 0.1
 
 Calibrate = Callable[[Sequence[CountTable]], list[Mechanism]]
 
@@ -46,11 +45,48 @@ def calibrate_split(tables: Sequence[CountTable], calibrate: Calibrate) -> list[
 
 
 def expected_divergence(tables: Sequence[CountTable], mechanisms: Sequence[Mechanism]) -> float:
-    """What the noise is expected to cost in log-likelihood per record."""
+    """The expected loss of log-likelihood per record, through the noise."""
     return sum(
-        mechanism.expected_divergence(table.n_samples, table.n_categories, table.n_rows)
+        mechanism.expected_divergence(table)
         for table, mechanism in zip(tables, mechanisms, strict=True)
     )
+
+
+def precision_beside(
+    tables: Sequence[CountTable], contribution: ContributionBound, adjacency: str
+) -> float:
+    """The precision of a further table, of which a record may change less than of the others.
+
+    As much as any other table, or more where those have many counts per record, as a
+    class prior beside a table of word counts.
+
+    Parameters
+    ----------
+    tables : sequence of CountTable
+        The others.
+    contribution : ContributionBound
+        The bound on a record's entries in the further table.
+    adjacency : {"replace", "add_remove"}
+
+    Returns
+    -------
+    float
+        At least 1.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms.contribution import ContributionBound
+    >>> from skdirdp.mechanisms.split import precision_beside
+    >>> from skdirdp.mechanisms.table import CountTable
+    >>> words = CountTable(1000, 500, 2, ContributionBound(max_count=10, max_total=100))
+    >>> precision_beside([words], ContributionBound(), "replace")
+    10.0
+    """
+    if not tables:
+        return 1.0
+    others = sum(table.contribution.squared_norm(adjacency) for table in tables) / len(tables)
+    own = contribution.squared_norm(adjacency)
+    return max(1.0, float(np.sqrt(_PART_BESIDE * others / own)))
 
 
 @lru_cache(maxsize=256)
@@ -67,10 +103,7 @@ def _precisions(
     divergence = np.array(
         [
             [
-                count
-                * _with_precision(mechanism, precision).expected_divergence(
-                    table.n_samples, table.n_categories, table.n_rows
-                )
+                count * mechanism.with_precision(float(precision)).expected_divergence(table)
                 for precision in _PRECISIONS
             ]
             for (table, mechanism), count in kinds.items()
@@ -92,23 +125,3 @@ def _precisions(
             high = middle
     precisions = dict(zip(kinds, chosen(np.exp(high)).tolist(), strict=True))
     return tuple(precisions[kind] for kind in zip(tables, mechanisms, strict=True))
-
-
-def _with_precision(mechanism: Mechanism, precision: float) -> Mechanism:
-    parameter, power = _SCALES[mechanism.name]
-    return replace(mechanism, **{parameter: getattr(mechanism, parameter) * precision**power})
-
-
-def precision_beside(
-    tables: Sequence[CountTable], contribution: ContributionBound, adjacency: str
-) -> float:
-    """Precision of a small table, such as that of the classes, beside large ones.
-
-    One record may move the others by many counts and this one by a single count, so that
-    at equal noise it would cost little and be worth little. It gets as much as any of
-    them, or a tenth of their mean squared sensitivity where that is more.
-    """
-    if not tables:
-        return 1.0
-    others = sum(table.contribution.squared_norm(adjacency) for table in tables) / len(tables)
-    return max(1.0, float(np.sqrt(_SIDE_PART * others / contribution.squared_norm(adjacency))))

@@ -10,15 +10,27 @@ from .contribution import ContributionBound
 class CountTable:
     """The public description of a table of counts that is to be released.
 
-    Attributes
+    Parameters
     ----------
-    n_samples : the total that the table is expected to hold.
-    n_categories, n_rows : its size; each row is normalised over its categories.
-    contribution : what one record may change.
-    precision : by how much less noise than others the table gets. The noise of all
-        tables has one common scale, divided by this.
-    min_smoothing : the least smoothing, in counts.
-    floor : a public lower bound on every count.
+    n_samples : float
+        The total that the table is expected to hold.
+    n_categories, n_rows : int
+        Its size; each row is normalised over its categories.
+    contribution : ContributionBound
+        The bound on a record's entries; by default a single count.
+    precision : float, default=1.0
+        The noise of all tables of a model has one common scale, divided by this.
+    min_smoothing : float, default=1.0
+        The least smoothing, in counts.
+    floor : float, default=0.0
+        A public lower bound on every count.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import CountTable, GaussianMechanism
+    >>> table = CountTable(n_samples=30_000, n_categories=10, n_rows=2)
+    >>> round(GaussianMechanism(sigma=10.0).expected_divergence(table), 6)
+    0.000204
     """
 
     n_samples: float

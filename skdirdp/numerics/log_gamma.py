@@ -119,41 +119,55 @@ def _split(a):
     return high, a - high
 
 
+def log_gamma_gap(a, b):
+    """``lnGamma(a) + lnGamma(b) - 2 lnGamma((a + b) / 2)`` for positive reals."""
+    return _log_gamma_gap(1.0, (a + b) / 2, (b - a) / 2, b, a)
+
+
 def _log_gamma_gap(tilt, centre, shift, near, far):
     """``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
 
     The three points are ``centre``, ``near = centre + shift`` and
     ``far = centre - tilt * shift``, so that the linear part of f drops out. The
     recurrence of the gamma function lifts all three by ten, where Stirling's
-    series holds; in both parts each term is the Jensen gap of a convex function.
+    series holds; in all parts each term is the Jensen gap of a convex function.
     """
-    lift = np.arange(_STIRLING_FROM + 1)
+    x = centre + _STIRLING_FROM
+    a, one_plus_a = shift / x, (near + _STIRLING_FROM) / x
+    b, one_plus_b = -tilt * a, (far + _STIRLING_FROM) / x
+    leading = x * (tilt * entropy_excess(a, one_plus_a) + entropy_excess(b, one_plus_b))
+    return leading + log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, _STIRLING_FROM)
+
+
+def log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, steps):
+    """`_log_gamma_gap` without the leading term of Stirling's formula.
+
+    That term is the gap of ``x log x`` at arguments lifted by `steps`, at least ten.
+    """
+    lift = np.arange(steps + 1)
     tilt, centre, shift, near, far = (
         np.asarray(a)[..., np.newaxis] for a in (tilt, centre, shift, near, far)
     )
-    base = centre + lift
-    a, one_plus_a = shift / base, (near + lift) / base
-    b, one_plus_b = -tilt * a, (far + lift) / base
-    excess = tilt * log1p_excess(a, one_plus_a) + log1p_excess(b, one_plus_b)
+    base, near, far = centre + lift, near + lift, far + lift
+    a = shift / base
+    b = -tilt * a
+    excess = tilt * log1p_excess(a, near / base) + log1p_excess(b, far / base)
     recurrence = -excess[..., :-1].sum(axis=-1)
 
-    tilt, x = tilt[..., 0], base[..., -1]
-    a, one_plus_a = a[..., -1], one_plus_a[..., -1]
-    b, one_plus_b = b[..., -1], one_plus_b[..., -1]
-    leading = x * (tilt * _entropy_excess(a, one_plus_a) + _entropy_excess(b, one_plus_b))
-    series = 0.0
-    power_a = power_b = 0.0
+    tilt, x, near, far, a, b = (values[..., -1] for values in (tilt, base, near, far, a, b))
+    series = term_a = term_b = 0.0
+    power = np.ones_like(x)
     for degree in range(1, 2 * len(_STIRLING)):
-        # (1 + a)**-degree - 1 + degree * a, by a recurrence of positive terms
-        power_a = (power_a + degree * a * a) / one_plus_a
-        power_b = (power_b + degree * b * b) / one_plus_b
+        # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence of positive terms
+        term_a = (term_a + degree * a * a * power) / near
+        term_b = (term_b + degree * b * b * power) / far
+        power = power / x
         if degree % 2:
-            coefficient = _STIRLING[degree // 2]
-            series = series + coefficient * (tilt * power_a + power_b) / x**degree
-    return recurrence + leading - 0.5 * excess[..., -1] + series
+            series = series + _STIRLING[degree // 2] * (tilt * term_a + term_b)
+    return recurrence - 0.5 * excess[..., -1] + series
 
 
-def _entropy_excess(z, one_plus_z):
+def entropy_excess(z, one_plus_z):
     """``(1 + z) log(1 + z) - z``."""
     small = one_plus_z * log1p_excess(z, one_plus_z) + z * z
     return np.where(np.abs(z) < 0.5, small, one_plus_z * np.log(one_plus_z) - z)

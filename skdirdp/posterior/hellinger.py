@@ -15,7 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._validation import check_array, check_integer, check_real
-from ..numerics.log_gamma import log1p_excess
+from ..numerics.log_gamma import (
+    entropy_excess,
+    log_gamma_gap,
+    log_gamma_gap_beyond_entropy,
+)
 
 __all__ = [
     "global_sensitivity",
@@ -24,11 +28,9 @@ __all__ = [
     "smooth_sensitivity",
 ]
 
-# The recurrence of the gamma function lifts arguments by this much, where the
-# series below is exact to double precision.
+# The recurrence of the gamma function lifts arguments by this much, to where
+# Stirling's series holds.
 _LIFT = 10
-# Coefficients B_2j / (2j (2j - 1)) of Stirling's series, for odd powers 1, 3, 5, ...
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 _GRID_CELLS = 1 << 20
 # From here on floats skip whole numbers, and a record more might be none.
 _TOO_MANY_RECORDS = 1 << 53
@@ -71,16 +73,6 @@ def distance_from_log_affinity(log_affinity: np.ndarray) -> np.ndarray:
     return np.sqrt(np.abs(np.expm1(np.minimum(log_affinity, 0.0))))
 
 
-def log_gamma_gap(a: ArrayLike, b: ArrayLike) -> np.ndarray:
-    """``lnGamma(a) + lnGamma(b) - 2 lnGamma((a + b) / 2)``, relatively accurate."""
-    low, high = np.minimum(a, b), np.maximum(a, b)
-    middle, half = (low + high) / 2, (high - low) / 2
-    lifted = middle + _LIFT
-    z = half / lifted
-    leading = lifted * _entropy_gap(z, (low + _LIFT) / lifted)
-    return _recurrence(low, high, _LIFT) + leading + _corrections(low + _LIFT, high + _LIFT)
-
-
 def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``lnB(a) + lnB(b) - 2 lnB((a + b) / 2)`` along the last axis.
 
@@ -88,67 +80,27 @@ def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     leading terms, of the size of the parameters, are a Jensen gap: a weighted sum of
     Bregman divergences, which are all positive, so that nothing cancels.
     """
-    size = a.shape[-1]
+    # Between near arguments these are exact, and those of lifted arguments or of
+    # totals would not be.
+    half = (b - a) / 2
+    total_half = half.sum(axis=-1)
     total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)
-    lift = _LIFT * size  # the lifted entries add up to the lifted total
-    entries = _recurrence(a, b, _LIFT) + _corrections(a + _LIFT, b + _LIFT)
-    total = _recurrence(total_a, total_b, lift) + _corrections(total_a + lift, total_b + lift)
+    middle, total_middle = (a + b) / 2, (total_a + total_b) / 2
+    lift = _LIFT * a.shape[-1]  # the lifted entries add up to the lifted total
+    entries = log_gamma_gap_beyond_entropy(1.0, middle, half, b, a, _LIFT)
+    total = log_gamma_gap_beyond_entropy(1.0, total_middle, total_half, total_b, total_a, lift)
 
-    weight, middle = (a + b) / 2 + _LIFT, ((total_a + total_b) / 2 + lift)[..., np.newaxis]
-    # Shares of the mean that a and b hold, of each entry over those of the total.
-    high = (b + _LIFT) / weight, (total_b[..., np.newaxis] + lift) / middle
-    low = (a + _LIFT) / weight, (total_a[..., np.newaxis] + lift) / middle
-    difference = b - a
-    excess = difference / (2 * weight) - difference.sum(axis=-1, keepdims=True) / (2 * middle)
-    # Where one of the two dwarfs the other, the smaller share keeps its digits.
+    weight, total_weight = middle + _LIFT, (total_middle + lift)[..., np.newaxis]
+    # b and a over their mean: of each entry, and of the total.
+    high = (b + _LIFT) / weight, (total_b[..., np.newaxis] + lift) / total_weight
+    low = (a + _LIFT) / weight, (total_a[..., np.newaxis] + lift) / total_weight
+    excess = half / weight - total_half[..., np.newaxis] / total_weight
+    # Where one of the two dwarfs the other, the smaller ratio keeps its digits.
     excess = np.where(high[1] < 0.5, high[0] - high[1], excess)
     excess = np.where(low[1] < 0.5, low[1] - low[0], excess)
-    bregman = high[1] * _entropy_excess(excess / high[1], high[0] / high[1])
-    bregman += low[1] * _entropy_excess(-excess / low[1], low[0] / low[1])
+    bregman = high[1] * entropy_excess(excess / high[1], high[0] / high[1])
+    bregman += low[1] * entropy_excess(-excess / low[1], low[0] / low[1])
     return (entries + weight * bregman).sum(axis=-1) - total
-
-
-def _recurrence(a, b, steps):
-    """``-sum_j log((a + j)(b + j) / m_j**2)`` for m_j the mean of the two, j < steps."""
-    j = np.arange(steps)
-    a, b = np.asarray(a)[..., np.newaxis] + j, np.asarray(b)[..., np.newaxis] + j
-    return _square_gap(a, b).sum(axis=-1)
-
-
-def _square_gap(a, b):
-    """``-log(a b / ((a + b) / 2)**2)``."""
-    z = (b - a) / (a + b)
-    near = np.abs(z) < 0.5
-    ratio = 2 / (np.sqrt(a / b) + np.sqrt(b / a))
-    return np.where(near, -np.log1p(-(np.where(near, z, 0.0) ** 2)), -2 * np.log(ratio))
-
-
-def _corrections(a, b):
-    """Stirling's formula beyond its leading terms: the logarithm and the series."""
-    middle = (a + b) / 2
-    z = (b - a) / (2 * middle)
-    plus, minus = b / middle, a / middle
-    series = 0.0
-    power_plus = power_minus = 0.0
-    for degree in range(1, 2 * len(_STIRLING)):
-        # (1 + z)**-degree - 1 + degree * z, by a recurrence of positive terms
-        power_plus = (power_plus + degree * z * z) / plus
-        power_minus = (power_minus + degree * z * z) / minus
-        if degree % 2:
-            terms = (power_plus + power_minus) * (1 / middle) ** degree
-            series = series + _STIRLING[degree // 2] * terms
-    return 0.5 * _square_gap(a, b) + series
-
-
-def _entropy_gap(z, one_minus_z):
-    """``(1 + z) log(1 + z) + (1 - z) log(1 - z)``."""
-    return _entropy_excess(z) + _entropy_excess(-z, one_minus_z)
-
-
-def _entropy_excess(z, one_plus_z=None):
-    """``(1 + z) log(1 + z) - z``."""
-    one_plus_z = 1 + z if one_plus_z is None else one_plus_z
-    return one_plus_z * log1p_excess(z, one_plus_z) + z * z
 
 
 def global_sensitivity(prior: ArrayLike, n_samples: int) -> float:

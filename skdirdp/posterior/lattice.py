@@ -11,7 +11,8 @@ from math import comb
 
 import numpy as np
 
-from .hellinger import distance_from_log_affinity, log_gamma_gap
+from ..numerics.log_gamma import log_gamma_gap
+from .hellinger import distance_from_log_affinity
 
 _BLOCK = 1 << 16  # points per evaluation, to bound memory
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.optimize import brentq
 
+from ..numerics.roots import safe_root
 from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
 from .lattice import PosteriorLattice, n_candidates, posterior_lattice
 
@@ -183,21 +183,19 @@ def exact_exponent(
         return Exponent(affordable, None)
     low, high = neighbours.safe_scale(target), neighbours.hopeless_scale(target)
     high = min(high * (1 + _ROUNDING), affordable)
-    scale = _root(lambda x: neighbours.loss(x) / target - 1, low, high)
-    step = _ROUNDING
-    while scale > low and neighbours.loss(scale) > epsilon * (1 - _ROUNDING / 2):
-        scale, step = max(scale * (1 - step), low), 2 * step
-    return Exponent(scale, min(neighbours.loss(scale), epsilon))
-
-
-def _root(excess, low: float, high: float) -> float:
-    """Where the excess is 0; for an epsilon at the end of all floats an end may have to do."""
     tolerance = 1e-12 * high
-    if not 0 < tolerance < np.inf or excess(low) >= 0:
-        return low
-    if excess(high) <= 0:
-        return high
-    return float(brentq(excess, low, high, xtol=tolerance, rtol=1e-12))
+    scale = low
+    if 0 < tolerance < np.inf:  # not for an epsilon at the end of all floats
+        scale = safe_root(
+            lambda x: neighbours.loss(x) / target - 1,
+            low,
+            high - low,
+            tolerance=tolerance,
+            limits=(low, high),
+        )
+    # For an epsilon near rounding errors even the scale that is proved safe may look larger.
+    scale = low if np.isnan(scale) else scale
+    return Exponent(scale, min(neighbours.loss(scale), epsilon))
 
 
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:

@@ -1,13 +1,15 @@
-"""The same bounds for releases that are calibrated to a budget."""
+"""Accuracy bounds for releases that are calibrated to a budget."""
 
-from functools import cache
+from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 
 from .._validation import check_choice, check_real
 from ..mechanisms import DirichletMechanism
-from .bounds import LEAST_ALPHA, cdf_bound, kl_tail_error, linf_bound
+from ..numerics.roots import safe_root
+from .cdf import cdf_bound
+from .kl import LEAST_ALPHA, kl_tail_error
+from .linf import linf_bound
 
 _LOG_TOLERANCE = 1e-3
 _STRIDE = np.log(4.0)
@@ -38,7 +40,7 @@ def accuracy_from_budget(
     beta : float, default=0.05
         The probability that the bound may fail.
     releases : int, default=1
-        Histograms that share the budget.
+        Histograms within the one budget.
 
     Returns
     -------
@@ -92,7 +94,7 @@ def budget_for_accuracy(
     beta : float, default=0.05
         The probability that the bound may fail.
     releases : int, default=1
-        Histograms that share the budget.
+        Histograms within the one budget.
 
     Returns
     -------
@@ -108,7 +110,6 @@ def budget_for_accuracy(
     """
     target = check_real("target", target, above=0)
 
-    @cache
     def excess(log_epsilon):
         return np.log(
             accuracy_from_budget(
@@ -151,7 +152,7 @@ def rows_for_accuracy(
     beta : float, default=0.05
         The probability that the bound may fail.
     releases : int, default=1
-        Histograms that share the budget.
+        Histograms within the one budget.
 
     Returns
     -------
@@ -166,7 +167,6 @@ def rows_for_accuracy(
     """
     target = check_real("target", target, above=0)
 
-    @cache
     def excess(log_rows):
         return np.log(
             accuracy_from_budget(
@@ -184,24 +184,9 @@ def rows_for_accuracy(
     return float(np.ceil(np.exp(_first_within(excess, np.log(1e4), 0.0, np.log(1e12)))))
 
 
-def _first_within(excess, start: float, least: float, most: float) -> float:
-    """Where `excess`, falling, passes 0, from above; logarithms throughout."""
-    low = high = start
-    if excess(start) > 0:
-        while excess(high) > 0:
-            if high >= most:
-                return np.inf
-            low, high = high, min(high + _STRIDE, most)
-    else:
-        while excess(low) <= 0:
-            if low <= least:
-                return least
-            low, high = max(low - _STRIDE, least), low
-    # An infinite bound has no slope to follow: halve until there is one.
-    while not np.isfinite(excess(low)):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-        if high - low < _LOG_TOLERANCE:
-            return high
-    root = brentq(excess, low, high, xtol=_LOG_TOLERANCE / 2)
-    return min(root + _LOG_TOLERANCE / 2, high)
+def _first_within(
+    excess: Callable[[float], float], start: float, least: float, most: float
+) -> float:
+    """The least logarithm from which on a falling `excess` is at most 0; infinite if none is."""
+    found = safe_root(excess, start, -_STRIDE, tolerance=_LOG_TOLERANCE / 4, limits=(least, most))
+    return np.inf if np.isnan(found) else found

@@ -1,4 +1,4 @@
-"""Checks that the functions of this package share."""
+"""Checks of arguments that several bounds have in common."""
 
 import numpy as np
 from numpy.typing import ArrayLike

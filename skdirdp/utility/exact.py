@@ -1,10 +1,12 @@
-"""What is known exactly of a Dirichlet release."""
+"""Exact moments and divergences of Dirichlet releases."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, xlogy
 
 from .._validation import check_real
+from ..mechanisms import SimplexMechanism
+from ..mechanisms.dirichlet import dirichlet_variance
 from .checks import checked_distribution, checked_noise, checked_row
 
 
@@ -84,8 +86,7 @@ def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
     counts = checked_row(counts)
     r, alpha = checked_noise(r, alpha)
     shapes = r * counts + alpha
-    mean, total = shapes / shapes.sum(), shapes.sum()
-    return mean * (1 - mean) / (total + 1)
+    return dirichlet_variance(shapes / shapes.sum(), shapes.sum())
 
 
 def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
@@ -112,7 +113,7 @@ def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
     array([0.01  , 0.0084, 0.0064])
     """
     p = checked_distribution(p)
-    return p * (1 - p) / (check_real("k", k, above=0) + 1)
+    return dirichlet_variance(p, check_real("k", k, above=0))
 
 
 def concentration_for_variance(target: float) -> float:
@@ -133,7 +134,8 @@ def concentration_for_variance(target: float) -> float:
     >>> concentration_for_variance(0.01)
     24.0
     """
-    return max(0.25 / check_real("target", target, above=0) - 1, 0.0)
+    target = check_real("target", target, above=0)
+    return 0.0 if target >= 0.25 else SimplexMechanism.k_for_variance(target)
 
 
 def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:

@@ -1,4 +1,4 @@
-"""The special functions, against mpmath at fifty digits."""
+"""Differences of log-gamma functions, against mpmath at fifty digits."""
 
 import mpmath
 import numpy as np
@@ -10,6 +10,7 @@ from skdirdp.numerics.log_gamma import (
     gamma_add_cumulant,
     gamma_remove_cumulant,
     log1p_excess,
+    log_gamma_gap,
     mean_digamma,
     stirling_error,
 )
@@ -92,6 +93,16 @@ def test_mean_digamma_is_the_difference_quotient_of_log_gamma(start, length):
     truth = (mp.loggamma(a + n) - mp.loggamma(a)) / n
     # Near the zero of digamma only the absolute error can be small.
     assert abs(float(mpf(float(mean_digamma(start, length))) - truth)) < 1e-13 * (1 + abs(truth))
+
+
+@pytest.mark.parametrize("a", [1e-100, 1e-3, 0.7, 3.0, 50.0, 1e7])
+@pytest.mark.parametrize("ratio", [1 + 2**-52, 1 + 1e-12, 1.001, 1.5, 40.0, 1e40])
+def test_the_gap_of_log_gamma_keeps_its_digits_at_every_distance(a, ratio):
+    b = a * ratio
+    with mp.workdps(200):
+        truth = mp.loggamma(a) + mp.loggamma(b) - 2 * mp.loggamma((mpf(a) + mpf(b)) / 2)
+        assert relative_error(log_gamma_gap(a, b), truth) < 20 * CLOSE
+        assert relative_error(log_gamma_gap(b, a), truth) < 20 * CLOSE
 
 
 @pytest.mark.parametrize("alpha", [1e-3, 0.07, 0.5, 3.0, 41.0, 1e4, 1e9])

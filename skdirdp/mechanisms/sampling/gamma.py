@@ -1,0 +1,153 @@
+"""Gamma variables: the first bits of each, and their exponent.
+
+Shapes above 1 by the method of Marsaglia and Tsang, shape 1 by inversion, and shapes below
+1 as a gamma variable of shape + 1 times the power of a uniform (`halvings`).
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .bits import BitStream, as_stream
+from .cells import cells_of_interval
+from .cubes import Cubes
+from .dyadic import MAX_NUMERATOR, MAX_PLACES
+from .exact import decide, leading_bits
+from .exponential import unit_shape_cells
+from .halvings import Fractions, Halvings
+from .margins import MARGIN, check_platform
+from .rejection import BLOCK, fill
+
+BITS = 20
+
+
+def gamma_cells(
+    numerators: ArrayLike,
+    places: int,
+    generator: np.random.Generator | BitStream,
+    *,
+    _bits: int = BITS,
+    _margin: float = MARGIN,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Standard gamma variables, rounded down to their first 20 bits.
+
+    Parameters
+    ----------
+    numerators : array of int
+        Shapes are ``numerators / 2^places``; from 1 to below 2^62.
+    places : int
+        From 0 to 50. `gamma_shapes` makes both.
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    mantissa, exponent : ndarray of int64
+        The variable lies in ``[mantissa, mantissa + 1) * 2^exponent``, with the mantissa in
+        ``[2^19, 2^20)``. Every such pair is possible for every shape.
+    """
+    check_platform()
+    numerators = np.asarray(numerators)
+    if not np.issubdtype(numerators.dtype, np.integer):
+        raise TypeError(f"numerators must be integers; got {numerators.dtype}")
+    if not 0 <= places <= MAX_PLACES:
+        raise ValueError(f"places must be from 0 to {MAX_PLACES}; got {places}")
+    if numerators.size and not 1 <= numerators.min() <= numerators.max() < MAX_NUMERATOR:
+        raise ValueError("numerators must be from 1 to below 2^62; some are not")
+    flat, one = numerators.astype(np.int64, copy=False).reshape(-1), 1 << places
+    mantissa, exponent = np.empty((2, flat.size), np.int64)
+    settings = _Settings(as_stream(generator), places, _bits, _margin)
+    tiny = max(one >> Fractions.LEAST_SHAPE, 1)
+    kinds = (
+        (flat > one, _fill_large),
+        (flat == one, _fill_unit),
+        ((flat < one) & (flat >= tiny), partial(_fill_small, Fractions)),
+        (flat < tiny, partial(_fill_small, Halvings)),
+    )
+    for chosen, sample in kinds:
+        if chosen.all():
+            sample(flat, settings, mantissa, exponent)
+        elif chosen.any():
+            part = np.empty((2, np.count_nonzero(chosen)), np.int64)
+            sample(flat[chosen], settings, *part)
+            mantissa[chosen], exponent[chosen] = part
+    return mantissa.reshape(numerators.shape), exponent.reshape(numerators.shape)
+
+
+class _Settings(NamedTuple):
+    stream: BitStream
+    places: int
+    bits: int
+    margin: float
+
+
+def _fill_unit(numerators, settings, mantissa, exponent):
+    for start in range(0, mantissa.size, BLOCK):
+        part = slice(start, min(start + BLOCK, mantissa.size))
+        mantissa[part], exponent[part] = unit_shape_cells(
+            part.stop - start, settings.stream, settings.bits, settings.margin
+        )
+
+
+def _fill_large(numerators, settings, mantissa, exponent):
+    fill(numerators.size, partial(_propose_large, numerators, settings), mantissa, exponent)
+
+
+def _fill_small(powers, numerators, settings, mantissa, exponent):
+    propose = partial(_propose_small, powers, numerators, settings)
+    fill(numerators.size, propose, mantissa, exponent)
+
+
+def _propose_large(numerators, settings, cells):
+    with np.errstate(all="ignore"):
+        cubes = Cubes(numerators[cells], settings.places, settings.stream, settings.margin)
+        mantissa, exponent, open_ = cells_of_interval(cubes.low, cubes.high, settings.bits)
+    accepted = cubes.accepted
+    open_ &= accepted
+    open_ |= cubes.open
+    for i in np.flatnonzero(open_).tolist():
+        accepted[i], value, uniforms = cubes.exact(i)
+        if accepted[i]:
+            question = partial(_cell, settings.bits, value)
+            mantissa[i], exponent[i] = decide(question, *uniforms)
+    settings.stream.undecided += int(np.count_nonzero(open_))
+    return accepted, (mantissa, exponent)
+
+
+def _cell(bits, value, *balls):
+    return leading_bits(value(*balls), bits)
+
+
+def _propose_small(powers, numerators, settings, cells):
+    numerators = numerators[cells]
+    with np.errstate(all="ignore"):
+        cubes = Cubes(
+            numerators + (1 << settings.places), settings.places, settings.stream, settings.margin
+        )
+        power = powers(numerators, settings.places, settings.stream, settings.margin)
+        low, high = cubes.low, cubes.high
+        low *= power.low
+        high *= power.high
+        mantissa, exponent, open_ = cells_of_interval(low, high, settings.bits)
+    accepted = cubes.accepted & power.accepted
+    open_ &= accepted
+    # A proposal that one of the two refuses is refused, whatever the other leaves open.
+    open_ |= cubes.open & (power.accepted | power.open)
+    open_ |= power.open & (cubes.accepted | cubes.open)
+    exponent -= power.halvings
+    for i in np.flatnonzero(open_).tolist():
+        accepted[i], value, uniforms = cubes.exact(i)
+        if not accepted[i]:
+            continue
+        accepted[i], halvings, factor, others = power.exact(i)
+        if accepted[i]:
+            question = partial(_product_cell, settings.bits, value, factor)
+            mantissa[i], exponent[i] = decide(question, *uniforms, *others)
+            exponent[i] -= halvings
+    settings.stream.undecided += int(np.count_nonzero(open_))
+    return accepted, (mantissa, exponent)
+
+
+def _product_cell(bits, value, factor, u, w, other):
+    return leading_bits(value(u, w) * factor(other), bits)

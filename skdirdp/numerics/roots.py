@@ -1,0 +1,77 @@
+"""Roots that are approached from one side."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from scipy.optimize import brentq
+
+# Excesses are clipped to this size: infinite ones have no slope to follow.
+_LARGEST_EXCESS = 1e3
+
+
+def safe_root(
+    excess: Callable[[float], float],
+    start: float,
+    step: float,
+    *,
+    tolerance: float,
+    margin: float = 0.0,
+    limits: tuple[float, float] = (-np.inf, np.inf),
+) -> float:
+    """The point at which an excess turns positive, from the side where it is not.
+
+    A walk from `start`, in steps that double, finds two points between which the sign
+    changes; Brent's method finds the root, which may lie on either side of the
+    change by its tolerance; then steps that double lead back to the safe side.
+
+    Parameters
+    ----------
+    excess : callable
+        Positive on one side of the root, which is not allowed, and at most 0 on the
+        other, the safe side. It may be infinite.
+    start : float
+        Any point; the nearest within the limits is taken.
+    step : float
+        The first step of the walk. Its sign says where the safe side is: a step leads
+        away from it.
+    tolerance : float
+        The largest error of the root, in its own units.
+    margin : float, default=0.0
+        The distance from the root that is kept at least, to the safe side.
+    limits : (float, float)
+        The interval in which the root is sought.
+
+    Returns
+    -------
+    float
+        A point at which the excess was evaluated and is not positive. If it is
+        positive nowhere, the limit on that side; nan if it is positive everywhere.
+    """
+
+    @cache
+    def clipped(x: float) -> float:
+        value = float(excess(x))
+        if np.isnan(value):  # a comparison with nan would call anything safe
+            raise FloatingPointError(f"an excess could not be computed at {x}")
+        return min(max(value, -_LARGEST_EXCESS), _LARGEST_EXCESS)
+
+    here = float(np.clip(start, *limits))
+    start_is_safe = clipped(here) <= 0
+    stride = float(step if start_is_safe else -step)
+    while True:
+        there = float(np.clip(here + stride, *limits))
+        if there == here:
+            return here if start_is_safe else np.nan
+        if (clipped(there) <= 0) != start_is_safe:
+            break
+        here, stride = there, 2 * stride
+    safe, unsafe = (here, there) if start_is_safe else (there, here)
+
+    back = np.copysign(tolerance, safe - unsafe)
+    root = float(brentq(clipped, safe, unsafe, xtol=tolerance)) + np.copysign(margin, back)
+    while clipped(root) > 0:
+        root, back = root + back, 2 * back
+        if (root - safe) * back > 0:
+            return safe
+    return float(root)

@@ -1,0 +1,601 @@
+"""Exact samples, against ball arithmetic, incomplete gamma functions and Pólya's urn."""
+
+from fractions import Fraction
+from itertools import product
+from math import comb, log
+
+import mpmath
+import numpy as np
+import pytest
+from flint import arb, ctx, fmpq
+from numpy.testing import assert_array_equal
+from randomgen import AESCounter
+from scipy import stats
+
+from skdirdp.mechanisms import sampling
+from skdirdp.mechanisms.sampling import (
+    BitStream,
+    ScriptedStream,
+    bernoulli,
+    check_platform,
+    choose,
+    cubes,
+    exponential_cells,
+    floored_laplace_cells,
+    gamma_cells,
+    gamma_shapes,
+    halvings,
+    laplace_cells,
+    log_weights,
+    margins,
+    noise_grid,
+    normal_cells,
+    places_for,
+    relative_weights,
+    round_down,
+    round_up,
+    truncate,
+)
+from skdirdp.mechanisms.sampling.normal import Normals
+
+PLACES = 20
+# Fixed seeds: a sampler that is right fails a test once in a thousand seeds.
+LEAST_P_VALUE = 1e-3
+
+
+def shapes(values, places=PLACES):
+    return np.maximum(np.round(np.asarray(values) * 2.0**places), 1).astype(np.int64)
+
+
+def spread_shapes(low, high, size, places=PLACES):
+    logs = np.random.default_rng(1).uniform(np.log10(low), np.log10(high), size)
+    return shapes(10**logs, places)
+
+
+NOISE = {
+    "normal": normal_cells,
+    "laplace": laplace_cells,
+    "floored laplace": floored_laplace_cells,
+    "exponential": exponential_cells,
+}
+KINDS = {
+    name: lambda stream, margin, f=f: f(1.7, 2.0**-20, 3000, stream, _margin=margin)
+    for name, f in NOISE.items()
+} | {
+    "gamma, all shapes": lambda stream, margin: gamma_cells(
+        spread_shapes(1e-3, 1e9, 5000), PLACES, stream, _margin=margin
+    ),
+    "gamma, shape 1": lambda stream, margin: gamma_cells(
+        shapes(np.ones(3000)), PLACES, stream, _margin=margin
+    ),
+    "gamma, tiny shapes": lambda stream, margin: gamma_cells(
+        spread_shapes(1e-12, 1e-3, 1000, 44), 44, stream, _margin=margin
+    ),
+    "gamma, shapes beyond doubles": lambda stream, margin: gamma_cells(
+        2**61 + np.arange(1000) * 2**40 + 1, 12, stream, _margin=margin
+    ),
+    "choice": lambda stream, margin: choose(
+        -np.arange(50.0), 1e-12, lambda i: arb(-i), 2000, stream, _margin=margin
+    ),
+}
+
+
+def draw(kind, seed, margin=margins.MARGIN):
+    stream = ScriptedStream(seed)
+    return np.array(KINDS[kind](stream, margin)), stream
+
+
+# Doubles and ball arithmetic --------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_decisions_in_doubles_are_those_of_exact_arithmetic(kind):
+    cells, stream = draw(kind, 11)
+    exact, forced = draw(kind, 11, margin=np.inf)
+    assert_array_equal(cells, exact)
+    assert forced.undecided >= cells.shape[-1]
+    assert stream.undecided <= cells.shape[-1] / 500
+
+
+@pytest.mark.parametrize("kind", ["normal", "laplace", "gamma, all shapes", "gamma, tiny shapes"])
+def test_a_part_of_the_decisions_can_be_left_to_exact_arithmetic(kind):
+    cells, _ = draw(kind, 12)
+    mixed, stream = draw(kind, 12, margin=2.0**-26)
+    assert_array_equal(cells, mixed)
+    assert 0 < stream.undecided < cells.shape[-1] / 2
+
+
+def test_undecided_proposals_are_few_and_do_occur():
+    stream = BitStream(np.random.default_rng(0))
+    for _ in range(4):
+        gamma_cells(spread_shapes(1e-3, 1e9, 500_000), PLACES, stream)
+    assert 0 < stream.undecided < 200
+
+
+class EdgeStream(ScriptedStream):
+    """First words at the ends and the middle of their range, and of every magnitude."""
+
+    def _words(self, size):
+        edges = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+        words = super()._words(size)
+        kind, which = words % np.uint64(4), words >> np.uint64(32)
+        words = np.where(kind == 0, edges[which % np.uint64(edges.size)], words)
+        return np.where(kind == 1, words >> which % np.uint64(64), words)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_extreme_words_are_decided_like_others(kind):
+    drawn = [np.array(KINDS[kind](EdgeStream(5), margin)) for margin in (margins.MARGIN, np.inf)]
+    assert_array_equal(*drawn)
+
+
+def share_of_allowance(true, value, error):
+    """The distance of a true value, a ball, from a double, over what is allowed for."""
+    return float((abs(true - arb(float(value))) / arb(float(error))).upper())
+
+
+@pytest.fixture
+def precise():
+    before, ctx.prec = ctx.prec, 200
+    yield
+    ctx.prec = before
+
+
+@pytest.mark.usefixtures("precise")
+@pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
+def test_doubles_err_by_at_most_half_of_what_is_allowed_for(stream):
+    numerators = spread_shapes(1.001, 1e9, 1500)
+    source, margin, shares = stream(21), margins.MARGIN, []
+    with np.errstate(all="ignore"):
+        normals = Normals(source, 1000, margin)
+        for i in np.flatnonzero(normals.errors < 1):
+            z, uniforms = normals.exact(int(i))
+            true = z(*(u.ball() for u in uniforms))
+            shares.append(share_of_allowance(true, normals.values[i], normals.errors[i]))
+        proposals = cubes.Cubes(numerators, PLACES, source, margin)
+        middle = (proposals.low + proposals.high) / 2
+        for i in np.flatnonzero(proposals.accepted):
+            _, value, uniforms = proposals.exact(int(i))
+            true = value(*(u.ball() for u in uniforms))
+            shares.append(share_of_allowance(true, middle[i], proposals.high[i] - middle[i]))
+        for kind, low, high in ((halvings.Fractions, 0.004, 1), (halvings.Halvings, 1e-6, 0.003)):
+            powers = kind(spread_shapes(low, high, 800), PLACES, source, margin)
+            middle = (powers.low + powers.high) / 2
+            for i in np.flatnonzero(powers.accepted & ~powers.open & (powers.low > 0)):
+                _, number, factor, uniforms = powers.exact(int(i))
+                assert number == powers.halvings[i]
+                true = factor(*(u.ball() for u in uniforms))
+                shares.append(share_of_allowance(true, middle[i], powers.high[i] - middle[i]))
+    assert len(shares) > 1500
+    assert max(shares) < 0.5
+
+
+@pytest.mark.usefixtures("precise")
+def test_the_slack_of_a_proposal_errs_by_at_most_half_of_its_tolerance():
+    rng = np.random.default_rng(22)
+    shares = []
+    for numerator in spread_shapes(1.001, 1e9, 1500).tolist():
+        d = Fraction(numerator, 2**PLACES) - Fraction(1, 3)
+        c = (1 + 2.0**-40) / (3 * float(d) ** 0.5)
+        z, unit = max(rng.normal(), -0.9999 / c), rng.random()
+        z_error = 2.0**-44 * (abs(z) + 1)
+        y = c * z
+        slack, tolerance = cubes.slack_and_tolerance(
+            margins.MARGIN, *(np.float64(x) for x in (unit, d, c, z, z_error, y, 1 + y))
+        )
+        # A third of z_error is what the normal variable is off by at most.
+        for true_z in (z - z_error / 3, z + z_error / 3):
+            true = cubes.exact_slack(
+                fmpq(d.numerator, d.denominator), arb(c), arb(true_z), arb(unit)
+            )
+            shares.append(share_of_allowance(true, slack, tolerance))
+    assert max(shares) < 0.5
+
+
+def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):
+    exact, _ = draw("gamma, all shapes", 13, margin=np.inf)
+    true_log = np.log
+    monkeypatch.setattr(np, "log", lambda x, **out: true_log(x, **out) * (1 + 2.0**-28))
+    check_platform()  # keeps what it found before
+    narrow, _ = draw("gamma, all shapes", 13)
+    wide, _ = draw("gamma, all shapes", 13, margin=2.0**-24)
+    assert (narrow != exact).any()
+    assert_array_equal(wide, exact)
+
+
+def test_a_wrong_bound_on_acceptance_is_caught(monkeypatch):
+    exact, _ = draw("gamma, all shapes", 14, margin=np.inf)
+    monkeypatch.setattr(cubes, "_SQUEEZE", 1.01)
+    wrong, _ = draw("gamma, all shapes", 14)
+    assert (wrong != exact).any()
+
+
+# Laws -------------------------------------------------------------------------------
+
+
+def p_value(cells, edges, cdf):
+    """Pearson's test of integer cells k = [edges[k], edges[k + 1]), rare ones together."""
+    below = np.array([float(cdf(edge)) for edge in edges])
+    expected = np.concatenate([[below[0]], np.diff(below), [1 - below[-1]]]) * cells.size
+    observed = np.bincount(np.clip(cells + 1, 0, len(edges)), minlength=len(edges) + 1)
+    rare = expected < 20
+    expected = np.append(expected[~rare], expected[rare].sum())
+    observed = np.append(observed[~rare], observed[rare].sum())
+    if expected[-1] < 20:
+        expected = np.append(expected[:-2], expected[-2:].sum())
+        observed = np.append(observed[:-2], observed[-2:].sum())
+    assert expected.size > 5
+    return stats.chisquare(observed, expected * cells.size / expected.sum()).pvalue
+
+
+def gamma_p_value(shape_numerator, places, seed, size=200_000):
+    bits = 3
+    mantissa, exponent = gamma_cells(
+        np.full(size, shape_numerator), places, np.random.default_rng(seed), _bits=bits
+    )
+    shape = mpmath.mpf(shape_numerator) / 2**places
+    # Cells in their order: four per power of two.
+    order = 4 * exponent + mantissa - 4
+    low, high = int(np.quantile(order, 0.0001)), int(np.quantile(order, 0.9999))
+    step = max((high - low) // 400, 1)  # tiny shapes have too many cells to list
+
+    def cdf(k):
+        place, rest = divmod(int(low + k * step), 4)
+        return mpmath.gammainc(shape, 0, (4 + rest) * mpmath.mpf(2) ** place, regularized=True)
+
+    count = (high - low) // step
+    cells = np.clip((order - low) // step, -1, count)
+    return p_value(cells, np.arange(count + 1), cdf)
+
+
+@pytest.mark.parametrize(
+    ("numerator", "places"),
+    [
+        (3, 14),  # by parts
+        (1, 6),
+        (5, 4),
+        (15, 4),
+        (1, 0),
+        (2**20 + 1, 20),
+        (5, 2),
+        (7, 1),
+        (80, 0),
+    ],
+)
+def test_cells_of_gamma_variables_have_the_probabilities_of_an_incomplete_gamma_function(
+    numerator, places
+):
+    assert gamma_p_value(numerator, places, seed=numerator) > LEAST_P_VALUE
+
+
+def test_a_wrong_envelope_is_caught(monkeypatch):
+    monkeypatch.setattr(cubes, "_OUTWARD", 0.9)
+    assert gamma_p_value(5, 2, seed=5) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("kind", "offset", "law"),
+    [
+        ("normal", 0.5, stats.norm),
+        ("laplace", 0.5, stats.laplace),
+        ("floored laplace", 0.0, stats.laplace),
+        ("exponential", 0.0, stats.expon),
+    ],
+)
+def test_cells_of_noise_have_the_probabilities_of_their_distribution(kind, offset, law):
+    scale, grid = 1.3, 0.125
+    cells = NOISE[kind](scale, grid, 300_000, np.random.default_rng(6))
+    edges = np.arange(-60, 61)
+    cdf = law(scale=scale).cdf
+    assert p_value(cells + 60, (edges - offset) * grid, cdf) > LEAST_P_VALUE
+
+
+def test_the_two_normals_of_a_pair_are_independent():
+    size = 1 << 14  # one block: its halves are the two members of the pairs
+    noise = np.array(
+        [normal_cells(1.0, 0.5, size, np.random.default_rng(seed)) for seed in range(12)]
+    ).clip(-3, 3)
+    table = np.zeros((7, 7))
+    np.add.at(table, (noise[:, : size // 2] + 3, noise[:, size // 2 :] + 3), 1)
+    assert stats.chi2_contingency(table).pvalue > LEAST_P_VALUE
+
+
+def urn(balls, draws):
+    """Probabilities of all counts of colours, when a ball drawn is put back with another."""
+    law = {(0,) * len(balls): Fraction(1)}
+    for _ in range(draws):
+        following = {}
+        for counts, probability in law.items():
+            total = sum(balls) + sum(counts)
+            for colour, own in enumerate(balls):
+                after = tuple(c + (i == colour) for i, c in enumerate(counts))
+                chance = probability * (own + counts[colour]) / total
+                following[after] = following.get(after, 0) + chance
+        law = following
+    return law
+
+
+@pytest.mark.parametrize(
+    ("counts", "r", "alpha"), [((2, 0, 1), 0.5, 0.75), ((0, 4, 0), 0.25, 0.125)]
+)
+def test_dirichlet_releases_of_cells_follow_polyas_urn(counts, r, alpha):
+    size, draws = 100_000, 4
+    numerators, places = gamma_shapes(np.tile(counts, (size, 1)), r, alpha)
+    weights = relative_weights(*gamma_cells(numerators, places, np.random.default_rng(8)))
+    probabilities = weights / weights.sum(axis=1, keepdims=True)
+    drawn = np.random.default_rng(9).multinomial(draws, probabilities)
+    law = urn([Fraction(r) * x + Fraction(alpha) for x in counts], draws)
+    assert len(law) == comb(draws + 2, 2)
+    expected = np.array([float(p) for p in law.values()]) * size
+    observed = np.array([np.count_nonzero((drawn == c).all(axis=1)) for c in law])
+    assert observed.sum() == size
+    assert stats.chisquare(observed, expected).pvalue > LEAST_P_VALUE
+
+
+# Supports ---------------------------------------------------------------------------
+
+
+def reachable(values, shape):
+    """Whether doubles are products of numpy's constant for this shape with some double."""
+    factor = shape - 1 / 3
+    quotient = values / factor
+    around = (np.nextafter(quotient, 0), quotient, np.nextafter(quotient, np.inf))
+    return np.any([factor * x == values for x in around], axis=0)
+
+
+def test_low_order_bits_tell_neighbours_apart_in_floats_and_not_in_cells():
+    size, rng = 20_000, np.random.default_rng(3)
+    # Counts 4 and 5, r = alpha = 1.
+    floats = {shape: rng.standard_gamma(shape, size) for shape in (5, 6)}
+    assert reachable(floats[5], 5).all()
+    assert reachable(floats[6], 6).all()
+    # One value in nine or so has bits that the neighbour cannot have produced.
+    assert reachable(floats[5], 6).mean() < 0.9
+    assert reachable(floats[6], 5).mean() < 0.91
+    cells = {shape: np.ldexp(*gamma_cells(np.full(size, shape), 0, rng)) for shape in (5, 6)}
+    for shape in (5, 6):
+        hits = [np.count_nonzero(reachable(cells[other], shape)) for other in (5, 6)]
+        table = [hits, [size - hit for hit in hits]]
+        assert stats.chi2_contingency(table).pvalue > LEAST_P_VALUE
+
+
+def test_noisy_counts_of_neighbours_have_the_same_possible_values():
+    size, rng = 50_000, np.random.default_rng(4)
+
+    def fine(values):
+        """Of values in (0, 1/4), those with bits that a count of 1 plus noise cannot have."""
+        values = values[(values > 0) & (values < 0.25)]
+        return np.count_nonzero(values % 2.0**-53), values.size
+
+    noise = rng.laplace(size=size)
+    assert fine(1.0 + noise)[0] == 0
+    assert fine(0.0 + noise)[0] > 0
+    grid = noise_grid(1.0)
+    for count in (0, 1):
+        noisy = (count + laplace_cells(1.0, grid, size, rng) * grid).astype(float)
+        assert fine(noisy)[0] == 0
+        assert fine(noisy)[1] > 1000
+        assert_array_equal(noisy % grid, 0)
+
+
+def test_every_cell_of_a_crude_grid_is_drawn_for_every_shape():
+    for shape in (0.25, 1, 2.75, 6):
+        mantissa, exponent = gamma_cells(
+            np.full(300_000, int(4 * shape)), 2, np.random.default_rng(7), _bits=2
+        )
+        for cell in product((2, 3), (-2, -1, 0, 1)):
+            assert np.any((mantissa == cell[0]) & (exponent == cell[1]))
+
+
+# Choices ----------------------------------------------------------------------------
+
+
+def test_choices_follow_the_exact_weights_and_not_the_doubles_near_them():
+    true = [mpmath.sqrt(2), mpmath.mpf(0), mpmath.mpf(1) / 3, mpmath.mpf(-2), mpmath.mpf(-60)]
+    balls = [lambda: arb(2).sqrt(), lambda: arb(0), lambda: arb(1) / 3, lambda: arb(-2)]
+    balls.append(lambda: arb(-60))
+    near = np.array([float(x) for x in true]) + [0.02, -0.02, 0.01, -0.02, 0.02]
+    drawn = choose(near, 0.0201, lambda i: balls[i](), 200_000, np.random.default_rng(2))
+    observed = np.bincount(drawn, minlength=5)
+    assert observed[4] == 0
+
+    def p(logs):
+        weights = np.exp([float(x) for x in logs[:4]])
+        return stats.chisquare(observed[:4], weights / weights.sum() * drawn.size).pvalue
+
+    assert p(true) > LEAST_P_VALUE
+    assert p(near) < 1e-9
+
+
+def test_exact_weights_are_asked_for_only_where_doubles_do_not_decide():
+    asked = []
+
+    def exact(i):
+        asked.append(i)
+        return arb(-i)
+
+    stream = BitStream(np.random.default_rng(1))
+    choose(-np.arange(1000.0), 1e-4, exact, 5000, stream)
+    # The doubles leave twice their error and its double to both sides: 4e-4 or so.
+    assert 0 < len(asked) == stream.undecided < 20
+
+
+@pytest.mark.parametrize("probability", [0.0, 2.0**-70, 0.1, 0.5, 1 - 2.0**-53, 1.0])
+def test_bernoulli_variables_have_their_probability(probability):
+    hits = np.count_nonzero(bernoulli(probability, 100_000, np.random.default_rng(3)))
+    assert stats.binomtest(hits, 100_000, probability).pvalue > LEAST_P_VALUE
+
+
+def test_a_bernoulli_variable_asks_for_more_bits_where_its_word_is_that_of_the_probability():
+    class Same(ScriptedStream):
+        def _words(self, size):
+            return np.full(size, int(Fraction(2.0**-12 / 3) * 2**64), np.uint64)
+
+    stream = Same(1)
+    drawn = bernoulli(2.0**-12 / 3, 400, stream)
+    assert stream.undecided == 400
+    share = float(Fraction(2.0**-12 / 3) * 2**64 % 1)
+    assert stats.binomtest(int(drawn.sum()), 400, share).pvalue > LEAST_P_VALUE
+
+
+# The platform -----------------------------------------------------------------------
+
+
+def test_this_platform_is_good_enough():
+    check_platform()
+
+
+@pytest.mark.parametrize("name", ["log", "log1p", "exp", "sin", "cos"])
+def test_an_elementary_function_with_a_larger_error_is_refused_by_name(name):
+    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "sin", "cos")}
+    margins.check_functions(functions)
+    true = functions[name]
+    with pytest.raises(RuntimeError, match=rf"needs {name} to err by at most 4 .* errs by \d"):
+        margins.check_functions(functions | {name: lambda x: true(x) * (1 + 2.0**-49)})
+    with pytest.raises(RuntimeError, match=f"needs {name} "):
+        margins.check_functions(functions | {name: lambda x: np.full(x.shape, np.nan)})
+
+
+# Constants of the proofs -------------------------------------------------------------
+
+
+def test_the_bound_that_accepts_without_a_logarithm_is_below_the_slack():
+    for y in np.concatenate([-1 + 2.0 ** -np.arange(1, 40), np.linspace(-0.99, 30, 500)]):
+        y = mpmath.mpf(float(y))
+        exact = 3 * mpmath.log1p(y) - 3 * y + 1.5 * y**2 - y**3
+        assert -0.75 * y**4 / min(1, 1 + y) <= exact + mpmath.mpf(10) ** -13
+        assert exact <= mpmath.mpf(10) ** -13
+
+
+def test_the_constant_of_the_envelope_is_rounded_outward():
+    numerators = np.concatenate([spread_shapes(1, 1e9, 300), [2**20 + 1, 2**61]])
+    numerators = numerators[numerators > 2**20]
+    with np.errstate(all="ignore"):
+        constants = cubes.Cubes(numerators, PLACES, ScriptedStream(1), margins.MARGIN)._c
+    for numerator, c in zip(numerators.tolist(), constants.tolist(), strict=True):
+        excess = 9 * (Fraction(numerator, 2**20) - Fraction(1, 3)) * Fraction(c) ** 2 - 1
+        assert 0 <= excess <= Fraction(1, 2**38)
+
+
+# Parameters and post-processing ------------------------------------------------------
+
+
+def test_shapes_are_exact_integers_over_a_power_of_two():
+    counts = np.array([[0.0, 0.125, 7.5], [3.0, 1e6, 2.0]])
+    r, alpha = round_down(0.0241, 30), round_up(13.6, 20)
+    numerators, places = gamma_shapes(counts, r, alpha, count_places=3)
+    for count, numerator in zip(counts.ravel().tolist(), numerators.ravel().tolist(), strict=True):
+        assert Fraction(numerator, 2**places) == Fraction(r) * Fraction(count) + Fraction(alpha)
+
+
+@pytest.mark.parametrize(
+    ("counts", "r", "alpha", "message"),
+    [
+        ([0.5], 1.0, 1.0, "counts must be multiples of 2\\^-0"),
+        ([np.nan], 1.0, 1.0, "counts must be multiples of 2\\^-0"),
+        ([1e300], 1.0, 1.0, "counts must be multiples of 2\\^-0"),
+        ([-1], 1.0, 1.0, "counts must be at least 0"),
+        ([1], 0.1, 1.0, "round them first"),
+        ([2**40], 2.0**-40 * 3, 2.0**23, "at most 62 bits"),
+        ([1], 0.0, 1.0, "positive and finite"),
+    ],
+)
+def test_shapes_that_are_not_exact_are_refused(counts, r, alpha, message):
+    with pytest.raises(ValueError, match=message):
+        gamma_shapes(counts, r, alpha)
+
+
+def test_counts_of_zero_need_nothing_of_r():
+    numerators, places = gamma_shapes([0, 0], 2.0**70, 0.5)
+    assert_array_equal(numerators, 1)
+    assert places == 1
+
+
+def test_rounding_goes_to_the_side_it_says():
+    rng = np.random.default_rng(5)
+    for value in rng.lognormal(0, 5, 200).tolist():
+        places = places_for(value, 20)
+        down, up = round_down(value, places), round_up(value, places)
+        assert down <= value <= up
+        assert Fraction(up) - Fraction(down) in (0, Fraction(2) ** -places)
+        assert 2**19 <= Fraction(down) * Fraction(2) ** places <= 2**20
+    rows = rng.normal(size=100)
+    cut = truncate(rows, 10)
+    assert np.all(np.abs(cut) <= np.abs(rows))
+    assert np.all(np.abs(rows - cut) < 2.0**-10)
+    assert_array_equal(cut * 2**10 % 1, 0)
+
+
+def test_grids_of_noise_are_powers_of_two_far_below_it():
+    for scale in (1e-6, 0.3, 1.0, 5e4):
+        grid = noise_grid(scale)
+        assert np.frexp(grid)[0] == 0.5
+        assert grid <= scale * 2.0**-20 < 2 * grid
+    assert noise_grid(2.0**30) == 1.0
+    for bad in (0.3, 0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="grid must be a power of two"):
+            normal_cells(1.0, bad, 3, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="scale must be"):
+        laplace_cells(np.inf, 1.0, 3, np.random.default_rng(0))
+
+
+def test_weights_are_relative_to_the_largest_of_their_row():
+    mantissa = np.array([[2**19, 2**20 - 1, 2**19], [3 * 2**18, 2**19, 2**19]])
+    exponent = np.array([[0, 0, -3], [5, 5, -(10**15)]])
+    weights = relative_weights(mantissa, exponent)
+    top = 2**20 - 1
+    assert weights == pytest.approx(
+        np.array([[2**19 / top, 1, 2**16 / top], [1, 2 / 3, 0]]), rel=1e-15
+    )
+    logs = log_weights(mantissa, exponent)
+    assert np.exp(logs) == pytest.approx(weights, abs=1e-12)
+    assert logs[1, 2] == pytest.approx(-(10**15 + 5) * log(2), rel=1e-12)
+
+
+# Interface --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [np.random.PCG64, np.random.MT19937, np.random.Philox, lambda seed: AESCounter(key=seed)],
+)
+def test_a_seed_gives_the_same_cells_whatever_the_generator(source):
+    first, second = (
+        gamma_cells(shapes([[0.001, 1], [3, 500]]), PLACES, np.random.Generator(source(42)))
+        for _ in range(2)
+    )
+    assert_array_equal(first, second)
+    assert first[0].shape == (2, 2)
+    noise = normal_cells(1.0, 2.0**-20, 20_000, np.random.Generator(source(43))) * 2.0**-20
+    assert stats.kstest(noise, "norm").pvalue > LEAST_P_VALUE
+
+
+def test_mantissas_and_exponents_are_within_their_bounds():
+    mantissa, exponent = gamma_cells(spread_shapes(1e-3, 1e9, 5000), PLACES, ScriptedStream(1))
+    assert mantissa.min() >= 2**19
+    assert mantissa.max() < 2**20
+    assert exponent.dtype == np.int64
+    smallest = gamma_cells(np.ones(100, int), 50, ScriptedStream(1))[1]
+    assert smallest.min() < -(10**13)
+
+
+def test_arguments_that_are_no_shapes_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(TypeError, match="numerators must be integers"):
+        gamma_cells([1.5], 0, rng)
+    with pytest.raises(ValueError, match="from 1 to below 2\\^62"):
+        gamma_cells([0], 0, rng)
+    with pytest.raises(ValueError, match="places must be from 0 to 50"):
+        gamma_cells([1], 51, rng)
+    with pytest.raises(TypeError, match="generator must be"):
+        gamma_cells([1], 0, 42)
+    assert gamma_cells(np.zeros((0, 3), int), 0, rng)[0].shape == (0, 3)
+
+
+def test_a_ball_that_does_not_become_narrower_is_an_error_and_not_a_loop():
+    with pytest.raises(RuntimeError, match="does not become narrower"):
+        choose([0.0], 0.25, lambda i: arb(0, 1), 50, np.random.default_rng(0))
+
+
+def test_the_package_names_what_it_offers():
+    assert all(hasattr(sampling, name) for name in sampling.__all__)
