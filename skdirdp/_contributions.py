@@ -35,22 +35,8 @@ _ULP = float(np.finfo(float).eps)
 _EXACT = 2.0**53
 
 
-# Contributions that are not whole numbers keep this many bits below their bound.
-_BITS = 26
-
-
 class ContributionError(AssertionError):
     """A record was about to be counted beyond its bound: a fault of this package."""
-
-
-def grid_of(bound: float) -> float:
-    """The power of two that contributions within a bound are multiples of.
-
-    What is on a grid is added without rounding, in whatever order, as long as the sum is
-    below 2**53 times it. So what a record contributed is what the sum would lack without
-    it, to the last bit. Whole numbers are never rounded.
-    """
-    return min(1.0, 2.0 ** (np.frexp(bound)[1] - 1 - _BITS))
 
 
 def _check_exact(sums: np.ndarray, grid: float | None) -> None:
@@ -101,7 +87,7 @@ class Weights:
     ) -> "Weights":
         """Weights within a declared bound; without one, within 1 or the largest of them.
 
-        They are rounded down to a grid, unless `exact`: see `grid_of`.
+        They are rounded down to the bound's grid, unless `exact`.
         """
         if values is None:  # every record counts 1, whatever was declared
             return cls(None, 1.0 if max_weight is None else max(1.0, float(max_weight)))
@@ -115,7 +101,7 @@ class Weights:
         missing = max_weight is None and largest > 1
         if exact:
             return cls(values, bound, missing)
-        grid = grid_of(bound)
+        grid = ContributionBound(bound).grid
         return cls(_rounded_down(values, grid), bound, missing, grid)
 
     @property
@@ -236,15 +222,17 @@ def sum_rows(
     -------
     RowSums
     """
+    X = _canonical(X)
     n_columns = X.shape[1]
     clip = _largest(_entries(X)) if max_count is None or exact else float(max_count)
     # No row can have a larger total than the first of these, and that is public.
     limit = _product_up(clip, n_columns)
     if max_total is not None and not exact:
         limit = min(limit, float(max_total))
-    entry_bound = _product_up(clip, weights.bound)
-    total_bound = _product_up(limit, weights.bound)
-    grid = None if exact else grid_of(min(entry_bound, total_bound) or 1.0)
+    # Where nothing but zeros is counted, any bound holds.
+    entry_bound = _product_up(clip, weights.bound) or 1.0
+    total_bound = _product_up(limit, weights.bound) or 1.0
+    grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
     rule = _RowRule(clip, limit, weights, grid)
 
     sums = np.zeros((n_groups, n_columns))
@@ -258,12 +246,11 @@ def sum_rows(
         raise ValueError("X must have finite row totals; some are too large for a float")
     _check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
+    if max_total is None:
+        total_bound = largest_total or 1.0
     return RowSums(
         sums,
-        # Where nothing but zeros was counted, any bound holds.
-        ContributionBound(
-            entry_bound or 1.0, total_bound if max_total is not None else largest_total or 1.0
-        ),
+        ContributionBound(entry_bound, total_bound, grid or 1.0),
         tuple(name for name, value in given.items() if value is None),
     )
 
@@ -307,22 +294,28 @@ class _RowRule:
         return block, _largest(_totals(block))
 
 
-def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
-    """Blocks of rows as float64, in which every cell occurs once."""
-    n_rows, n_columns = X.shape
+def _canonical(X: Any) -> Any:
+    """The records with every cell once: entries of one cell are added before all else."""
     if not sparse.issparse(X):
-        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
-            yield rows, np.asarray(X[rows], dtype=np.float64)
-        return
-    # A new object, since flags that the old one remembers may be stale. Entries of one cell
-    # are added before they are bounded, as floats since small integers would overflow, and
-    # in copies since scipy adds them in place.
+        return X
+    # A new object, since flags that the old one remembers may be stale. What is added is
+    # added as floats, since small integers would overflow, and in copies, since scipy adds
+    # in place.
     fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     if not fresh.has_canonical_format:
         parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
         fresh = sparse.csr_array(parts, shape=X.shape)
         fresh.sum_duplicates()
-    X = fresh
+    return fresh
+
+
+def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
+    """Blocks of rows as float64."""
+    n_rows, n_columns = X.shape
+    if not sparse.issparse(X):
+        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
+            yield rows, np.asarray(X[rows], dtype=np.float64)
+        return
     # Blocks of rows with about as many entries each.
     blocks = max(1, X.nnz // _SPARSE_ENTRIES)
     edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)

@@ -1,13 +1,13 @@
-"""Where noise comes from."""
+"""Random generators for noise."""
 
 import os
-import warnings
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from randomgen import AESCounter
 
+from ._messages import warn
 from .exceptions import PrivacyLeakWarning
 
 
@@ -22,11 +22,10 @@ def noise_generator(random_state: Any = None) -> np.random.Generator:
     if random_state is None:
         return np.random.Generator(AESCounter(key=_fresh_key()))
     generator = sampling_generator(random_state)
-    warnings.warn(
+    warn(
         "random_state is given: whoever knows it can remove the noise. "
         "Leave it None for a release that is meant to be private.",
         PrivacyLeakWarning,
-        stacklevel=3,
     )
     return generator
 

@@ -1,12 +1,21 @@
-"""Checks of parameters, with messages that name the parameter, its limit and its value."""
+"""Checks of parameters, with messages that name the parameter, its limit and its value.
 
+What may hold data, or as many values as there are data, is described and not printed.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from ._messages import describe, errors_without_data
+
 #: Far beyond any count or parameter in use, and far from overflow.
 LARGEST = 1e100
+# Beyond this no table would fit into memory, and products of sizes would overflow.
+_LARGEST_SIZE = 2**31 - 1
 
 
 def check_real(
@@ -22,7 +31,10 @@ def check_real(
     """The value as a float, or an error that says what it should have been."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number; got {value!r} of type {type(value).__name__}")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be at most {LARGEST:g}; got a larger integer") from None
     limits = []
     if above is not None:
         limits.append((value > above, f"greater than {above:g}"))
@@ -47,12 +59,15 @@ def store_real(instance: Any, name: str, **limits: Any) -> None:
     object.__setattr__(instance, name, check_real(name, getattr(instance, name), **limits))
 
 
-def check_integer(name: str, value: Any, *, at_least: int) -> int:
+def check_integer(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be an integer; got {value!r} of type {type(value).__name__}")
+    value = int(value)
     if value < at_least:
         raise ValueError(f"{name} must be at least {at_least}; got {value}")
-    return int(value)
+    if at_most is not None and value > at_most:
+        raise ValueError(f"{name} must be at most {at_most}; got {value}")
+    return value
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -81,12 +96,22 @@ def check_array(
     return values
 
 
+def real_array(name: str, values: Any) -> np.ndarray:
+    """The values as an array of floats, of any shape; an error does not print them."""
+    array = None
+    with suppress(Exception):
+        given = np.asarray(values)
+        # A cast would drop imaginary parts, with no more than a warning.
+        if given.dtype.kind != "c":
+            array = given.astype(float)
+    if array is None:
+        raise TypeError(f"{name} must be an array of numbers; got {describe(values)}")
+    return array
+
+
 def check_counts(counts: Any) -> np.ndarray:
-    """A table of counts as floats; what is wrong is said without printing the counts."""
-    try:
-        counts = np.asarray(counts, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError("counts must be an array of numbers") from None
+    """A table of counts as floats."""
+    counts = real_array("counts", counts)
     if counts.ndim == 0 or counts.size == 0:
         raise ValueError(
             f"counts must hold at least one cell; got an array of shape {counts.shape}"
@@ -98,3 +123,84 @@ def check_counts(counts: Any) -> np.ndarray:
     if counts.max() > LARGEST:
         raise ValueError(f"counts must be at most {LARGEST:g}; got a larger entry")
     return counts
+
+
+def check_sizes(name: str, sizes: Any, n_features: int, *, at_least: int) -> np.ndarray:
+    """The size that each feature has, from one for all or one for each."""
+    if np.ndim(sizes) == 0:
+        sizes = [sizes] * n_features
+    elif len(sizes) != n_features or np.ndim(sizes) != 1:
+        raise ValueError(
+            f"{name} must be an integer or have one entry per feature, {n_features}; "
+            f"got {describe(sizes)}"
+        )
+    sizes = [check_integer(name, size, at_least=at_least) for size in sizes]
+    # Not the type that was given: the sums of small or unsigned ones wrap or become floats.
+    if max(sizes, default=0) > _LARGEST_SIZE:
+        raise ValueError(f"{name} must be at most {_LARGEST_SIZE}; got {max(sizes)}")
+    return np.array(sizes, dtype=np.int64)
+
+
+def are_hashable(values: Iterable) -> bool:
+    """Whether values can be states, labels or names; a tuple with a list in it cannot."""
+    try:
+        return all(hash(value) is not None for value in values)
+    except TypeError:
+        return False
+
+
+def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
+    """The labels of a classifier, sorted; the order that its `class_prior` is in."""
+    if isinstance(classes, str | bytes | Set | Mapping) or not hasattr(classes, "__len__"):
+        raise TypeError(
+            f"classes must be a sequence of labels, such as a list; got {describe(classes)}"
+        )
+    with errors_without_data(classes=classes):
+        labels = np.asarray(classes)
+        if labels.ndim != 1 or labels.size == 0:
+            raise ValueError(f"classes must be one label or more; got {describe(classes)}")
+        if labels.dtype.kind not in "biufUOT":
+            raise TypeError(f"classes must be numbers or strings; got dtype {labels.dtype.name}")
+        if np.any(labels != labels) or any(label is None for label in labels):
+            raise ValueError("classes must hold no missing value; some are nan or None")
+        distinct = np.unique(labels)
+    if class_prior is not None and not np.array_equal(distinct, labels):
+        raise ValueError(
+            "classes must be sorted and distinct where class_prior is given, whose entries are in "
+            "the sorted order of the classes, as in scikit-learn; got them in another order"
+        )
+    return distinct
+
+
+def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
+    """A probability for each class."""
+    prior = real_array("class_prior", class_prior)
+    if prior.shape != (n_classes,):
+        raise ValueError(
+            f"class_prior must have one entry per class, {n_classes}; got {describe(class_prior)}"
+        )
+    if not np.all(np.isfinite(prior) & (prior >= 0)):
+        raise ValueError("class_prior must be finite and at least 0; some entries are not")
+    return prior
+
+
+def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The position of each label among the sorted classes."""
+    with errors_without_data(y=y):
+        codes = np.searchsorted(classes, y)
+        codes[codes == len(classes)] = 0
+        if np.array_equal(classes[codes], y):
+            return codes
+    hint = ""
+    if y.dtype.kind in "iu" and classes.dtype.kind not in "biuf":
+        hint = (
+            " They are integers, and classes are not: VotingClassifier and StackingClassifier "
+            "replace labels by 0, 1, ..., so that estimators inside them need "
+            f"classes=list(range({len(classes)}))."
+        )
+    elif y.dtype.kind != classes.dtype.kind:
+        hint = " They are of another type."
+    raise ValueError(
+        f"y must hold only labels that are in classes; some are not.{hint} Declare them, or map "
+        "them to one of classes before fit"
+    )

@@ -5,7 +5,6 @@ charges the accountant, and only then draws noise. No estimator does privacy
 arithmetic of its own.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,12 +14,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ._messages import beyond_the_guarantee, exactly, plural
+from ._messages import beyond_the_guarantee, exactly, plural, warn
 from ._random import noise_generator
+from ._sklearn_compat import HasMethods, Interval, StrOptions
+from ._validation import check_real
 from .accounting import Composition
-from .accounting.worst_case import ADJACENCIES, Accountable
+from .accounting.composition import PrivacyCurves
+from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
@@ -65,7 +66,7 @@ class PrivacyReport:
     delta: float | None
     order: float | None
     adjacency: str
-    mechanisms: tuple[tuple[Accountable, int], ...]
+    mechanisms: tuple[tuple[PrivacyCurves, int], ...]
     not_covered: tuple[str, ...] = ()
 
     @property
@@ -128,7 +129,8 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _is_private(self) -> bool:
-        return bool(np.isfinite(self.epsilon))
+        epsilon = check_real("epsilon", self.epsilon, above=0, allow_infinite=True)
+        return bool(np.isfinite(epsilon))
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -151,14 +153,13 @@ class PrivateEstimator(BaseEstimator):
     def _warn_of_leak(self, parameters: Sequence[str]) -> None:
         """Name the public parameters that were missing and are taken from the data."""
         if parameters and self._is_private:
-            warnings.warn(
+            warn(
                 f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
                 "guarantee does not cover. Pass what is publicly known to the constructor.",
                 PrivacyLeakWarning,
-                stacklevel=4,
             )
 
-    def _pay(self, spent: Accountable, releases: int = 1) -> np.random.Generator | None:
+    def _pay(self, spent: PrivacyCurves, releases: int = 1) -> np.random.Generator | None:
         """Charge for releases, and give the generator to draw them with.
 
         None where there is no noise to draw.
@@ -265,7 +266,8 @@ class CountingEstimator(PrivateEstimator):
 
     @property
     def _is_private(self) -> bool:
-        return bool(np.isfinite(self._terms.epsilon))
+        epsilon = check_real("epsilon", self._terms.epsilon, above=0, allow_infinite=True)
+        return bool(np.isfinite(epsilon))
 
     def _public(self, parameter: str) -> Any:
         """A public parameter; where it is not given, what a joint fit knows in its place."""
@@ -312,21 +314,29 @@ class CountingEstimator(PrivateEstimator):
         if joint_fit is not None:
             return joint_fit.release(self, tables, leaks)
         self._warn_of_leak(leaks)
-        informative = [table for table, _ in tables if table.n_categories > 1]
-        mechanisms = self._calibrate(informative) if informative else []
-        joint = JointMechanism.of(mechanisms)
-        generator = self._pay(*joint.as_charge()) if mechanisms else None
+        informative = [(table, counts) for table, counts in tables if table.n_categories > 1]
+        mechanisms = self._calibrate([table for table, _ in informative]) if informative else []
+        for mechanism, (table, counts) in zip(mechanisms, informative, strict=True):
+            mechanism.check_table(counts, table.contribution.grid)
+        joint = JointMechanism.of(mechanisms) if mechanisms else None
+        generator = None if joint is None else self._pay(*joint.as_charge())
         releases = draw_tables(tables, mechanisms, generator)
-        self.privacy_ = self._report(self._terms, joint, leaks)
+        parts = () if joint is None else joint.parts
+        self.privacy_ = self._report(self._terms, parts, leaks)
         return releases
 
-    def _report(self, terms: Terms, joint: JointMechanism, leaks: Sequence[str]) -> PrivacyReport:
+    def _report(
+        self,
+        terms: Terms,
+        mechanisms: tuple[tuple[Mechanism, int], ...],
+        leaks: Sequence[str],
+    ) -> PrivacyReport:
         return PrivacyReport(
             epsilon=float(terms.epsilon),
             delta=float(terms.delta) if terms.order is None else None,
             order=None if terms.order is None else float(terms.order),
             adjacency=terms.adjacency,
-            mechanisms=joint.parts,
+            mechanisms=mechanisms,
             not_covered=self._not_covered(leaks),
         )
 
@@ -342,7 +352,8 @@ def draw_tables(
     for table, counts in tables:
         if table.n_categories > 1:
             mechanism = next(waiting)
-            releases.append(Release(mechanism.draw(counts, generator), mechanism))
+            drawn = mechanism.draw(counts, generator, table.contribution.grid)
+            releases.append(Release(drawn, mechanism))
         else:
             releases.append(Release(np.ones(counts.shape), None))
     return releases

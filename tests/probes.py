@@ -1,6 +1,14 @@
-"""What several tests look with: an accountant that listens, and a search for counts in bytes."""
+"""What several tests look with: an accountant and mechanisms that listen, counts in bytes."""
 
 import struct
+from collections import Counter
+from contextlib import contextmanager
+from fractions import Fraction
+from unittest.mock import patch
+
+import numpy as np
+
+from skdirdp.mechanisms import Mechanism
 
 
 class Recorder:
@@ -24,3 +32,46 @@ def encodings(count):
         struct.pack("<i", count),
         str(count).encode(),
     ]
+
+
+@contextmanager
+def drawn_tables():
+    """Collect each table that is released, with the mechanism that it is handed to."""
+    tables = []
+    draw = Mechanism.draw
+
+    def listening(self, counts, *arguments):
+        tables.append((self, np.array(counts)))
+        return draw(self, counts, *arguments)
+
+    with patch.object(Mechanism, "draw", listening):
+        yield tables
+
+
+def charged_releases(charges):
+    """Mechanisms that were charged for, and how often, whether alone or jointly."""
+    releases = Counter()
+    for mechanism, times, _ in charges:
+        for part, count in getattr(mechanism, "parts", ((mechanism, 1),)):
+            releases[part] += times * count
+    return releases
+
+
+def outside_bounds(change, mechanism, rounding=0.0):
+    """What is wrong with one record's part of a table, or None.
+
+    Sums are exact. `rounding` is what adding up the other records may have lost in a cell.
+    """
+    changed = [Fraction(float(cell)) for cell in np.ravel(change) if abs(cell) > rounding]
+    if not np.all(np.isfinite(change)):
+        return "a cell is not finite"
+    slack = Fraction(float(rounding))
+    if min(changed, default=0) < -slack:
+        return f"a cell fell by {float(-min(changed))}"
+    if max(changed, default=0) > Fraction(mechanism.max_count) + slack:
+        return f"a cell grew by {float(max(changed))!r}, max_count is {mechanism.max_count!r}"
+    if mechanism.max_total is None:
+        return f"{len(changed)} cells grew instead of one" if len(changed) > 1 else None
+    if sum(changed) > Fraction(mechanism.max_total) + len(changed) * slack:
+        return f"the table grew by {float(sum(changed))!r}, max_total is {mechanism.max_total!r}"
+    return None

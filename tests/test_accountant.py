@@ -6,11 +6,12 @@ import os
 import pickle
 import random
 import re
+import shutil
 import signal
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import joblib
@@ -27,14 +28,17 @@ from sklearn.pipeline import Pipeline
 from skdirdp import BudgetExceededError
 from skdirdp.accountant import LedgerError, PrivacyAccountant
 from skdirdp.accountant.codec import CHARGEABLE, decode, encode
+from skdirdp.accountant.ledger import Split
 from skdirdp.accounting import (
     ApproximateDP,
     Composition,
+    NoPrivacy,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
+from skdirdp.accounting.pairs import GaussianPair
 from skdirdp.mechanisms import (
     DirichletMechanism,
     GaussianMechanism,
@@ -167,6 +171,27 @@ def test_one_ledger_has_one_adjacency():
 # Limits
 
 
+VECTORS = SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05, n_vectors=100)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (VECTORS, PureDP(0.1)),
+        (MECHANISM, VECTORS),
+        (VECTORS, replace(VECTORS, b=0.5)),
+        (VECTORS, replace(VECTORS, n_vectors=50)),
+    ],
+)
+def test_a_ledger_of_vectors_is_for_one_exchange_of_them(first, second):
+    accountant = PrivacyAccountant()
+    accountant.charge(first)
+    with pytest.raises(ValueError, match="adjacency must be the same for all charges"):
+        accountant.charge(second)
+    accountant.charge(replace(VECTORS, k=96.0) if first is VECTORS else MECHANISM)
+    assert len(accountant) == 2
+
+
 def test_a_charge_past_the_limit_says_what_was_asked_and_what_is_left():
     accountant = PrivacyAccountant(epsilon=limit_that_admits(10), delta=DELTA)
     accountant.charge(MECHANISM, releases=9)
@@ -287,6 +312,69 @@ def test_releases_and_labels_may_come_from_numpy():
         accountant.charge(MECHANISM, label=np.arange(3))
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_releases_from_numpy_do_not_overflow(kind):
+    accountant = PrivacyAccountant()
+    for _ in range(3):
+        accountant.charge(MECHANISM, releases=kind(100))
+    assert accountant.total() == Composition([(MECHANISM, 300)]).epsilon(DELTA) > 0
+
+
+def test_no_privacy_can_be_charged_and_leaves_nothing():
+    accountant = PrivacyAccountant()
+    accountant.charge(MECHANISM)
+    accountant.charge(NoPrivacy(), label="published by mistake")
+    assert accountant.total() == np.inf
+    limited = PrivacyAccountant(epsilon=100.0)
+    with pytest.raises(BudgetExceededError):
+        limited.charge(NoPrivacy())
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        DirichletMechanism(r=947, alpha=5e-15, adjacency="add_remove", max_count=10.3),
+        ApproximateDP(1e-20, 1e-7, "add_remove"),
+        LaplaceMechanism(scale=1e-3, max_count=1e-9, max_total=1e4, adjacency="add_remove"),
+    ],
+)
+@pytest.mark.parametrize("releases", [100, 2**62])
+def test_an_extreme_charge_does_not_spoil_the_ledger(extreme, releases):
+    accountant = PrivacyAccountant()
+    accountant.charge(replace(MECHANISM, adjacency="add_remove"))
+    accountant.charge(extreme, releases=releases)
+    for delta in (1e-5, 1e-3, 0.5):
+        assert accountant.total(delta) >= Composition([(extreme, 1)]).epsilon(delta) * (1 - 1e-9)
+    assert "total epsilon" in repr(accountant)
+
+
+@pytest.mark.parametrize(
+    "error", [FloatingPointError, ZeroDivisionError, MemoryError, OverflowError]
+)
+def test_a_charge_that_could_not_be_composed_is_refused_before_it_is_made(error, monkeypatch):
+    accountant = PrivacyAccountant()
+    accountant.charge(MECHANISM)
+
+    def fail(self, tilt, rough=False):
+        raise error
+
+    monkeypatch.setattr(GaussianPair, "cumulant", fail)
+    with pytest.raises(ValueError, match=r"cannot be composed.*Nothing was charged"):
+        accountant.charge(GaussianMechanism(sigma=17.25), releases=3)
+    assert len(accountant) == 1
+
+
+def test_more_releases_than_the_ledger_can_sum_are_refused():
+    accountant = PrivacyAccountant()
+    accountant.charge(MECHANISM, releases=2**63 - 1)
+    with pytest.raises(LedgerError, match=r"the ledger .* cannot be used"):
+        accountant.charge(MECHANISM)
+    with pytest.raises(ValueError, match="releases must be at most"):
+        accountant.charge(MECHANISM, releases=2**63)
+    assert len(accountant) == 1
+    assert accountant.total() > 0
+
+
 # What is stored
 
 EVERY_KIND = [
@@ -299,8 +387,10 @@ EVERY_KIND = [
     GaussianMechanism(sigma=0.1 + 0.2, smoothing=1.0),
     JointMechanism(((MECHANISM, 13), (GaussianMechanism(sigma=3.0), 1))),
     LaplaceMechanism(scale=1 / 3),
+    NoPrivacy("add_remove"),
     PureDP(0.1),
     RenyiDP(2.0, 0.1, "add_remove"),
+    PureDP(0.1, "replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=1)"),
     SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05),
     TruncatedConcentratedDP(0.01, 20.0),
     ZeroConcentratedDP(0.02),
@@ -355,6 +445,90 @@ def test_an_unknown_kind_in_a_file_stops_everything(tmp_path):
 
 
 # Files
+
+
+DATA = Path(__file__).parent / "data"
+
+
+def opened(name, folder):
+    """An accountant on a copy of a stored ledger."""
+    return PrivacyAccountant(path=shutil.copy(DATA / f"ledger-{name}.sqlite", folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "limits", "charges", "totals", "remaining"),
+    [
+        (
+            "0.1",
+            (20.0, 1e-5, None),
+            13,
+            {1e-5: 15.793023753683007, 1e-3: 12.549835511778104, 0.1: 7.816533478365058},
+            4.206976246316993,
+        ),
+        (
+            "0.1-add-remove",
+            (3.0, 1e-5, 5.0),
+            4,
+            {1e-5: 3.1365670860374117, 1e-3: 2.2868485413233515, 0.1: 0.9510163852647101},
+            1.782716059553262,
+        ),
+        ("0.1-exact", (None, 1e-5, None), 2, {0.5: np.inf}, np.inf),
+        (
+            "0.1-simplex",
+            (5.0, 1e-5, None),
+            2,
+            {1e-5: 2.886838896867511, 1e-3: 1.9537955127073776, 0.1: 0.5355593774402962},
+            2.113161103132489,
+        ),
+    ],
+)
+def test_ledgers_of_version_0_1_open_and_total_the_same(
+    name, limits, charges, totals, remaining, tmp_path
+):
+    # Written by version 0.1, whose code computed these numbers. Together the files hold
+    # every kind of charge there was, both kinds of limit and both kinds of split. The best
+    # order of Renyi divergences is sought on a grid, which may change in the ninth digit.
+    accountant = opened(name, tmp_path)
+    assert (accountant.epsilon, accountant.delta, accountant.order) == limits
+    assert len(accountant) == len(accountant.history()) == charges
+    for delta, total in totals.items():
+        assert accountant.total(delta) == pytest.approx(total, rel=1e-7)
+    assert accountant.remaining() == pytest.approx(remaining, rel=1e-7)
+
+
+def test_the_ledgers_of_version_0_1_hold_every_kind_it_knew(tmp_path):
+    names = [path.stem.removeprefix("ledger-") for path in DATA.glob("ledger-0.1*.sqlite")]
+    charged = {row["mechanism"] for name in names for row in opened(name, tmp_path).history()}
+    assert charged == set(CHARGEABLE) - {"NoPrivacy"}
+
+
+def test_a_ledger_of_version_0_1_with_vectors_takes_more_of_the_same(tmp_path):
+    accountant = opened("0.1-simplex", tmp_path)
+    before = accountant.total()
+    accountant.charge(VECTORS)
+    assert before < accountant.total() <= 5.0
+    with pytest.raises(ValueError, match="adjacency must be the same"):
+        accountant.charge(MECHANISM)
+
+
+@pytest.mark.parametrize("how", ["records", "exchanges", "parts"])
+def test_a_ledger_in_which_version_0_1_mixed_relations_opens_and_has_no_total(how, tmp_path):
+    if how == "records":
+        accountant = opened("0.1-mixed", tmp_path)
+    else:
+        accountant = PrivacyAccountant(path=tmp_path / "ledger")
+        splits = [None, None]
+        if how == "parts":  # of which no record can be in both
+            splits = [Split("s", part, "halves", "position") for part in "ab"]
+        with accountant._ledger.writing() as transaction:
+            transaction.append(encode(VECTORS), 1, None, splits[0])
+            transaction.append(encode(replace(VECTORS, b=0.1)), 1, None, splits[1])
+    assert len(accountant.history()) == len(accountant) == 2
+    assert "2 charges that have no total" in repr(accountant)
+    for call in (accountant.total, lambda: accountant.charge(VECTORS)):
+        with pytest.raises(LedgerError, match=r"different adjacencies.*total would be too small"):
+            call()
+    assert len(accountant) == 2
 
 
 def test_a_file_is_continued(tmp_path):
@@ -686,6 +860,19 @@ def test_parts_split_by_position_count_once_under_replacement():
     for fold in range(5):
         folds[fold].charge(MECHANISM)
     assert accountant.total() == MECHANISM.epsilon(DELTA)
+
+
+def test_vectors_in_parts_by_position_count_once_and_by_values_are_refused():
+    accountant = PrivacyAccountant()
+    halves = accountant.parallel("halves", split_by="position")
+    halves["a"].charge(VECTORS)
+    halves["b"].charge(VECTORS)
+    assert accountant.total() == VECTORS.epsilon(DELTA)
+    with pytest.raises(ValueError, match="adjacency must be the same"):
+        halves["c"].charge(MECHANISM)
+    # A vector that is exchanged for another may belong to another part.
+    with pytest.raises(ValueError, match=r"adjacency must be 'add_remove'.*split by values"):
+        PrivacyAccountant().parallel("likes", split_by="values")["a"].charge(VECTORS)
 
 
 def test_the_limit_holds_for_the_worst_part():

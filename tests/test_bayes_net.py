@@ -205,6 +205,8 @@ def test_all_forms_of_a_structure_agree():
     [
         ([("a", "b"), ("b", "c"), ("c", "a")], "no cycle"),
         ([("a", "a")], "no cycle"),
+        ([(["a"], "b")], "nodes that can be hashed"),
+        ({"a": [["b"]]}, "nodes that can be hashed"),
         ({"a": ["b"], "b": ["a"]}, "no cycle"),
         ([("a", "b"), ("a", "b")], "duplicate"),
         ({"a": ["b", "b"]}, "duplicates"),
@@ -370,7 +372,9 @@ def test_partial_evidence_is_exact():
     cases = [[], ["season"], ["wet"], ["season", "wet"]]
     for columns in cases:
         found = model.predict_proba(X[columns])
-        for probabilities, evidence in zip(found, X[columns].to_dict("records"), strict=True):
+        assert len(found) == len(X)
+        for k, probabilities in enumerate(found):
+            evidence = X[columns].iloc[k].to_dict()
             np.testing.assert_allclose(
                 probabilities, by_enumeration(model, evidence), rtol=0, atol=1e-9
             )
@@ -397,6 +401,37 @@ def test_only_the_blanket_is_needed():
     near = model.predict_proba(X[["sprinkler", "wet"]])
     np.testing.assert_array_equal(near, model.predict_proba(X))
     assert "model_" not in vars(model)
+
+
+def test_a_renamed_column_is_refused_with_what_is_missing():
+    X = weather(n=40)
+    model = public().fit(X.assign(id=range(40)))
+    renamed = X.rename(columns={"wet": "Wet", "season": "time"})
+    missing = r"it lacks \['season', 'wet'\] and has \['time', 'Wet'\]"
+    for ask in (model.predict, model.predict_proba):
+        with pytest.raises(ValueError, match=missing):
+            ask(renamed)
+        with pytest.raises(ValueError, match=r"it lacks \['season', 'sprinkler', 'wet'\] and has"):
+            ask(X.rename(columns=str.upper))
+    # Nothing is missing, or nothing is unknown: a column more, a column less, one not used.
+    expected = model.predict_proba(X)
+    np.testing.assert_array_equal(model.predict_proba(X.assign(new=1)), expected)
+    np.testing.assert_array_equal(model.predict_proba(X.drop(columns="rain")), expected)
+    assert model.predict_proba(X[["wet"]].assign(id=0)).shape == (40, 2)
+
+
+def test_a_table_that_tells_nothing_of_the_target_warns():
+    X = weather(n=40)
+    model = public().fit(X.assign(id=range(40)))
+    with pytest.warns(UserWarning, match="all records get the same prediction"):
+        found = model.predict_proba(X[["rain"]].assign(id=0))
+    np.testing.assert_allclose(found, np.tile(model.probabilities_["rain"], (40, 1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PrivateBayesNetMLE([("rain",)], states={"rain": STATES["rain"]}, target="rain").fit(
+            X[["rain"]]
+        ).predict(X[["rain"]])
+        np.testing.assert_allclose(model.predict_proba(X[[]]), found)
 
 
 def test_the_target_may_change_after_fitting():
@@ -649,6 +684,7 @@ def test_states_from_the_data_are_those_that_occur():
         ({"states": {**STATES, "rain": 2}}, "must be a list"),
         ({"states": {**STATES, "rain": ["no", "no", "yes"]}}, "distinct; for 'rain'"),
         ({"states": {**STATES, "rain": ["no", None, "yes"]}}, "missing values; for 'rain'"),
+        ({"states": {**STATES, "rain": [["no"], ["yes"]]}}, "can be hashed; for 'rain'"),
         ({"states": [1, 2]}, "states"),
         ({"target": "moon"}, "target must be a node"),
         ({"target": ["rain"]}, "target must be a node"),

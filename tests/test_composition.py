@@ -1,7 +1,11 @@
 """Composition, against published values, closed forms and dp-accounting."""
 
 import math
+import re
+import time
+from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, LaplaceDpEvent, SelfComposedDpEvent
@@ -13,12 +17,19 @@ from scipy.stats import norm
 from skdirdp.accounting import (
     ApproximateDP,
     Composition,
+    NoPrivacy,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
-from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
+from skdirdp.mechanisms import (
+    DirichletMechanism,
+    GaussianMechanism,
+    JointMechanism,
+    LaplaceMechanism,
+    SimplexMechanism,
+)
 
 DELTA = 1e-5
 
@@ -70,6 +81,17 @@ def optimal_delta(epsilon, delta, releases, i):
         for j in range(i)
     )
     return 1 - (1 - delta) ** k * (1 - terms / (1 + math.exp(epsilon)) ** k)
+
+
+def inverted_delta(cumulant, tilt, deviation, epsilon):
+    """Bromwich's integral along Re t = tilt, by mpmath; see `skdirdp.accounting.inversion`."""
+
+    def integrand(u):
+        t = tilt + 1j * u
+        return mpmath.re(mpmath.exp(cumulant(t) - t * epsilon) / (t * (1 + t)))
+
+    cuts = {mpmath.mpf(0), tilt, 4 * tilt, *(k / deviation for k in (1, 2, 4, 7, 11, 16))}
+    return mpmath.quad(integrand, sorted(cuts)) / mpmath.pi
 
 
 # --- Dirichlet releases ---------------------------------------------------------
@@ -248,6 +270,25 @@ def test_the_convolutions_of_many_releases_never_round_a_claim_down(epsilon, del
     assert delta * (1 - 1e-4) <= total.delta(epsilon) <= 1e-9
 
 
+@pytest.mark.parametrize("cells", [1_000_000, 10_000_000])
+def test_a_row_of_millions_of_cells_is_composed_quickly_and_never_below_the_truth(cells):
+    # One record may add 1 to each of the cells, so that twice as many Laplace pairs of shift
+    # 1 / scale compose. The cumulant is that of Mironov (2017), Proposition 6.
+    mechanism = LaplaceMechanism(scale=5 * np.sqrt(cells), max_total=cells)
+    start = time.perf_counter()
+    claim = mechanism.delta(1.0)
+    assert time.perf_counter() - start < 10
+    with mpmath.workdps(30):
+        a = 1 / mpmath.mpf(mechanism.scale)
+
+        def cumulant(t):
+            ratio = (1 + t) * mpmath.exp(t * a) + t * mpmath.exp(-(1 + t) * a)
+            return 2 * cells * mpmath.log(ratio / (1 + 2 * t))
+
+        truth = inverted_delta(cumulant, mpmath.mpf(15), mpmath.sqrt(2 * cells) * a, 1)
+    assert truth <= claim <= 1.1 * truth
+
+
 # --- Guarantees -----------------------------------------------------------------
 
 
@@ -328,6 +369,67 @@ def test_renyi_guarantees_mix_with_mechanisms_through_their_curves():
     assert mixed.epsilon(DELTA) > compose((mechanism, 14)).epsilon(DELTA)
 
 
+def test_no_privacy_is_a_guarantee_that_costs_everything():
+    for adjacency in ("replace", "add_remove"):
+        nothing = NoPrivacy(adjacency)
+        assert nothing.epsilon(0.999) == np.inf
+        assert nothing.delta(1e9) == 1
+        assert nothing.rdp(2.0) == np.inf
+        exact = DirichletMechanism(r=np.inf, alpha=np.inf, adjacency=adjacency)
+        assert nothing.worst_cases() == exact.worst_cases()
+        assert compose((PureDP(0.1, adjacency), 3), (nothing, 1)).epsilon(0.5) == np.inf
+
+
+EVERY_KIND = [
+    ApproximateDP(0.1, 1e-7),
+    DirichletMechanism(r=0.3, alpha=4.0),
+    GaussianMechanism(sigma=3.0),
+    JointMechanism(((DirichletMechanism(r=0.3, alpha=4.0), 2), (LaplaceMechanism(scale=5.0), 1))),
+    LaplaceMechanism(scale=3.0),
+    NoPrivacy(),
+    PureDP(0.3),
+    RenyiDP(8.0, 0.1),
+    SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05),
+    TruncatedConcentratedDP(0.01, 20.0),
+    ZeroConcentratedDP(0.02),
+]
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: type(kind).__name__)
+def test_mechanisms_guarantees_and_compositions_have_the_same_curves(kind):
+    alone = compose((kind, 1))
+    assert kind.rdp(3.0) == alone.rdp(3.0)
+    assert kind.log_delta(0.2) == alone.log_delta(0.2)
+    # A guarantee's own parameter keeps its name.
+    for name, argument in (("delta", 0.2), ("epsilon", 1e-4)):
+        if callable(curve := getattr(kind, name)):
+            assert curve(argument) == getattr(alone, name)(argument)
+    assert compose((alone, 2)).rdp(3.0) == compose((kind, 2)).rdp(3.0)
+
+
+def test_a_pure_guarantee_has_the_profile_of_randomised_response():
+    # Kairouz, Oh and Viswanath (2015): the largest delta at epsilon of any 0.3-DP release.
+    truth = (math.exp(0.3) - math.exp(0.1)) / (1 + math.exp(0.3))
+    assert PureDP(0.3).delta(0.1) == pytest.approx(truth, rel=1e-9)
+    assert PureDP(0.3).delta(0.1) >= truth
+
+
+THEORY = (Path(__file__).parents[1] / "docs" / "theory.md").read_text()
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: type(kind).__name__)
+def test_every_guarantee_and_mechanism_names_what_proves_it(kind):
+    text = " ".join(type(kind).__doc__.split())
+    sections = re.findall(r"docs/theory\.md, section (\d+(?:\.\d+)?)", text)
+    for section in sections:
+        assert re.search(rf"^#+ {re.escape(section)}\.? ", THEORY, flags=re.MULTILINE), section
+    references = THEORY[THEORY.index("## References") :].split("\n- ")
+    citations = re.findall(r"([A-Z]\w+)(?:(?:, [A-Z]\w+)* and [A-Z]\w+)? \((\d{4})\)", text)
+    for author, year in citations:
+        assert any(author in entry and year in entry for entry in references), (author, year)
+    assert sections or citations
+
+
 # --- All compositions -----------------------------------------------------------
 
 COMPOSITIONS = {
@@ -387,6 +489,152 @@ def test_thousands_of_releases_approach_a_gaussian():
     total = compose((DirichletMechanism(r=r, alpha=alpha), releases))
     for epsilon in (0.0, 0.5, 2.0):
         assert total.delta(epsilon) == pytest.approx(gaussian_delta(mu, epsilon), rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("r", "alpha", "releases", "deviations"),
+    [(3.0, 90.0, 10**5, -1), (9.0, 90.0, 10**7, -1), (20.0, 70.0, 10**7, 1)],
+)
+def test_the_rounding_of_many_releases_never_lowers_delta(r, alpha, releases, deviations):
+    mechanism = DirichletMechanism(r=r, alpha=alpha)
+    mean = releases * mechanism.rdp(1 + 1e-6)
+    epsilon = mean + deviations * np.sqrt(2 * mean)
+    with mpmath.workdps(40):
+        a, step = mpmath.mpf(alpha), mpmath.mpf(r)
+
+        def cumulant(t):
+            ends = mpmath.loggamma(a + (1 + t) * step) + mpmath.loggamma(a - t * step)
+            return releases * (ends - mpmath.loggamma(a + step) - mpmath.loggamma(a))
+
+        truth = inverted_delta(cumulant, 1 / mpmath.sqrt(mean), mpmath.sqrt(2 * mean), epsilon)
+    claim = compose((mechanism, releases)).delta(epsilon)
+    assert 0 <= claim / truth - 1 <= 1e-8
+
+
+# --- Extremes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64])
+def test_numbers_of_releases_from_numpy_do_not_overflow(kind):
+    mechanism = DirichletMechanism(r=0.02, alpha=2.0)
+    total = compose((mechanism, kind(100)), (mechanism, kind(100)))
+    assert total.epsilon(DELTA) == compose((mechanism, 200)).epsilon(DELTA) > 1
+
+
+def test_parameters_of_guarantees_may_come_from_numpy_in_low_precision():
+    half = np.float16(0.1)
+    assert PureDP(half).to_zcdp().rho == float(half) ** 2 / 2
+    assert RenyiDP(5.0, 0.1).to_approximate(half) == RenyiDP(5.0, 0.1).to_approximate(float(half))
+    for guarantee in (ZeroConcentratedDP(0.01), TruncatedConcentratedDP(0.01, 70_000.0)):
+        assert guarantee.to_approximate(half) == guarantee.to_approximate(float(half))
+        # 60 000 times 0.01 is 600; the square of the order would pass the largest half.
+        assert guarantee.to_renyi(np.float16(60_000)).epsilon == 0.01 * float(np.float16(60_000))
+
+
+def test_more_releases_than_a_ledger_can_hold_are_refused():
+    with pytest.raises(ValueError, match="releases must be at most 9223372036854775807"):
+        compose((PureDP(0.1), 2**63))
+
+
+@pytest.mark.parametrize(
+    "extreme",
+    [
+        DirichletMechanism(r=947, alpha=5e-15, adjacency="add_remove", max_count=10.3),
+        ApproximateDP(1e-20, 1e-7),
+        DirichletMechanism(r=5.5e9, alpha=0.0196, adjacency="add_remove", max_count=1.36e52),
+        GaussianMechanism(sigma=1e-300),
+        GaussianMechanism(sigma=1e300, max_count=1e-90),
+        LaplaceMechanism(scale=1e-3, max_count=1e-9, max_total=1e4),
+        TruncatedConcentratedDP(0.8, 8e159),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("releases", [1, 100, 2**62])
+def test_extreme_charges_have_a_total(extreme, releases):
+    start = time.perf_counter()
+    total = compose((extreme, releases))
+    delta, epsilon = total.delta(1.0), total.epsilon(0.01)
+    assert time.perf_counter() - start < 30
+    assert 0 <= delta <= 1
+    assert epsilon >= 0
+    assert not np.isnan(total.rdp([1 + 1e-9, 2.0, 1e9])).any()
+    assert total.delta(1.0) >= compose((extreme, 1)).delta(1.0) * (1 - 1e-9)
+
+
+def extreme_number(rng, low=-300, high=200):
+    """Of any size: half of them as in use, the others as floats go."""
+    ends = (-3, 3) if rng.random() < 0.5 else (low, high)
+    return float(10.0 ** rng.uniform(*ends))
+
+
+def random_kind(rng, adjacency):
+    """A mechanism or guarantee, and a delta that its release surely reaches at epsilon."""
+    x, y = extreme_number(rng), extreme_number(rng)
+    bounds = {"max_count": extreme_number(rng), "adjacency": adjacency}
+    if rng.random() < 0.5:
+        bounds["max_total"] = bounds["max_count"] * 10.0 ** rng.uniform(-1, 15)
+    one_cell = min(bounds["max_count"], bounds.get("max_total", np.inf))
+
+    def pure(epsilon, loss=x):
+        # e^x - e^epsilon over 1 + e^x, of randomised response
+        loss, epsilon = mpmath.mpf(loss), mpmath.mpf(epsilon)
+        return (1 - mpmath.exp(epsilon - loss)) / (1 + mpmath.exp(-loss)) if loss > epsilon else 0
+
+    def laplace(epsilon):
+        gap = mpmath.mpf(one_cell) / mpmath.mpf(x) - mpmath.mpf(epsilon)
+        return -mpmath.expm1(-gap / 2) if gap > 0 else 0
+
+    def gaussian(epsilon):
+        mu, epsilon = mpmath.mpf(one_cell) / mpmath.mpf(x), mpmath.mpf(epsilon)
+        if mu > 1e6 or epsilon / mu > 1e6:  # far outside what can be subtracted
+            return 1 - mpmath.mpf(2) ** -40 if epsilon < mu * (mu / 2 - 9) else 0
+        ends = mpmath.ncdf(mu / 2 - epsilon / mu), mpmath.ncdf(-mu / 2 - epsilon / mu)
+        return ends[0] - mpmath.exp(epsilon) * ends[1]
+
+    def nothing(epsilon):
+        return 0
+
+    kinds = {
+        "pure": lambda: (PureDP(x, adjacency), pure),
+        "approximate": lambda: (ApproximateDP(x, 1 / (1 + y), adjacency), lambda e: 1 / (1 + y)),
+        "renyi": lambda: (RenyiDP(1 + x, y, adjacency), nothing),
+        "zero": lambda: (ZeroConcentratedDP(x, adjacency), nothing),
+        "truncated": lambda: (TruncatedConcentratedDP(x, 1 + y, adjacency), nothing),
+        "gaussian": lambda: (GaussianMechanism(x, **bounds), gaussian),
+        "laplace": lambda: (LaplaceMechanism(x, **bounds), laplace),
+        "dirichlet": lambda: (DirichletMechanism(x, y, **bounds), nothing),
+    }
+    return kinds[rng.choice(list(kinds))]()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_admitted_is_composed_in_bounded_time_and_never_below_one_release(seed):
+    rng = np.random.default_rng(seed)
+    adjacency = str(rng.choice(["replace", "add_remove"]))
+    parts, reached = [], []
+    while not parts or (len(parts) < 3 and rng.random() < 0.4):
+        try:
+            kind, least = random_kind(rng, adjacency)
+        except ValueError as error:
+            assert re.match(r"(\w+) must be ", str(error))  # noqa: PT017
+            continue
+        parts.append((kind, int(10 ** rng.uniform(0, rng.choice([1, 4, 18])))))
+        reached.append(least)
+    start = time.perf_counter()
+    total = Composition(parts)
+    epsilon, delta = extreme_number(rng, -20, 20), min(extreme_number(rng, -200, 0), 0.5)
+    claims = {"delta": total.delta(epsilon), "epsilon": total.epsilon(delta)}
+    assert time.perf_counter() - start < 30
+    assert 0 <= claims["delta"] <= 1
+    assert claims["epsilon"] >= 0
+    with mpmath.workdps(400):
+        for least in reached:
+            assert claims["delta"] >= least(epsilon) * (1 - mpmath.mpf(10) ** -11)
+            if np.isfinite(claims["epsilon"]):
+                # A hair further, for the rounding of epsilon itself.
+                assert least(claims["epsilon"] * (1 + 1e-11)) <= delta * (1 + 1e-6)
+    orders = np.array([1 + 1e-9, 1.5, 20.0, 1e8])
+    assert np.all(total.rdp(orders) >= np.max([kind.rdp(orders) for kind, _ in parts], axis=0))
 
 
 def test_infinite_epsilon_costs_no_delta():

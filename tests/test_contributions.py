@@ -14,24 +14,16 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.mechanisms import Mechanism
-from tests.probes import Recorder
+from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def drawn():
     """All that noise is added to: mechanisms, and the exact tables they were given."""
-    seen = []
-    draw = Mechanism.draw
-
-    def listen(self, counts, generator):
-        seen.append((self, np.array(counts, dtype=float)))
-        return draw(self, counts, generator)
-
-    monkeypatch.setattr(Mechanism, "draw", listen)
-    return seen
+    with drawn_tables() as tables:
+        yield tables
 
 
 def entries(table):
@@ -129,7 +121,7 @@ def test_several_batches_are_charged_the_largest_of_their_bounds(drawn):
     model.release()
     ((mechanism, table),) = drawn
     assert (mechanism.max_count, mechanism.max_total) == (8, 10)
-    assert table.sum() == pytest.approx(2 + 10 + 1)
+    assert table.sum() == pytest.approx(2 + 10 + 1, rel=1e-5)  # on a grid
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -217,7 +209,7 @@ def test_row_totals_do_not_wrap(dtype, make, drawn):
     fitted(X=make(X), max_count=float(largest), max_total=10, fit_prior=False)
     ((mechanism, table),) = drawn
     assert_within(mechanism, table)
-    assert table.sum() == pytest.approx(10, rel=1e-6)
+    assert table.sum() == pytest.approx(10, rel=1e-4)  # on a grid
 
 
 def test_a_record_changes_nothing_of_what_others_add(drawn):

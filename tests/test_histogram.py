@@ -66,9 +66,11 @@ def test_scikit_learn_accepts_the_transformer(estimator, check):
 def test_infinite_epsilon_is_kbins_discretizer(encode, strategy, n_bins):
     X = columns()
     ours = DirichletHistogramTransformer(n_bins, encode=encode, strategy=strategy, epsilon=INF)
-    theirs = KBinsDiscretizer(
-        n_bins, encode=encode, strategy=strategy, quantile_method="averaged_inverted_cdf"
-    )
+    theirs = KBinsDiscretizer(n_bins, encode=encode, strategy=strategy)
+    if strategy == "quantile":
+        if "quantile_method" not in theirs.get_params():
+            pytest.skip("scikit-learn before 1.7 has another definition of a quantile only")
+        theirs.set_params(quantile_method="averaged_inverted_cdf")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sklearn.preprocessing._discretization.warnings.warn", lambda *_: None)
         theirs.fit(X)
@@ -520,7 +522,7 @@ def test_the_cdf_is_monotone_and_within_0_and_1(epsilon):
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 @pytest.mark.parametrize("epsilon", [1.0, INF])
 def test_the_density_integrates_to_one_and_follows_the_data(strategy, epsilon):
-    X = columns(20_000)
+    X = columns(200_000)  # its noise is 3% of the density
     model = public(encode="density", strategy=strategy, epsilon=epsilon, n_bins=20).fit(X)
     for k, edges in enumerate(model.bin_edges_):
         points = np.zeros((len(edges) - 1, 3))
@@ -553,7 +555,10 @@ def test_categorical_columns_keep_their_categories():
     np.testing.assert_array_equal(out[:, 1], X[:, 1])
     np.testing.assert_array_equal(model.inverse_transform(out)[:, 1], X[:, 1])
     assert list(model.n_bins_) == [5, 4]
-    np.testing.assert_allclose(model.histogram_[1], [0.5, 0.3, 0.2, 0], atol=0.03)
+    # Beside the noise, the sample's own deviation from its distribution.
+    error = model.linf_error(1 - 1e-6)[1] + 5 * np.sqrt(0.25 / 5000)
+    np.testing.assert_allclose(model.histogram_[1], [0.5, 0.3, 0.2, 0], rtol=0, atol=error)
+    assert error < 0.15
     assert set(np.unique(model.sample(100, 0)[:, 1])) <= {0, 1, 2, 3}
     alone = DirichletHistogramTransformer(n_categories=1, encode="cdf").fit(np.zeros((9, 1)))
     assert alone.inverse_transform(alone.transform([[0.0]])).tolist() == [[0.0]]

@@ -34,9 +34,7 @@ MAY_IMPORT_ACCOUNTANT = {"accountant", "displays", "__init__", "__main__"}
 EXCEPTIONS: set[tuple[str, str]] = set()
 #: Modules that import each other in a circle: `Mechanism.calibrate` imports, inside the function,
 #: a module that imports the mechanisms.
-CIRCLES: list[set[str]] = [
-    {"mechanisms.additive", "mechanisms.base", "mechanisms.calibration", "mechanisms.dirichlet"}
-]
+CIRCLES: list[set[str]] = []
 #: Files that are too long, docstrings aside.
 TOO_LONG: set[str] = set()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FunctionType
 
 import pytest
+from packaging.version import Version
 
 import skdirdp
 
@@ -44,6 +45,17 @@ def test_importing_loads_nothing_heavy(module):
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert output.strip() == "[]"
+
+
+def test_the_oldest_versions_that_are_tested_are_the_lower_bounds():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    needed = re.search(
+        r"\ndependencies = \[.*?\]\n.*?\nplots = \[.*?\]", project, re.DOTALL
+    ).group()
+    bounds = {name: Version(least) for name, least in re.findall(r'"([\w-]+)>=([\d.]+)"', needed)}
+    pins = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8")
+    tested = {name: Version(pin) for name, pin in re.findall(r"^([\w-]+)==(\S+)$", pins, re.M)}
+    assert tested == bounds
 
 
 def test_every_public_name_can_be_imported():

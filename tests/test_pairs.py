@@ -442,3 +442,50 @@ def test_as_r_vanishes_at_fixed_smoothing_the_profile_tends_to_its_floor():
     for s, epsilon in ((1.0, 1.0), (5.0, 0.4), (0.5, 3.0)):
         claim = np.exp(BetaPair(1e-7, s * 1e-7).log_delta(epsilon))
         assert claim == pytest.approx(np.exp(-s * epsilon) / (2 * s + 1), rel=1e-5)
+
+
+# --- Extremes -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mu", [20.0, 120.0, 1414.0, 2e4, 1e7, 1e15, 1e150, 1e300])
+def test_noise_far_below_the_sensitivity_hides_nothing(mu):
+    # Whether the output is nearer to mu than to 0 is mistaken with probability Phi(-mu / 2).
+    with np.errstate(all="ignore"):
+        log_delta = GaussianPair(mu).log_delta(np.array([0.0, mu / 100]))
+    assert np.all(log_delta >= -1e-20)
+
+
+@pytest.mark.parametrize("mu", [1e7, 1e10, 1e12])
+@pytest.mark.parametrize("deviations", [-2.0, 1.0, 10.0])
+def test_the_rounding_of_large_losses_never_lowers_delta(mu, deviations):
+    epsilon = mu * mu / 2 + deviations * mu
+    with mp.workdps(60):
+        m, e = mpf(mu), mpf(epsilon)
+        log_truth = mp.log(mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m))
+    claim = float(GaussianPair(mu).log_delta(np.array([epsilon]))[0])
+    assert log_truth <= claim <= log_truth + 0.02
+
+
+@pytest.mark.parametrize("r", [1e4, 1e8, 1e20, 1e60])
+@pytest.mark.parametrize("kind", ["replace", "add", "remove"])
+def test_steps_far_above_the_prior_hide_nothing(kind, r):
+    # Whether b > 1/2, or g > r/2, tells P and Q apart but with a probability of
+    # 2**-(r + 1), or exp(-r / 8) at most.
+    with np.errstate(all="ignore"):
+        log_delta = make_pair(kind, r, 1.0).log_delta(np.array([0.0, 1.0]))
+    assert np.all(log_delta >= -1e-20)
+
+
+@pytest.mark.parametrize("alpha", [1e12, 1e30, 8e35])
+def test_priors_beyond_the_precision_of_floats_have_the_profile_of_gaussian_noise(alpha):
+    # r logit(b) is normal up to 1/sqrt(alpha), with variance 2 r^2 / alpha.
+    mu = 2e-5
+    pair = BetaPair(mu * np.sqrt(alpha / 2), alpha)
+    expected = GaussianPair(mu).log_delta(np.array([0.0, mu, 5 * mu]))
+    np.testing.assert_allclose(pair.log_delta(np.array([0.0, mu, 5 * mu])), expected, atol=1e-5)
+
+
+def test_changes_too_small_for_floats_are_rounded_up():
+    assert GaussianPair(0.0).mu == GaussianPair(1e-200).mu == 1e-100
+    assert BetaPair(1e-200, 1e150) == BetaPair(1e-100, 1e100)
+    assert GammaPair(1e-200, 1e150, "add") == GammaPair(1e-100, 1e100, "add")

@@ -632,7 +632,7 @@ def test_the_type_of_a_number_changes_neither_the_noise_nor_the_claim(mechanism,
             released.append(estimator.fit_counts(counts).concentration_)
             claim = ledger.charges[0][0]
             assert claim == (NoPrivacy() if mechanism == "ehdl" else PureDP(float(epsilon)))
-            assert type(getattr(claim, "epsilon", 0.0)) is float
+            assert isinstance(claim, NoPrivacy) or type(claim.epsilon) is float
             assert type(estimator.privacy_.epsilon) is float
             assert type(estimator.n_categories_) is type(estimator.n_samples_) is int
         assert np.array_equal(*released)
@@ -843,7 +843,7 @@ def test_values_outside_the_domain_are_refused_without_printing_them():
         (["a", 977], (TypeError, ValueError)),
         (pd.DataFrame({"secret977": [0, 1], "b": [1, 977]}), ValueError),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,  # a repr may hold an address
 )
 @pytest.mark.parametrize("parameters", [{"n_categories": 2}, {"categories": [0, 1]}, {}])
 def test_what_is_not_a_list_of_labels_is_refused_uncharged_and_unseen(x, error, parameters):

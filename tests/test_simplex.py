@@ -1,6 +1,9 @@
 """SimplexMechanism: the paper's claims, the exact ones, and the probability behind them."""
 
 import time
+from contextlib import contextmanager
+from fractions import Fraction
+from unittest.mock import patch
 
 import mpmath
 import numpy as np
@@ -8,9 +11,10 @@ import pytest
 from scipy import stats
 from scipy.special import betainc, betaincc, expit, logit
 
-from skdirdp.accounting import Composition
+from skdirdp.accounting import Composition, PureDP
 from skdirdp.exceptions import PrivacyLeakWarning
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
+from skdirdp.mechanisms.dirichlet import draw_dirichlet
 from skdirdp.mechanisms.dirichlet_tail import probability_below
 
 EXAMPLE = SimplexMechanism(k=24, protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)
@@ -112,15 +116,17 @@ def test_the_example_of_the_paper():
     gamma = EXAMPLE.best_gamma(0.05)
     assert gamma == pytest.approx(0.0022607, abs=5e-8)
     assert EXAMPLE.epsilon(0.05, claim="paper") == pytest.approx(1.1223, abs=5e-5)
-    assert EXAMPLE.delta(gamma=gamma) == pytest.approx(0.05, rel=1e-9)
-    assert EXAMPLE.delta(gamma=gamma) <= 0.05
-    assert EXAMPLE.delta(gamma=gamma, union=True) == pytest.approx(0.0506, abs=5e-5)
+    assert EXAMPLE.paper_delta(gamma) == pytest.approx(0.05, rel=1e-9)
+    assert EXAMPLE.paper_delta(gamma) <= 0.05
+    assert EXAMPLE.paper_delta(gamma, union=True) == pytest.approx(0.0506, abs=5e-5)
 
 
 def test_the_exact_claim_is_twenty_times_smaller():
     assert EXAMPLE.epsilon(0.05) == pytest.approx(0.0508, abs=5e-5)
     same = EXAMPLE.equivalent
-    assert same == DirichletMechanism(r=24 / 200, alpha=24 * 0.05)
+    assert same == DirichletMechanism(r=same.r, alpha=24 * 0.05)
+    # Entries are floats, and may differ by a little more than the limits say.
+    assert 24 / 200 <= same.r <= 24 / 200 * (1 + 1e-12)
     assert EXAMPLE.epsilon(0.05) == same.epsilon(0.05)
     claims = EXAMPLE.claims(0.05)
     assert claims["exact"] < claims["paper"] < claims["union"] < claims["lemma5"]
@@ -208,6 +214,133 @@ def test_the_exact_claim_is_attained_at_the_edge():
 def test_entries_cannot_move_further_than_the_limits_allow():
     wide = SimplexMechanism(k=30, protected=(0, 1), eta=0.3, eta_bar=0.3, b=1.0)
     assert wide.equivalent.r == pytest.approx(30 * 0.1)
+
+
+LIMITS = {"protected": (0, 1), "eta": 0.05, "eta_bar": 0.05, "b": 0.5, "n_vectors": 10}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"protected": (0, 2)},
+        {"eta": np.nextafter(0.05, 1)},
+        {"eta_bar": 0.06},
+        {"b": 0.6},
+        {"n_vectors": 11},
+    ],
+)
+def test_releases_under_different_exchanges_are_not_composed(change):
+    one = SimplexMechanism(24.0, **LIMITS)
+    assert one.adjacency == (
+        "replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=0.5, n_vectors=10)"
+    )
+    with pytest.raises(ValueError, match="adjacency must be the same"):
+        Composition([(one, 1), (SimplexMechanism(24.0, **{**LIMITS, **change}), 1)])
+
+
+def test_releases_under_the_same_exchange_are_composed_whatever_their_noise():
+    one, other = SimplexMechanism(24.0, **LIMITS), SimplexMechanism(60.0, **LIMITS)
+    turned = SimplexMechanism(24.0, **{**LIMITS, "protected": (1, 0)})
+    assert one.adjacency == other.adjacency == turned.adjacency
+    total = Composition([(one, 2), (other, 1), (turned, 1)])
+    assert total.rdp(2.0) == pytest.approx(3 * one.rdp(2.0) + other.rdp(2.0), rel=1e-12)
+    guarantee = PureDP(0.1, one.adjacency)
+    assert Composition([(one, 1), (guarantee, 1)]).rdp(2.0) > one.rdp(2.0)
+
+
+@pytest.mark.parametrize("guarantee", [PureDP(0.1), DirichletMechanism(r=0.05, alpha=2.0)])
+def test_the_exchange_of_a_vector_is_not_the_replacement_of_a_record(guarantee):
+    with pytest.raises(ValueError, match=r"adjacency must be the same.*'replace' after 'replace_v"):
+        Composition([(EXAMPLE, 1), (guarantee, 1)])
+
+
+@pytest.mark.parametrize("adjacency", ["replace_vector", "replace_vectors(b=1.0)", "simplex"])
+def test_a_guarantee_needs_the_whole_name_of_an_exchange(adjacency):
+    with pytest.raises(ValueError, match="adjacency must be one of"):
+        PureDP(0.1, adjacency)
+
+
+def test_parameters_from_numpy_become_numbers_of_python():
+    mechanism = SimplexMechanism(
+        k=np.float16(24.0),
+        protected=np.array([0, 1], dtype=np.int8),
+        eta=np.float32(0.0625),
+        eta_bar=np.float16(0.0625),
+        b=np.float16(0.5),
+        n_vectors=np.int8(100),
+    )
+    assert mechanism == SimplexMechanism(24.0, (0, 1), 0.0625, 0.0625, 0.5, 100)
+    assert [type(value) for value in vars(mechanism).values()] == [
+        float, tuple, float, float, float, int,
+    ]  # fmt: skip
+    # 2 * 100 passes the largest int8.
+    assert mechanism.paper_epsilon(0.01) == pytest.approx(
+        SimplexMechanism(24.0, (0, 1), 0.0625, 0.0625, 0.5, 100).paper_epsilon(0.01)
+    )
+
+
+@contextmanager
+def drawn_shapes():
+    """Collect the exact shapes that gamma variables are drawn for."""
+    shapes = []
+
+    def listening(numerators, places, generator):
+        shapes.append([Fraction(int(n), 2**places) for n in numerators[0]])
+        return draw_dirichlet(numerators, places, generator)
+
+    with patch("skdirdp.mechanisms.simplex.draw_dirichlet", listening):
+        yield shapes
+
+
+def test_neighbours_are_drawn_with_shapes_that_differ_by_what_is_claimed():
+    rng = np.random.default_rng(5)
+    for k in (0.01, 3.7, 24.0, 1e5):
+        mechanism = SimplexMechanism(k=k, protected=(0, 1), eta=0.05, eta_bar=0.05, b=0.3)
+        for _ in range(50):
+            p = 0.06 + 0.8 * rng.dirichlet(np.ones(3)) * (1 - 0.18) / 0.8
+            move = min(0.15, p[0] - 0.05)
+            q = p + [-move, move, 0.0]
+            if q[:2].sum() > 0.95 or p[:2].sum() > 0.95:
+                continue
+            with drawn_shapes() as shapes:
+                mechanism.release(p / p.sum())
+                mechanism.release(q / p.sum())
+            change = [abs(a - b) for a, b in zip(*shapes, strict=True)]
+            assert max(change[:2]) <= Fraction(mechanism.equivalent.r)
+            assert change[2] <= Fraction(2) ** -40 * Fraction(k)
+            assert min(shapes[0][:2]) >= Fraction(mechanism.equivalent.alpha) * (
+                1 - Fraction(2) ** -50
+            )
+
+
+def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
+    eta = b = 1e-12
+    mechanism = SimplexMechanism(k=1e13, protected=(0, 1), eta=eta, eta_bar=0.5, b=b)
+    for entry in (1e-14, 0.9e-12):
+        with pytest.raises(ValueError, match="at least eta=1e-12"):
+            mechanism.release([entry, 1e-11, 1 - 1e-11])
+    # What passes is released with a shape of at least k eta, so that the claim is for it: by
+    # rounding an entry may be lower by 2**-48, which is 36 thousandths of a count here.
+    low = np.array([eta - 3e-15, 1.5e-12, 0.0])
+    low[2] = 1 - low.sum()
+    with drawn_shapes() as shapes:
+        mechanism.release(low)
+    assert min(shapes[0][:2]) >= Fraction(1e13) * Fraction(eta)
+    # The worst neighbours that are let in lose no more than is claimed.
+    p, q = (eta + b / 2, eta), (eta, eta + b / 2)
+    epsilon = mechanism.epsilon(0.01)
+    assert true_delta(p, q, 1e13, epsilon) <= 0.01
+    assert epsilon <= 1.02 * DirichletMechanism(r=5.0, alpha=10.0).epsilon(0.01)
+
+
+def test_vectors_that_sum_to_nearly_one_are_released_as_if_they_did():
+    # Neighbours have equal sums; two vectors within the tolerance need not.
+    k = 1e9
+    mechanism = SimplexMechanism(k=k, protected=(0, 1), eta=0.1, eta_bar=0.1, b=1e-8)
+    with drawn_shapes() as shapes:
+        for excess in (-9e-10, 9e-10):
+            mechanism.release([0.3, 0.3 + excess, 0.4])
+    assert [float(sum(each) / Fraction(k)) for each in shapes] == pytest.approx([1, 1], abs=1e-15)
 
 
 def test_it_composes_and_is_charged_before_the_noise():
@@ -318,15 +451,13 @@ def test_the_papers_claims_need_its_assumptions():
     small = SimplexMechanism(k=10, protected=(0, 1), eta=0.05, eta_bar=0.05)
     assert np.isfinite(small.epsilon(0.3))
     for call in (
-        lambda: small.delta(gamma=0.01),
+        lambda: small.paper_delta(0.01),
         lambda: small.best_gamma(0.05),
         lambda: small.epsilon(0.05, claim="paper"),
         lambda: small.claims(0.05),
     ):
         with pytest.raises(ValueError, match=r"k \* eta must be at least 1"):
             call()
-    with pytest.raises(ValueError, match="not both"):
-        EXAMPLE.delta(1.0, gamma=0.1)
     with pytest.raises(ValueError, match="claim must be one of"):
         EXAMPLE.epsilon(0.05, claim="ours")
 

@@ -16,12 +16,14 @@ from uuid import uuid4
 from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
-from ..accounting.worst_case import Accountable
+from ..accounting.composition import MAX_RELEASES, PrivacyCurves
+from ..accounting.worst_case import VECTORS, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
     admits,
     after_charges,
     check_adjacency,
+    check_computable,
     compose,
     exposures_of,
     key,
@@ -34,7 +36,8 @@ from .history import History, row_of
 from .ledger import Charge, Ledger, LedgerError, Limits, Split, Sums
 
 _DEFAULT_DELTA = 1e-5
-_SPLIT_BY = {"values": "add_remove", "position": "replace"}
+# Relations between neighbours under which a record or vector stays in its part.
+_SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
 
 
 class PrivacyAccountant:
@@ -62,7 +65,8 @@ class PrivacyAccountant:
 
     Notes
     -----
-    All charges of one accountant are under the same adjacency.
+    All charges of one accountant are under the same adjacency. That of a
+    `SimplexMechanism` is the exchange of a vector, and never that of tables of counts.
 
     The total holds for mechanisms whose parameters do not depend on what earlier
     ones released. Where they do, as when the next budget is chosen after looking at
@@ -122,7 +126,7 @@ class PrivacyAccountant:
         """The file of the ledger."""
         return self._ledger.path
 
-    def charge(self, mechanism: Accountable, releases: int = 1, label: str | None = None) -> None:
+    def charge(self, mechanism: PrivacyCurves, releases: int = 1, label: str | None = None) -> None:
         """Record releases that are about to be made, if the limit admits them.
 
         When this returns, the charge is on disk. When it raises, for whatever
@@ -167,7 +171,7 @@ class PrivacyAccountant:
                 _refusal(describe(mechanism), releases, label, before, after, limits)
             )
 
-    def affords(self, mechanism: Accountable, releases: int = 1) -> bool:
+    def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
         """Whether the limit would admit a charge now; nothing is charged.
 
         Somebody else may charge the same ledger in between, so that only `charge` itself
@@ -203,15 +207,15 @@ class PrivacyAccountant:
         after = self._after(self._sums(), mechanism, spec, releases)
         return all(admits(exposure, self._ledger.limits) for exposure in exposures_of(after))
 
-    def _check_charge(self, mechanism: Accountable, releases: int) -> tuple[str, int]:
+    def _check_charge(self, mechanism: PrivacyCurves, releases: int) -> tuple[str, int]:
         spec = encode(mechanism)
-        releases = check_integer("releases", releases, at_least=1)
+        releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         self._check_split(mechanism.adjacency)
         # Also without a limit, only what can be composed later is recorded now.
-        compose(((spec, releases),))
+        check_computable(spec, releases, self._ledger.limits)
         return spec, releases
 
-    def _after(self, sums: Sums, mechanism: Accountable, spec: str, releases: int) -> Sums:
+    def _after(self, sums: Sums, mechanism: PrivacyCurves, spec: str, releases: int) -> Sums:
         """The sums of the ledger with one charge more."""
         check_adjacency(mechanism.adjacency, sums)
         after = Counter(sums)
@@ -379,7 +383,8 @@ class PrivacyAccountant:
           releases show, so the maximum is not valid for "replace".
         - ``split_by="position"``: the part follows from the row number and the
           public number of rows. Then a record that is replaced stays where it was:
-          valid for ``adjacency="replace"``. A record that is added or removed moves
+          valid for ``adjacency="replace"``, and for vectors that are exchanged one
+          for one (`SimplexMechanism`). A record that is added or removed moves
           the rows behind it, and may change every part: not valid for "add_remove".
 
         A charge under the other adjacency is refused.
@@ -440,9 +445,13 @@ class PrivacyAccountant:
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
-            count, total = len(self), self.total()
+            count = len(self)
         except LedgerError:
             return f"{name}: its ledger cannot be read"
+        try:
+            total = self.total()
+        except LedgerError:
+            return f"{name}: {plural(count, 'charge')} that have no total"
         at = f" at delta {limits.delta}" if limits.epsilon is None or limits.order else ""
         return f"{name}: {plural(count, 'charge')}, total epsilon {_upwards(total)}{at}"
 
@@ -465,9 +474,9 @@ class PrivacyAccountant:
             return transaction.sums()
 
     def _check_split(self, adjacency: str) -> None:
-        if self._split is None or _SPLIT_BY[self._split.by] == adjacency:
+        if self._split is None or kind_of(adjacency) in _SPLIT_BY[self._split.by]:
             return
-        if adjacency == "replace":
+        if self._split.by == "values":
             why = (
                 "A record that is replaced may leave one part and enter another, and then two "
                 "parts' releases change. Use adjacency='add_remove', or split by position"
@@ -478,8 +487,8 @@ class PrivacyAccountant:
                 "Use adjacency='replace', or split by values"
             )
         raise ValueError(
-            f"adjacency must be {_SPLIT_BY[self._split.by]!r} for charges on parts that are split "
-            f"by {self._split.by}; got {adjacency!r}. {why}"
+            f"adjacency must be {_SPLIT_BY[self._split.by][0]!r} for charges on parts that are "
+            f"split by {self._split.by}; got {adjacency!r}. {why}"
         )
 
 

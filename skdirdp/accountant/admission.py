@@ -12,16 +12,17 @@ from itertools import product
 
 import numpy as np
 
+from .._messages import plural
 from ..accounting import Composition
-from ..accounting.guarantees import renyi_log_delta
-from .codec import decode
-from .ledger import Charge, Limits, Split, Sums
+from ..accounting.conversions import renyi_log_delta
+from .codec import decode, describe
+from .ledger import Charge, LedgerError, Limits, Split, Sums
 
 _MAX_COMBINATIONS = 64
 _ROUNDING = 1e-12
 _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 
-# Kinds with their numbers of releases: what one record may have been exposed to.
+# Kinds with their numbers of releases that one record may have been exposed to.
 Exposure = tuple[tuple[str, int], ...]
 
 
@@ -30,17 +31,52 @@ def key(split: Split | None, spec: str) -> tuple[str, str, str]:
 
 
 def check_adjacency(adjacency: str, sums: Sums) -> None:
-    for _, _, spec in sums:
-        charged = decode(spec).adjacency
-        if charged != adjacency:
-            raise ValueError(
-                "adjacency must be the same for all charges of one accountant; "
-                f"got {adjacency!r} after {charged!r}"
-            )
+    charged = adjacency_of(sums)
+    if charged not in (None, adjacency):
+        raise ValueError(
+            "adjacency must be the same for all charges of one accountant; "
+            f"got {adjacency!r} after {charged!r}"
+        )
+
+
+def adjacency_of(sums: Sums) -> str | None:
+    """The relation that all charges are under.
+
+    Version 0.1 called the exchange of a vector "replace" too, and let a ledger hold it
+    beside the replacement of records, or several of its kinds. No neighbours are
+    covered by all such charges, so that such a ledger has no total.
+    """
+    found = {decode(spec).adjacency for _, _, spec in sums}
+    if len(found) > 1:
+        raise LedgerError(
+            "the ledger holds charges under different adjacencies, "
+            f"{' and '.join(map(repr, sorted(found)))}, which version 0.1 of skdirdp took for "
+            "one. Their total would be too small for either, so none is given and nothing can "
+            "be charged; history() lists the charges. Start one ledger for each adjacency, and "
+            "charge to it what was released under it"
+        )
+    return next(iter(found), None)
+
+
+def check_computable(spec: str, releases: int, limits: Limits) -> None:
+    """Refuse a charge that would leave the ledger without a total, whatever else is in it."""
+    exposure = ((spec, releases),)
+    try:
+        numbers = [_delta(exposure, 1.0), _epsilon(exposure, limits.delta)]
+        numbers.append(np.max(compose(exposure).rdp(_QUICK_ORDERS)))
+        computable = not np.isnan(numbers).any()
+    except (ArithmeticError, MemoryError, RuntimeError):
+        computable = False
+    if not computable:
+        raise ValueError(
+            f"{plural(releases, 'release')} of {describe(decode(spec))} cannot be composed: what "
+            "they cost is beyond floating-point numbers. Nothing was charged or released"
+        )
 
 
 def exposures_of(sums: Sums) -> list[Exposure]:
-    """What a record may have been exposed to, for every choice of parts it can lie in."""
+    """Charges that a record may be exposed to, for every choice of parts it can lie in."""
+    adjacency_of(sums)
     whole: Counter[str] = Counter()
     splits: dict[str, dict[str, Counter[str]]] = {}
     for (split, part, spec), releases in sums.items():

@@ -1,4 +1,4 @@
-"""The composition of any mix of mechanisms and guarantees.
+"""The privacy curves of mechanisms, guarantees and their compositions.
 
 Three routes lead from worst cases to (epsilon, delta), and each is valid by itself:
 
@@ -6,10 +6,12 @@ Three routes lead from worst cases to (epsilon, delta), and each is valid by its
 - where all losses have densities, their cumulants add and are inverted exactly;
 - otherwise privacy-loss distributions are discretised pessimistically and convolved.
 
-The answer is the smallest of those that apply.
+The answer is the smallest of those that apply. A route whose numbers leave the range of
+floating point says nothing: its divergence is infinite, its delta 1, and both are valid.
 """
 
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -17,49 +19,48 @@ from numpy.typing import ArrayLike
 
 from .._validation import check_array, check_integer, check_real
 from ..numerics.roots import safe_root
-from .guarantees import renyi_epsilon, renyi_log_delta
+from .conversions import renyi_epsilon, renyi_log_delta
 from .inversion import log_delta as inverted_log_delta
-from .loss_distribution import fft_allowance, loss_distribution
+from .loss_distribution import loss_distribution
 from .pairs import DominatingPair, Floats, GaussianPair
-from .worst_case import Accountable, RenyiCurve, WorstCase, combine
+from .worst_case import RenyiCurve, WorstCase, combine
+
+#: More releases than this no ledger can hold.
+MAX_RELEASES = 2**63 - 1
 
 _ORDERS = 96
+_LOG_TILT = 30.0  # beyond exp(30) no order is looked at
 _ZOOMS = 3
 _EPSILON_ROUNDING = 1e-12
 _LOG_ROUNDING = 1e-12
+_LEAST_EPSILON = 1e-290
 
 
-class Composition:
-    """The joint privacy of independent releases of one data set.
+class PrivacyCurves(ABC):
+    """Renyi divergence, delta and epsilon of whatever knows its worst cases.
 
-    Parameters
-    ----------
-    parts : iterable of (mechanism or guarantee, number of releases)
-        All under the same adjacency.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import Composition, PureDP
-    >>> from skdirdp.mechanisms import DirichletMechanism
-    >>> both = Composition([(DirichletMechanism(r=0.05, alpha=2.0), 14), (PureDP(0.1), 1)])
-    >>> both.epsilon(1e-5) < 0.7865 + 0.1
-    True
+    Mechanisms, guarantees and compositions are such. Where a guarantee has a parameter of
+    the same name as a curve, as `PureDP.epsilon`, the name is the parameter's, and the
+    curve is that of ``Composition([(guarantee, 1)])``.
     """
 
-    def __init__(self, parts: Iterable[tuple[Accountable, int]]):
-        self.adjacency: str | None = None
-        cases: dict[str, list[tuple[WorstCase, int]]] = {}
-        for part, releases in parts:
-            check_integer("releases", releases, at_least=1)
-            if self.adjacency not in (None, part.adjacency):
-                raise ValueError(
-                    "adjacency must be the same for all that is composed; "
-                    f"got {part.adjacency!r} after {self.adjacency!r}"
-                )
-            self.adjacency = part.adjacency
-            for direction, case in part.worst_cases().items():
-                cases.setdefault(direction, []).append((case, releases))
-        self._directions = [_Direction(combine(several)) for several in cases.values()]
+    @property
+    @abstractmethod
+    def adjacency(self) -> str:
+        """The relation between neighbours."""
+
+    @abstractmethod
+    def worst_cases(self) -> Mapping[str, WorstCase]:
+        """Dominating pairs by direction.
+
+        Returns
+        -------
+        dict of WorstCase
+            For "replace" or "replace_vector", or for "add" and "remove".
+        """
+
+    def _directions(self) -> list["_Direction"]:
+        return [_direction(case) for case in self.worst_cases().values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
         """Renyi divergence of each order > 1, of the worse direction.
@@ -75,7 +76,8 @@ class Composition:
             Infinite at orders where the divergence is.
         """
         order = check_array("order", order, above=1)
-        values = [direction.rdp(order) for direction in self._directions]
+        with _beyond_floats_is_handled():
+            values = [direction.rdp(order) for direction in self._directions()]
         return _unwrap(np.max(values, axis=0) if values else np.zeros(order.shape))
 
     def delta(self, epsilon: ArrayLike) -> Floats | float:
@@ -108,7 +110,8 @@ class Composition:
         float or ndarray
         """
         epsilon = check_array("epsilon", epsilon, at_least=0)
-        values = [direction.log_delta(epsilon) for direction in self._directions]
+        with _beyond_floats_is_handled():
+            values = [direction.log_delta(epsilon) for direction in self._directions()]
         return _unwrap(np.max(values, axis=0) if values else np.full(epsilon.shape, -np.inf))
 
     def epsilon(self, delta: float) -> float:
@@ -125,7 +128,54 @@ class Composition:
             Infinite if something is revealed with a larger probability.
         """
         delta = check_real("delta", delta, above=0, below=1)
-        return max((direction.epsilon(delta) for direction in self._directions), default=0.0)
+        with _beyond_floats_is_handled():
+            return max((direction.epsilon(delta) for direction in self._directions()), default=0.0)
+
+
+class Composition(PrivacyCurves):
+    """The joint privacy of independent releases of one data set.
+
+    Parameters
+    ----------
+    parts : iterable of (mechanism or guarantee, number of releases)
+        All under the same adjacency.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import Composition, PureDP
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> both = Composition([(DirichletMechanism(r=0.05, alpha=2.0), 14), (PureDP(0.1), 1)])
+    >>> both.epsilon(1e-5) < 0.7865 + 0.1
+    True
+    """
+
+    adjacency: str | None = None  # type: ignore[assignment]
+
+    def __init__(self, parts: Iterable[tuple[PrivacyCurves, int]]):
+        cases: dict[str, list[tuple[WorstCase, int]]] = {}
+        for part, releases in parts:
+            releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
+            if self.adjacency not in (None, part.adjacency):
+                raise ValueError(
+                    "adjacency must be the same for all that is composed; "
+                    f"got {part.adjacency!r} after {self.adjacency!r}"
+                )
+            self.adjacency = part.adjacency
+            with _beyond_floats_is_handled():
+                worst_cases = part.worst_cases()
+            for direction, case in worst_cases.items():
+                cases.setdefault(direction, []).append((case, releases))
+        self._cases = {direction: combine(several) for direction, several in cases.items()}
+
+    def worst_cases(self) -> Mapping[str, WorstCase]:
+        """Dominating pairs of all releases together, by direction.
+
+        Returns
+        -------
+        dict of WorstCase
+            For "replace" or "replace_vector", or for "add" and "remove".
+        """
+        return self._cases
 
 
 class _Direction:
@@ -141,7 +191,7 @@ class _Direction:
     def rdp(self, order: Floats) -> Floats:
         if self.failure > 0:  # an event of positive probability reveals everything
             return np.full(order.shape, np.inf)
-        return sum((count * curve.rdp(order) for curve, count in self.renyi), np.zeros(order.shape))
+        return _sum_of_divergences(self.renyi, order)
 
     def log_delta(self, epsilon: Floats) -> Floats:
         finite = np.isfinite(epsilon)
@@ -150,8 +200,6 @@ class _Direction:
             log_delta[finite] = self._log_delta(epsilon[finite]) + np.log1p(-self.failure)
         if self.failure > 0:
             log_delta = np.logaddexp(log_delta, np.log(self.failure)) + _LOG_ROUNDING
-        if np.isnan(log_delta).any():  # a comparison with nan would admit anything
-            raise FloatingPointError("delta could not be computed for these parameters")
         return np.minimum(log_delta, 0.0)
 
     def epsilon(self, delta: float) -> float:
@@ -171,10 +219,10 @@ class _Direction:
         if excess(0.0) <= 0:
             return 0.0
         if not np.isfinite(bound):
-            bound = 1.0
-            while excess(bound) > 0:
-                bound *= 2
-        elif excess(bound) > 0:
+            bound = _power_of_two(lambda x: excess(x) <= 0)
+            if not np.isfinite(bound):
+                return bound
+        elif excess(bound) > 0 or bound < _LEAST_EPSILON:
             return bound
         # log delta falls from excess(0) to -inf, where losses are bounded; its size there
         # says nothing of the root, and is cut.
@@ -199,8 +247,14 @@ class _Direction:
             case ():
                 return np.full(epsilon.shape, -np.inf)
             case ((pair, 1),):
-                return pair.log_delta(epsilon)
+                log_delta = pair.log_delta(epsilon)
+                lost = np.isnan(log_delta)
+                log_delta[lost] = _each(self._renyi_log_delta, epsilon[lost])
+                return log_delta
         return np.where(epsilon >= self.max_loss, -np.inf, _each(self._composed_log_delta, epsilon))
+
+    def _renyi_log_delta(self, epsilon: float) -> float:
+        return min(_best_order(self.renyi, renyi_log_delta, epsilon), 0.0)
 
     def _composed_log_delta(self, epsilon: float) -> float:
         exact, tight = 0.0, False
@@ -210,12 +264,11 @@ class _Direction:
                 releases = sum(count for _, count in self.profile)
                 exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
             else:
-                pmf = loss_distribution(self.profile, _renyi_bound)
-                delta = max(float(pmf.get_delta_for_epsilon(epsilon)), 0.0)
-                exact = np.log(delta + fft_allowance(self.profile))
+                losses = loss_distribution(self.profile, _renyi_bound)
+                exact = 0.0 if losses is None else np.log(losses.delta(epsilon))
         if tight and self.renyi_is_profile:
             return exact
-        return min(exact, _best_order(self.renyi, renyi_log_delta, epsilon))
+        return min(exact, self._renyi_log_delta(epsilon))
 
     def _cumulant(self, tilt: np.ndarray, rough: bool) -> np.ndarray:
         assert self.profile is not None
@@ -223,13 +276,30 @@ class _Direction:
         return np.sum(parts, axis=0)
 
 
+_direction = lru_cache(maxsize=256)(_Direction)
+
+
 def _merge_gaussians(
     profile: tuple[tuple[DominatingPair, int], ...],
 ) -> tuple[tuple[DominatingPair, int], ...]:
     """Gaussian pairs compose to one Gaussian pair, exactly."""
     others = tuple(part for part in profile if not isinstance(part[0], GaussianPair))
-    squares = sum(count * pair.mu**2 for pair, count in profile if isinstance(pair, GaussianPair))
-    return (*others, (GaussianPair(float(np.sqrt(squares))), 1)) if squares else others
+    gaussians = [(pair.mu, count) for pair, count in profile if isinstance(pair, GaussianPair)]
+    if not gaussians:
+        return others
+    # In units of the largest, so that no square underflows or overflows.
+    unit = max(mu for mu, _ in gaussians)
+    squares = sum(count * (mu / unit) ** 2 for mu, count in gaussians)
+    return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))
+
+
+def _sum_of_divergences(curves: tuple[tuple[RenyiCurve, int], ...], order: Floats) -> Floats:
+    """The Renyi divergence of all curves together; infinite where it cannot be computed."""
+    total = np.zeros(order.shape)
+    for curve, count in curves:
+        total = total + count * curve.rdp(order)
+    # A comparison with nan would admit anything.
+    return np.where(np.isnan(total), np.inf, total)
 
 
 @lru_cache(maxsize=512)
@@ -252,19 +322,18 @@ def _best_order(
     if not curves:
         return -np.inf
     limit = min(curve.max_tilt for curve, _ in curves)
-    low, high = -30.0, 30.0
+    log_limit = min(float(np.log(limit)), _LOG_TILT)
+    low, high = -_LOG_TILT - max(log_limit, 0.0), _LOG_TILT
     least = np.inf
     for _ in range(_ZOOMS):
         x = np.linspace(low, high, _ORDERS)
         # tilts from 0 to the limit, dense at both ends
-        order = 1 + (np.exp(x) if np.isinf(limit) else limit / (1 + np.exp(-x)))
+        order = 1 + np.exp(log_limit) / (1 + np.exp(-x))
         order = order[order > 1]
         if order.size == 0:  # no order is finite in floating point
             return np.inf
         x = x[-order.size :]
-        with np.errstate(invalid="ignore", over="ignore"):
-            divergence = np.sum([count * curve.rdp(order) for curve, count in curves], axis=0)
-            value = convert(order, divergence, argument)
+        value = convert(order, _sum_of_divergences(curves, order), argument)
         value = np.where(np.isnan(value), np.inf, value)
         best = int(np.argmin(value))
         least = min(least, float(value[best]))
@@ -272,9 +341,27 @@ def _best_order(
     return least
 
 
+def _power_of_two(holds: Callable[[float], bool]) -> float:
+    """The least power of two, from 1 on, at which a condition holds from there on."""
+    low, high = -1, 0
+    while not holds(2.0**high):
+        low, high = high, max(1, 2 * high)
+        if high >= np.finfo(float).maxexp:
+            return np.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(2.0**middle) else (middle, high)
+    return 2.0**high
+
+
 def _each(function: Callable[[float], float], values: Floats) -> Floats:
     flat = [float(function(float(value))) for value in values.ravel()]
     return np.array(flat, dtype=float).reshape(values.shape)
+
+
+def _beyond_floats_is_handled() -> np.errstate:
+    # Every nan is looked for, and read as the bound that always holds.
+    return np.errstate(all="ignore")
 
 
 def _unwrap(values: Floats) -> Floats | float:

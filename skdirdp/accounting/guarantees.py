@@ -1,53 +1,27 @@
 """Guarantees as values, and the conversions between them.
 
 Each states how well one record is hidden, and under which `adjacency`: "replace"
-(one record is exchanged for another) or "add_remove" (one is added or removed).
+(one record is exchanged for another) or "add_remove" (one is added or removed). For
+vectors of probabilities the relation is that of a `SimplexMechanism`, by its
+`adjacency`. Guarantees of different relations never add up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._validation import check_choice, check_real, store_real
-from .pairs import Floats, PureDPPair
-from .worst_case import ADJACENCIES, REVEALS_ALL, RenyiBound, WorstCase, in_every_direction
+from .._validation import check_real, store_real
+from .composition import PrivacyCurves
+from .conversions import renyi_epsilon, truncated_epsilon
+from .pairs import PureDPPair
+from .worst_case import REVEALS_ALL, RenyiBound, WorstCase, check_relation, in_every_direction
 
 
 @dataclass(frozen=True)
-class NoPrivacy:
-    """The guarantee of a release that guarantees nothing.
-
-    Parameters
-    ----------
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import Composition, NoPrivacy
-    >>> Composition([(NoPrivacy(), 1)]).epsilon(1e-5)
-    inf
-    """
-
-    adjacency: str = "replace"
-
-    def __post_init__(self):
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
-
-    def worst_cases(self) -> dict[str, WorstCase]:
-        """The pairs and bounds of it, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
-        return in_every_direction(self.adjacency, REVEALS_ALL)
-
-
-@dataclass(frozen=True)
-class PureDP:
+class PureDP(PrivacyCurves):
     """epsilon-differential privacy: Dwork, McSherry, Nissim and Smith (2006).
+
+    Randomised response dominates it: Kairouz, Oh and Viswanath (2015), Theorem 3.
 
     Parameters
     ----------
@@ -63,12 +37,14 @@ class PureDP:
     0.5
     """
 
-    epsilon: float
+    # The parameter takes the name of the curve: `field()` keeps the method from being
+    # its default.
+    epsilon: float = field()  # type: ignore[assignment]
     adjacency: str = "replace"
 
     def __post_init__(self):
         store_real(self, "epsilon", above=0)
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_relation(self.adjacency)
 
     def to_zcdp(self) -> "ZeroConcentratedDP":
         """Bun and Steinke (2016), Proposition 1.4.
@@ -80,20 +56,16 @@ class PureDP:
         return ZeroConcentratedDP(self.epsilon**2 / 2, self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
-        """The pairs and bounds of it, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
         pairs = ((PureDPPair(self.epsilon), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
 
 @dataclass(frozen=True)
-class ApproximateDP:
-    """(epsilon, delta)-differential privacy.
+class ApproximateDP(PrivacyCurves):
+    """(epsilon, delta)-differential privacy: Dwork and Roth (2014), Definition 2.4.
+
+    Its worst case reveals everything with probability delta, and answers by randomised
+    response otherwise: Kairouz, Oh and Viswanath (2015), Theorem 3.
 
     Parameters
     ----------
@@ -111,32 +83,24 @@ class ApproximateDP:
     True
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float = field()  # type: ignore[assignment]
+    delta: float = field()  # type: ignore[assignment]
     adjacency: str = "replace"
 
     def __post_init__(self):
         store_real(self, "epsilon", at_least=0)
         store_real(self, "delta", above=0, below=1)
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_relation(self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
-        # With probability delta all is revealed, else randomised response: this
-        # dominates every (epsilon, delta)-DP mechanism (Kairouz et al. 2015, Theorem 3).
-        """The pairs and bounds of it, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
+        # With probability delta all is revealed, else randomised response.
         pairs = ((PureDPPair(self.epsilon), 1),) if self.epsilon > 0 else ()
         case = WorstCase(renyi=pairs, profile=pairs, failure=self.delta)
         return in_every_direction(self.adjacency, case)
 
 
 @dataclass(frozen=True)
-class RenyiDP:
+class RenyiDP(PrivacyCurves):
     """(order, epsilon)-Renyi differential privacy: Mironov (2017).
 
     Parameters
@@ -156,13 +120,13 @@ class RenyiDP:
     """
 
     order: float
-    epsilon: float
+    epsilon: float = field()  # type: ignore[assignment]
     adjacency: str = "replace"
 
     def __post_init__(self):
         store_real(self, "order", above=1)
         store_real(self, "epsilon", at_least=0)
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_relation(self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
         """Canonne, Kamath and Steinke (2020), Proposition 12.
@@ -176,26 +140,19 @@ class RenyiDP:
         -------
         ApproximateDP
         """
-        check_real("delta", delta, above=0, below=1)
+        delta = check_real("delta", delta, above=0, below=1)
         return ApproximateDP(
             float(renyi_epsilon(self.order, self.epsilon, delta)), delta, self.adjacency
         )
 
     def worst_cases(self) -> dict[str, WorstCase]:
         # Renyi divergences grow with the order, so the bound holds below it too.
-        """The pairs and bounds of it, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
         bound = RenyiBound(slope=0.0, offset=self.epsilon, max_tilt=self.order - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
 
 @dataclass(frozen=True)
-class ZeroConcentratedDP:
+class ZeroConcentratedDP(PrivacyCurves):
     """rho-zCDP, a Renyi divergence of at most ``rho * order`` at every order.
 
     Bun and Steinke (2016).
@@ -219,7 +176,7 @@ class ZeroConcentratedDP:
 
     def __post_init__(self):
         store_real(self, "rho", above=0)
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_relation(self.adjacency)
 
     def to_renyi(self, order: float) -> RenyiDP:
         """What it says of one order.
@@ -233,6 +190,7 @@ class ZeroConcentratedDP:
         -------
         RenyiDP
         """
+        order = check_real("order", order, above=1)
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
@@ -247,24 +205,17 @@ class ZeroConcentratedDP:
         -------
         ApproximateDP
         """
-        check_real("delta", delta, above=0, below=1)
+        delta = check_real("delta", delta, above=0, below=1)
         epsilon = self.rho + 2 * np.sqrt(self.rho * np.log(1 / delta))
         return ApproximateDP(float(epsilon), delta, self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
-        """The pairs and bounds of it, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=np.inf)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
 
 @dataclass(frozen=True)
-class TruncatedConcentratedDP:
+class TruncatedConcentratedDP(PrivacyCurves):
     """(rho, omega)-tCDP, a Renyi divergence of at most ``rho * order`` below order omega.
 
     Bun, Dwork, Rothblum and Steinke (2018).
@@ -292,7 +243,7 @@ class TruncatedConcentratedDP:
     def __post_init__(self):
         store_real(self, "rho", above=0)
         store_real(self, "omega", above=1, allow_infinite=True)
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_relation(self.adjacency)
 
     def to_renyi(self, order: float) -> RenyiDP:
         """What it says of one order.
@@ -306,7 +257,7 @@ class TruncatedConcentratedDP:
         -------
         RenyiDP
         """
-        check_real("order", order, above=1, below=self.omega)
+        order = check_real("order", order, above=1, below=self.omega)
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
@@ -321,44 +272,38 @@ class TruncatedConcentratedDP:
         -------
         ApproximateDP
         """
-        check_real("delta", delta, above=0, below=1)
+        delta = check_real("delta", delta, above=0, below=1)
         epsilon = truncated_epsilon(self.rho, self.omega, delta)
         return ApproximateDP(float(epsilon), delta, self.adjacency)
 
     def worst_cases(self) -> dict[str, WorstCase]:
-        """The pairs and bounds of it, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=self.omega - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
 
-def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
-    """The epsilon at delta that a Renyi divergence of one order implies.
+@dataclass(frozen=True)
+class NoPrivacy(PrivacyCurves):
+    """No guarantee at all: everything may be revealed (docs/theory.md, section 1).
 
-    Canonne, Kamath and Steinke (2020), Proposition 12; Lemma 3 of "Dirichlet
-    Mechanism for Differentially Private KL Divergence Minimization".
+    What is charged for a release without noise, or one whose noise is known not to
+    hide a record. Every total that holds it is infinite.
+
+    Parameters
+    ----------
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import NoPrivacy
+    >>> NoPrivacy().epsilon(0.5), NoPrivacy().delta(100.0)
+    (inf, 1.0)
     """
-    order = np.asarray(order, dtype=float)
-    epsilon = divergence + np.log1p(-1 / order) - (np.log(delta) + np.log(order)) / (order - 1)
-    return np.maximum(epsilon, 0.0)
 
+    adjacency: str = "replace"
 
-def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: float) -> Floats:
-    """The inverse of `renyi_epsilon`: log delta at epsilon."""
-    order = np.asarray(order, dtype=float)
-    return (order - 1) * (divergence - epsilon) + (order - 1) * np.log1p(-1 / order) - np.log(order)
+    def __post_init__(self):
+        check_relation(self.adjacency)
 
-
-def truncated_epsilon(rho: Floats | float, omega: Floats | float, delta: float) -> Floats:
-    """The epsilon at delta of (rho, omega)-tCDP."""
-    rho, omega = np.asarray(rho, dtype=float), np.asarray(omega, dtype=float)
-    cost = np.log(1 / delta)
-    untruncated = rho + 2 * np.sqrt(rho * cost)
-    with np.errstate(invalid="ignore"):
-        truncated = rho * omega + cost / (omega - 1)
-        return np.where(cost <= (omega - 1) ** 2 * rho, untruncated, truncated)
+    def worst_cases(self) -> dict[str, WorstCase]:
+        return in_every_direction(self.adjacency, REVEALS_ALL)

@@ -29,7 +29,7 @@ _ALIASING = 32.0  # other terms of the sum are below exp(-32) of the wanted one
 _TRUNCATION = 1e-12
 _TIGHT = 1e-6
 _BLOCK = 64
-_MAX_NODES = 1 << 15
+_MAX_NODES = 1 << 14
 _GRID = 48
 _ZOOMS = 2
 _ROUNDING = 1e-9
@@ -52,15 +52,21 @@ def log_delta(
     best = int(np.argmin(action))
     c = float(grid[best])
     # Roughly computed cumulants do while their error stays below the allowance: it is
-    # some 1e-13 per unit of the tilt and release, at worst.
-    rough = releases * c < _ROUGH_TILT
+    # some 1e-13 per release and unit of 1 + c, at worst.
+    rough = releases * (1 + c) < _ROUGH_TILT
     growth = float(cumulant(np.asarray(c), rough)) - c * epsilon
-    if not np.isfinite(growth):
+    # Far above 1 the integrand would have to cancel.
+    if not (np.isfinite(action[best]) and abs(growth) < np.inf and growth < _ALIASING and c > 0):
         return 0.0, False
+    allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
+    # Chernoff's bound at the tilt c: max(0, 1 - e^-x) is at most e^(cx) c^c / (1 + c)^(1 + c).
+    chernoff = growth + c * np.log(c) - (1 + c) * np.log1p(c) + allowance
+    if allowance > 1:
+        return float(min(chernoff, 0.0)), False
 
     # Terms m < 0 are at most exp(-c T); terms m > 0 obey Chernoff's bound at any
     # tilt above c. The period T makes both small beside the wanted term.
-    wanted = action[best] - _ALIASING
+    wanted = min(action[best], 0.0) - _ALIASING
     period = -wanted / c
     above = grid > c * (1 + 1e-6)
     if above.any():
@@ -77,27 +83,28 @@ def log_delta(
         total += float(values.real.sum())
         magnitude += float(np.abs(values).sum())
         last = float(np.exp(log_values[-1].real) / (u[-1] * step))
-        if last < _TRUNCATION * abs(total):
-            break
         start += u.size
+        # The logarithm falls by the square of u at most.
+        fall = -float(log_values[-1].real)
+        out_of_reach = not fall > -np.log(_TRUNCATION) * (start / _MAX_NODES) ** 2
+        if last < _TRUNCATION * abs(total) or out_of_reach:
+            break
     total += last + 1e-15 * magnitude
-    allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
-    # Chernoff's bound at the tilt c: max(0, 1 - e^-x) is at most e^(cx) c^c / (1 + c)^(1 + c).
-    bound = growth + c * np.log(c) - (1 + c) * np.log1p(c)
-    if not total > 0:  # lost to rounding
-        return float(min(bound + allowance, 0.0)), False
-    log_value = min(growth + np.log(step / np.pi * total), bound) + allowance
-    return float(min(log_value, 0.0)), last < _TIGHT * total
+    if not 0 < total < np.inf:  # lost to rounding
+        return float(min(chernoff, 0.0)), False
+    inverted = growth + np.log(step / np.pi * total) + allowance
+    return float(min(inverted, chernoff, 0.0)), last < _TIGHT * total
 
 
 def _saddle_search(cumulant, max_tilt, epsilon):
     """Tilts around the minimum of the convex K(c) - c epsilon - log(c (1 + c))."""
     grids, actions = [], []
-    # A tilt is written as max_tilt * x / (1 + x), or as x when there is no limit.
-    low, high = (-40.0, 40.0) if np.isfinite(max_tilt) else (-60.0, 60.0)
+    # A tilt is written as max_tilt * x / (1 + x), or as x when there is no limit to speak of.
+    unlimited = max_tilt > np.exp(60.0)
+    low, high = (-60.0, 60.0) if unlimited else (-40.0 - max(np.log(max_tilt), 0.0), 40.0)
     for _ in range(_ZOOMS):
         x = np.linspace(low, high, _GRID)
-        tilt = np.exp(x) if np.isinf(max_tilt) else max_tilt / (1 + np.exp(-x))
+        tilt = np.exp(x) if unlimited else max_tilt / (1 + np.exp(-x))
         with np.errstate(over="ignore", invalid="ignore"):
             action = cumulant(tilt, True) - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
         action = np.where(np.isnan(action), np.inf, action)

@@ -10,6 +10,10 @@ known here by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
 
 The domination of the Dirichlet mechanism by `BetaPair` and `GammaPair` is proved
 in ``docs/theory.md``.
+
+Changes too small, and priors too large, for the squares of floats are rounded to what
+floats hold: a larger change dominates a smaller one, and a smaller prior a larger one
+(there, 2.2 and "Floors").
 """
 
 from abc import ABC, abstractmethod
@@ -20,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from .._validation import LARGEST
 from ..numerics.log_gamma import (
     HALF_LOG_2PI,
     expm1_excess,
@@ -116,6 +121,9 @@ class _LogConcavePair(DominatingPair):
 
     def _log_upper_delta(self, epsilon: Floats) -> Floats:
         threshold = self._threshold(epsilon)
+        # Rounded down, so that delta is rounded up: it is a difference of these two.
+        loss = epsilon / self._slope
+        threshold = threshold - 4e-16 * (loss + np.abs(loss - threshold))
         return log_hockey_stick(threshold, self._slope, self._log_density, self._score)
 
 
@@ -130,6 +138,9 @@ class BetaPair(_LogConcavePair):
 
     r: float
     alpha: float
+
+    def __post_init__(self):
+        _round_to_floats(self)
 
     @property
     def max_tilt(self) -> float:
@@ -169,8 +180,17 @@ class BetaPair(_LogConcavePair):
         return peak + corrections - deviance
 
     def _score(self, t):
+        # a - (a + b) * expit(t + log(a / b)), without the difference of two large numbers
         a, b = self.alpha + self.r, self.alpha
-        return a - (a + b) * expit(t + np.log1p(self.r / self.alpha))
+        share = a / (a + b)
+        fall = np.expm1(-np.abs(t))
+        right, left = -fall / (1 + fall - share * fall), fall / (1 + share * fall)
+        return -share * b * np.where(t > 0, right, left)
+
+
+def _round_to_floats(pair: "BetaPair | GammaPair") -> None:
+    object.__setattr__(pair, "r", max(pair.r, 1 / LARGEST))
+    object.__setattr__(pair, "alpha", min(pair.alpha, LARGEST))
 
 
 @dataclass(frozen=True)
@@ -184,6 +204,9 @@ class GammaPair(_LogConcavePair):
     r: float
     alpha: float
     direction: Literal["add", "remove"]
+
+    def __post_init__(self):
+        _round_to_floats(self)
 
     @property
     def max_tilt(self) -> float:
@@ -236,6 +259,9 @@ class GaussianPair(_LogConcavePair):
 
     mu: float
     max_tilt: ClassVar[float] = np.inf
+
+    def __post_init__(self):
+        object.__setattr__(self, "mu", max(self.mu, 1 / LARGEST))
 
     def cumulant(self, tilt, rough=False):
         tilt = np.asarray(tilt)

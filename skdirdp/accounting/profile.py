@@ -16,8 +16,10 @@ from collections.abc import Callable
 import numpy as np
 
 _BISECTIONS = 34
+_BISECTIONS_OF_PEAK = 60
 _LOWEST, _HIGHEST = -740.0, 700.0  # bounds on log(t - t0)
 _DROP = 40.0  # the integrand is followed until it has fallen by exp(-40)
+_LOG_NARROW = -25.0  # of the relative width of the narrowest peak that is resolved
 _CHUNK = 2048
 
 # The tanh-sinh rule on [0, 1]: nodes crowd doubly exponentially at both ends.
@@ -62,18 +64,28 @@ def _integrate(threshold, slope, log_density, score):
     # The integrand is log-concave in x = t - t0: it rises to one peak, then falls.
     lowest = np.full_like(threshold, _LOWEST)
     highest = np.full_like(threshold, _HIGHEST)
-    log_peak = _bisect(rising, lowest, highest)
+    log_peak = _bisect(rising, lowest, highest, _BISECTIONS_OF_PEAK)
     peak = np.exp(log_peak)
     top = log_integrand(peak)
-    end = np.exp(_bisect(lambda u: log_integrand(np.exp(u)) > top - _DROP, log_peak, highest))
+    # The ends are sought by their distance from the peak, which may be far narrower than
+    # far from t0.
+    nearest = log_peak + _LOG_NARROW
+    before = _bisect(lambda u: log_integrand(peak - np.exp(u)) > top - _DROP, nearest, log_peak)
+    after = _bisect(lambda u: log_integrand(peak + np.exp(u)) > top - _DROP, nearest, highest)
+    start, end = np.maximum(peak - np.exp(before), 0.0), peak + np.exp(after)
 
     # Its scales may differ by orders of magnitude, but they meet only at x = 0 and
     # at the peak, and there the nodes of the rule are dense at every scale.
-    left = _integral(log_integrand, np.zeros_like(peak), peak, top)
+    left = _integral(log_integrand, start, peak, top) + start * np.exp(-_DROP)
     right = _integral(log_integrand, peak, end, top)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         log_delta = np.log(left + right) + top + np.log1p(RELATIVE_ERROR)
-    return np.where(np.isneginf(top), -np.inf, np.minimum(log_delta, 0.0))
+        # Below its mode, p is all above t0 where its peak is too narrow to be found among
+        # floats, and delta is 1 but for rounding; far above the mode no float holds p.
+        narrow = ~(log_integrand(peak * (1 - 2 * np.exp(_LOG_NARROW))) > top - 1)
+        above_mode = score(threshold) <= 0
+    log_delta = np.where(narrow & ~above_mode, 0.0, np.minimum(log_delta, 0.0))
+    return np.where(np.isneginf(top) & above_mode, -np.inf, log_delta)
 
 
 def _integral(log_integrand, start, stop, top):
@@ -83,9 +95,9 @@ def _integral(log_integrand, start, stop, top):
     return width * (_WEIGHTS @ values)
 
 
-def _bisect(below, low, high):
+def _bisect(below, low, high, steps=_BISECTIONS):
     """Where the vectorised condition `below`, true at low and false at high, ends."""
-    for _ in range(_BISECTIONS):
+    for _ in range(steps):
         middle = 0.5 * (low + high)
         inside = below(middle)
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)

@@ -1,22 +1,52 @@
-"""What a release, or a guarantee, hands to composition: its worst case per direction.
+"""Worst cases of releases and guarantees, by direction, and how they combine.
 
 Under replacement there is one direction: the pair read backwards is again a
 replacement. Adding and removing a record are two, and they never mix: a
 composition is all of one or all of the other.
+
+Worst cases combine only under one and the same relation between neighbours. For
+records the relation is named by "replace" or "add_remove". For vectors of
+probabilities it depends on public numbers, and its name carries them all:
+``replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)``, as
+`SimplexMechanism.adjacency` writes it. Equal names are equal relations.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._validation import check_choice
 from .pairs import DominatingPair, Floats
 
-DIRECTIONS = {"replace": ("replace",), "add_remove": ("add", "remove")}
-ADJACENCIES = tuple(DIRECTIONS)
+#: The directions of each kind of relation between neighbours.
+DIRECTIONS = {
+    "replace": ("replace",),
+    "add_remove": ("add", "remove"),
+    "replace_vector": ("replace_vector",),
+}
+#: The relations between data sets of records.
+ADJACENCIES = ("replace", "add_remove")
+VECTORS = "replace_vector"
+
+
+def kind_of(adjacency: str) -> str:
+    """The kind of a relation: its name without the numbers it depends on."""
+    return VECTORS if adjacency.startswith(f"{VECTORS}(") else adjacency
+
+
+def check_relation(adjacency: str) -> str:
+    """The name of a relation, of records or of vectors, or an error that lists the names."""
+    if isinstance(adjacency, str) and adjacency.startswith(f"{VECTORS}("):
+        return adjacency
+    return check_choice("adjacency", adjacency, ADJACENCIES)
+
+
+def directions_of(adjacency: str) -> tuple[str, ...]:
+    return DIRECTIONS[kind_of(adjacency)]
 
 
 class RenyiCurve(Protocol):
@@ -63,16 +93,7 @@ REVEALS_ALL = WorstCase(renyi=((RenyiBound(0.0, np.inf, np.inf), 1),), profile=(
 
 
 def in_every_direction(adjacency: str, case: WorstCase) -> dict[str, WorstCase]:
-    return dict.fromkeys(DIRECTIONS[adjacency], case)
-
-
-class Accountable(Protocol):
-    """What can be composed: a mechanism or a guarantee."""
-
-    @property
-    def adjacency(self) -> str: ...
-
-    def worst_cases(self) -> Mapping[str, WorstCase]: ...
+    return dict.fromkeys(directions_of(adjacency), case)
 
 
 def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:

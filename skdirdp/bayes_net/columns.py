@@ -8,13 +8,16 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from .._messages import errors_without_data, warn
+from .._validation import are_hashable
+
 #: What stands for a missing value, and for one that is no state.
 MISSING, OUTSIDE = -1, -2
 
 
 @dataclass(frozen=True)
 class Records:
-    """A table whose columns are had by name."""
+    """A table with named columns."""
 
     names: list[Hashable]
     n_records: int
@@ -39,7 +42,8 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     if sparse.issparse(X):
         raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
     # Lists may mix types, which numpy would turn into strings.
-    table = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+    with errors_without_data(X=X):
+        table = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
     if table.ndim != 2:
         raise ValueError(f"X must have two dimensions, records and columns; got {table.ndim}")
     names = list(range(table.shape[1])) if columns is None else list(columns)
@@ -51,7 +55,28 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     return Records(names, table.shape[0], table)
 
 
+def check_evidence(
+    records: Records, fitted: Sequence[Hashable], others: Sequence[Hashable]
+) -> None:
+    """Refuse columns under names that were not fitted while others are missing.
+
+    A column may be left out, and one that is no node is not looked at; but where both
+    happen a column was renamed, and would count as not known.
+    """
+    missing = [node for node in others if node not in records.names]
+    unknown = [name for name in records.names if name not in fitted]
+    if missing and unknown:
+        raise ValueError(
+            f"X must have columns of the names that were fitted; it lacks {missing} and has "
+            f"{unknown}, which fit did not see. Leave a column out if it is not known"
+        )
+    if others and records.names and len(missing) == len(others):
+        warn("X has no column of a node but the target: all records get the same prediction")
+
+
 def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
+    if not are_hashable(names):
+        raise TypeError(f"{what} must have column names that can be hashed; some cannot")
     if len(set(names)) < len(names):
         raise ValueError(f"{what} must have distinct column names; some are duplicates")
 
@@ -71,6 +96,8 @@ def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
             raise ValueError(f"states must have at least one entry; for {name!r} got none")
         if pd.isna(np.array([*values, None], dtype=object)[:-1]).any():
             raise ValueError(f"states must hold no missing values; for {name!r} some are")
+        if not are_hashable(values):
+            raise TypeError(f"states must be values that can be hashed; for {name!r} some cannot")
         if len(set(values)) < len(values):
             raise ValueError(f"states must be distinct; for {name!r} some are duplicates")
         checked[name] = values
@@ -79,20 +106,22 @@ def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
 
 def factorise(name: Hashable, values: Any) -> tuple[np.ndarray, list]:
     """Numbers of the values, -1 where missing, and the distinct values that they number."""
-    if isinstance(values, pd.Series):
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            return values.cat.codes.to_numpy(), values.cat.categories.tolist()
-        if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python":
-            values = values.to_numpy(dtype=object)  # several times faster than the string array
-    elif not isinstance(values, np.ndarray):
-        values = values.to_numpy()  # polars
-    try:
-        codes, distinct = pd.factorize(values)
-    except TypeError:
-        raise ValueError(
-            f"X must hold values that can be states; column {name!r} has some that cannot be hashed"
-        ) from None
-    return codes, distinct.tolist()
+    with errors_without_data(**{f"column {name!r} of X": values}):
+        if isinstance(values, pd.Series):
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                return values.cat.codes.to_numpy(), values.cat.categories.tolist()
+            if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python":
+                values = values.to_numpy(dtype=object)  # several times faster than the strings
+        elif not isinstance(values, np.ndarray):
+            values = values.to_numpy()  # polars
+        try:
+            codes, distinct = pd.factorize(values)
+        except TypeError:
+            raise ValueError(
+                f"X must hold values that can be states; column {name!r} has some that cannot be "
+                "hashed"
+            ) from None
+        return codes, distinct.tolist()
 
 
 def observed_states(codes: np.ndarray, distinct: list) -> list:
@@ -109,7 +138,8 @@ def observed_states(codes: np.ndarray, distinct: list) -> list:
 def positions(codes: np.ndarray, distinct: list, states: list) -> np.ndarray:
     """The position of each value among the states, or `MISSING` or `OUTSIDE`."""
     lookup = {state: position for position, state in enumerate(states)}
-    found = [lookup.get(value, OUTSIDE) for value in distinct]
+    with errors_without_data(X=distinct):
+        found = [lookup.get(value, OUTSIDE) for value in distinct]
     return np.array([*found, MISSING], dtype=np.intp)[codes]  # -1 takes the last
 
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.base import DensityMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._random import sampling_generator
+from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer
 from ..base import CountingEstimator
 from ..mechanisms import Mechanism
@@ -20,6 +20,7 @@ from ..mechanisms.table import CountTable
 from .columns import (
     Records,
     as_records,
+    check_evidence,
     check_positions,
     check_states,
     encode,
@@ -368,7 +369,9 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         Parameters
         ----------
         X : DataFrame, or array of shape (n_records, n_columns)
-            The target's own column is not looked at, and may be left out.
+            The target's own column is not looked at, and may be left out; so may others. A
+            column that `fit` did not see is refused where one of a node is missing: it may
+            be that one under another name.
 
         Returns
         -------
@@ -381,6 +384,8 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
             raise ValueError("target must be given to predict; got None")
         self._check_target()
         records = as_records(X, self.columns_, optional=self.target)
+        others = [node for node in self.structure_ if node != self.target]
+        check_evidence(records, self.columns_, others)
         families, present = self._families, set(records.names)
         near = blanket(families, self.target)
         codes = {node: self._partial_codes(records, node) for node in near if node in present}

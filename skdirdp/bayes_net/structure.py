@@ -4,6 +4,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from .._validation import are_hashable
+
 #: The parents of each node; every node stands after its parents.
 Parents = dict[Hashable, tuple[Hashable, ...]]
 
@@ -53,6 +55,7 @@ def _from_mapping(structure: Mapping) -> dict[Hashable, list[Hashable]]:
                 f"{type(given).__name__}"
             )
         parents[child] = list(given)
+        _check_hashable(parents[child])
         if len(set(parents[child])) < len(parents[child]):
             raise ValueError(
                 f"structure must name each parent of a node once; {child!r} has duplicates"
@@ -79,6 +82,7 @@ def _from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 "structure must hold pairs (parent, child), or (node,) for a node without edges; "
                 f"got {edge!r}"
             )
+        _check_hashable(nodes)
         for node in nodes:
             parents.setdefault(node, [])
         if len(nodes) == 2:
@@ -86,6 +90,13 @@ def _from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 raise ValueError(f"structure must name each edge once; {nodes!r} is a duplicate")
             parents[nodes[1]].append(nodes[0])
     return parents
+
+
+def _check_hashable(nodes: Iterable) -> None:
+    if not are_hashable(nodes):
+        raise TypeError(
+            "structure must have nodes that can be hashed, such as strings; some cannot"
+        )
 
 
 def _in_topological_order(parents: dict[Hashable, list[Hashable]]) -> Parents:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import exactly, plural
 from .._validation import check_array, check_integer
 from ..accounting import Composition
-from ..accounting.worst_case import Accountable
+from ..accounting.composition import PrivacyCurves
 from .axes import axes_for
 
 _POINTS = 120
@@ -144,7 +144,7 @@ class PrivacyProfileDisplay:
     @classmethod
     def from_mechanism(
         cls,
-        mechanism: Accountable,
+        mechanism: PrivacyCurves,
         releases: int = 1,
         *,
         epsilons: ArrayLike | None = None,

@@ -7,25 +7,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .._validation import check_integer
+from .._validation import check_sizes
 
 
 def public_bins(n_bins: Any, n_features: int) -> np.ndarray:
-    bins = np.asarray(n_bins)
-    if bins.ndim > 0 and bins.shape != (n_features,):
-        raise ValueError(
-            f"n_bins must be an integer or have one entry per feature, {n_features}; "
-            f"got shape {bins.shape}"
-        )
-    if not np.issubdtype(bins.dtype, np.integer) or bins.min(initial=2) < 2:
-        raise ValueError("n_bins must be integers of at least 2")
-    return np.broadcast_to(bins, n_features)
+    """The number of bins of each feature."""
+    return check_sizes("n_bins", n_bins, n_features, at_least=2)
 
 
 def public_sizes(n_categories: Any, n_features: int) -> list[int | None]:
-    if n_categories is None or isinstance(n_categories, Integral):
-        size = None if n_categories is None else int(n_categories)
-        return [size] * n_features
+    """The number of categories of each feature, or None where it is numeric."""
+    if n_categories is None:
+        return [None] * n_features
+    if isinstance(n_categories, Integral):
+        return check_sizes("n_categories", n_categories, n_features, at_least=1).tolist()
     sizes = list(n_categories)
     if len(sizes) != n_features:
         raise ValueError(
@@ -33,7 +28,8 @@ def public_sizes(n_categories: Any, n_features: int) -> list[int | None]:
             f"got {len(sizes)}"
         )
     return [
-        None if size is None else check_integer("n_categories", size, at_least=1) for size in sizes
+        None if size is None else int(check_sizes("n_categories", size, 1, at_least=1)[0])
+        for size in sizes
     ]
 
 

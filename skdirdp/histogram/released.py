@@ -66,27 +66,31 @@ class ReleasedHistogram:
         size = len(self.release)
         starts = np.arange(size) if starts is None else starts
         sizes = np.diff(starts, append=size)
-        return self._limits(np.add.reduceat(self.release, starts), sizes, confidence)
+        released = np.add.reduceat(self.release, starts)
+        estimate = np.add.reduceat(self.probabilities, starts)
+        return self._limits(released, sizes, confidence, estimate)
 
     def cdf_band(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
         """Limits that hold for the true CDF at all edges at once."""
         size = len(self.release)
         below = np.arange(1, size)
-        limits = self._limits(np.cumsum(self.release)[:-1], below, confidence)
+        limits = self._limits(np.cumsum(self.release)[:-1], below, confidence, self.cdf[1:-1])
         # A CDF does not fall, so that limits at one edge hold beyond it.
         lower = np.maximum.accumulate(limits[0])
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
 
-    def _limits(self, released, n_bins, confidence):
+    def _limits(self, released, n_bins, confidence, estimate):
         """Limits for the true shares of unions of bins, given their released probabilities."""
-        return self.mechanism.limits(
+        limits = self.mechanism.limits(
             released,
             n_bins,
             n_categories=len(self.release),
             n_samples=self.n_samples,
             confidence=confidence,
         )
+        # Without noise the estimate is the truth, and no rounding error is to look like some.
+        return (estimate, estimate) if self.mechanism.is_exact else limits
 
 
 def project_to_simplex(shares: np.ndarray) -> np.ndarray:

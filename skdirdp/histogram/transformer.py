@@ -1,23 +1,17 @@
 """A private discretizer, and the private histogram that it rests on."""
 
-import warnings
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import TransformerMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_feature_names_in,
-    check_array,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import count_cells
-from .._messages import errors_without_data
+from .._messages import errors_without_data, warn
 from .._random import sampling_generator
+from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer, check_real
 from ..base import CountingEstimator, Release
 from ..mechanisms.table import CountTable
@@ -217,7 +211,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self
         """
         with self._fitting():
-            with errors_without_data():
+            with errors_without_data(X=X):
                 X = validate_data(self, X, dtype=_FLOATS)
             n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
             sizes = public_sizes(self.n_categories, X.shape[1])
@@ -258,9 +252,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 grids[k] = grid = fine_grid(low, high, n_fine_bins, self.fine_scale)
                 self._check_room(grid, n_bins[k], k)
             else:
-                warnings.warn(
-                    f"feature {k} is constant: all its values fall into one bin", stacklevel=4
-                )
+                warn(f"feature {k} is constant: all its values fall into one bin")
         return grids, leaks
 
     def _public_output(self) -> dict[str, Any]:
@@ -346,7 +338,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             Sparse if `encode` is "onehot".
         """
         check_is_fitted(self)
-        with errors_without_data():
+        with errors_without_data(X=X):
             X = validate_data(self, X, dtype=_FLOATS, reset=False)
         check_categories(
             X, [n if self._is_categorical_[k] else None for k, n in enumerate(self.n_bins_)]
@@ -407,7 +399,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         check_is_fitted(self)
         if self.encode == "density":
             raise ValueError("encode='density' has no inverse: many values have one density")
-        with errors_without_data():
+        with errors_without_data(X=X):
             X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
         n_features = len(self.n_bins_)
         expected = int(self.n_bins_.sum()) if "onehot" in self.encode else n_features

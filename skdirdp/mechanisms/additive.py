@@ -7,7 +7,7 @@ smaller than the noise can tell from 0. All of it is post-processing.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import ClassVar
@@ -21,6 +21,7 @@ from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from .base import Mechanism, normalise
 from .reference import entry_quadrature, row_total
+from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
 from .table import CountTable
 
 _NOISE_NODES = 64
@@ -69,13 +70,24 @@ def _laplace_means() -> tuple[np.ndarray, np.ndarray]:
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
 
-    def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        estimate = self._posterior_mean(counts + self._noise(generator, counts.shape))
+    def _check_table(self, counts: np.ndarray, grid: float) -> None:
+        check_noise(self._noise_scale, noise_grid(self._noise_scale, at_most=grid))
+
+    def _draw(self, counts, grid, generator):
+        # Noise is rounded to multiples of a grid that counts are multiples of too, so that
+        # the sum is the ideal sum, rounded.
+        grid = noise_grid(self._noise_scale, at_most=grid)
+        noise = self._cells(self._noise_scale, grid, counts.shape, generator)
+        estimate = self._posterior_mean(counts + noise * grid)
         estimate += self.smoothing
         return normalise(np.maximum(estimate, np.finfo(float).tiny, out=estimate))
 
+    @property
     @abstractmethod
-    def _noise(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray: ...
+    def _noise_scale(self) -> float: ...
+
+    #: Exact samples of the noise, as multiples of a grid.
+    _cells: ClassVar[Callable[..., np.ndarray]]
 
     @abstractmethod
     def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
@@ -152,7 +164,7 @@ class _AdditiveMechanism(Mechanism):
 
 @dataclass(frozen=True, repr=False)
 class GaussianMechanism(_AdditiveMechanism):
-    """Gaussian noise on counts, then smooth probabilities.
+    """Gaussian noise on counts, then smooth probabilities (docs/theory.md, section 5).
 
     Parameters
     ----------
@@ -173,6 +185,7 @@ class GaussianMechanism(_AdditiveMechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    _cells = staticmethod(normal_cells)
 
     sigma: float
     smoothing: float = 0.0
@@ -191,8 +204,9 @@ class GaussianMechanism(_AdditiveMechanism):
         pairs: tuple[tuple[DominatingPair, int], ...] = ((GaussianPair(float(mu)), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
-    def _noise(self, generator, shape):
-        return self.sigma * generator.standard_normal(shape)
+    @property
+    def _noise_scale(self) -> float:
+        return self.sigma
 
     def _posterior_mean(self, noisy):
         return self.sigma * _gaussian_mean(noisy / self.sigma)
@@ -212,7 +226,7 @@ class GaussianMechanism(_AdditiveMechanism):
 
 @dataclass(frozen=True, repr=False)
 class LaplaceMechanism(_AdditiveMechanism):
-    """Laplace noise on counts, then smooth probabilities.
+    """Laplace noise on counts, then smooth probabilities (docs/theory.md, section 5).
 
     Parameters
     ----------
@@ -233,6 +247,7 @@ class LaplaceMechanism(_AdditiveMechanism):
     """
 
     name: ClassVar[str] = "laplace"
+    _cells = staticmethod(laplace_cells)
 
     scale: float
     smoothing: float = 0.0
@@ -258,8 +273,9 @@ class LaplaceMechanism(_AdditiveMechanism):
         )
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
-    def _noise(self, generator, shape):
-        return generator.laplace(scale=self.scale, size=shape)
+    @property
+    def _noise_scale(self) -> float:
+        return self.scale
 
     def _posterior_mean(self, noisy):
         return self.scale * _laplace_mean(np.maximum(noisy, 0.0) / self.scale)

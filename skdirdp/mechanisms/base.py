@@ -1,9 +1,8 @@
-"""What all mechanisms share: curves from their worst cases, and the release of a table."""
+"""The base of mechanisms: public bounds, curves from worst cases, and the release of a table."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from .._messages import brief
 from .._random import noise_generator
 from .._validation import check_choice, check_counts, check_real
-from ..accounting import Composition
+from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
@@ -23,7 +22,7 @@ _BLOCK_CELLS = 1 << 15
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Mechanism(ABC):
+class Mechanism(PrivacyCurves):
     """A way to publish the rows of a table of counts as probabilities.
 
     Abstract: `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism` are the ways
@@ -47,6 +46,8 @@ class Mechanism(ABC):
 
     #: What estimators and `calibrate` call the mechanism.
     name: ClassVar[str]
+    # Calibration compares mechanisms, so it stands above them and sets this itself.
+    _calibrator: ClassVar[Callable[..., "Mechanism"]]
 
     adjacency: str = "replace"
     max_count: float = 1.0
@@ -87,7 +88,7 @@ class Mechanism(ABC):
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]: ...
 
     @abstractmethod
-    def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    def _draw(self, counts: np.ndarray, grid: float, generator: np.random.Generator) -> np.ndarray:
         """Positive probabilities for each row of a two-dimensional table."""
 
     @property
@@ -226,65 +227,12 @@ class Mechanism(ABC):
         >>> Composition([(m, 14)]).epsilon(1e-5) <= 1.0
         True
         """
-        # Calibration compares mechanisms, so it stands above them; this is its shorthand.
-        from .calibration import calibrate
-
-        return calibrate(cls.name, **budget_and_sizes)
+        return cls._calibrator(cls.name, **budget_and_sizes)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
-        """The pairs that bound one release, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
         if self.is_exact:
             return in_every_direction(self.adjacency, REVEALS_ALL)
         return self._noisy_worst_cases()
-
-    def rdp(self, order: ArrayLike):
-        """Worst-case Renyi divergence of one release.
-
-        Parameters
-        ----------
-        order : float or array of floats
-            Greater than 1.
-
-        Returns
-        -------
-        float or ndarray
-            Infinite at orders where the divergence is.
-        """
-        return _alone(self).rdp(order)
-
-    def delta(self, epsilon: ArrayLike):
-        """The smallest delta such that one release is (epsilon, delta)-DP.
-
-        Parameters
-        ----------
-        epsilon : float or array of floats
-            At least 0.
-
-        Returns
-        -------
-        float or ndarray
-        """
-        return _alone(self).delta(epsilon)
-
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon such that one release is (epsilon, delta)-DP.
-
-        Parameters
-        ----------
-        delta : float in (0, 1)
-            The probability that the loss may be larger.
-
-        Returns
-        -------
-        float
-        """
-        return _alone(self).epsilon(delta)
 
     def release(
         self,
@@ -322,14 +270,47 @@ class Mechanism(ABC):
         ((2, 3), True)
         """
         counts = check_counts(counts)
-        self._check_table(counts)
+        self.check_table(counts)
         generator = None if self.is_exact else noise_generator(random_state)
         if accountant is not None:
             accountant.charge(self, releases=1, label=label)
         return self.draw(counts, generator)
 
-    def draw(self, counts: np.ndarray, generator: np.random.Generator | None) -> np.ndarray:
+    def check_table(self, counts: np.ndarray, grid: float | None = None) -> None:
+        """Refuse a table that cannot be released as the guarantee assumes.
+
+        Parameters
+        ----------
+        counts : ndarray of shape (..., n_categories)
+            Finite and non-negative.
+        grid : float, optional
+            A public power of two of which all counts are multiples. By default the one that
+            follows from the bounds.
+        """
+        if self.is_exact:
+            return
+        grid = self.contribution.grid if grid is None else grid
+        if counts.max() >= 2.0**53:
+            raise ValueError(
+                "counts must be below 2^53, from where floats do not hold every whole number; "
+                "got a larger entry"
+            )
+        if not _is_on_grid(counts, grid):
+            raise ValueError(
+                f"counts must be multiples of {grid:g}, so that noise is exact: round what each "
+                "record adds down to that before it is added"
+            )
+        self._check_table(counts, grid)
+
+    def draw(
+        self,
+        counts: np.ndarray,
+        generator: np.random.Generator | None,
+        grid: float | None = None,
+    ) -> np.ndarray:
         """The release itself, of a valid table that was paid for.
+
+        Noise is an exact sample, rounded to a public grid: docs/sampling.md.
 
         Parameters
         ----------
@@ -337,6 +318,8 @@ class Mechanism(ABC):
             Checked before.
         generator : Generator or None
             None only for a mechanism that adds no noise.
+        grid : float, optional
+            As for `check_table`.
 
         Returns
         -------
@@ -345,19 +328,20 @@ class Mechanism(ABC):
         if self.is_exact:
             return smoothed_mean(counts, self.smoothing)
         assert generator is not None
+        grid = self.contribution.grid if grid is None else grid
         table = counts.reshape(-1, counts.shape[-1])
         released = np.empty(table.shape)
         for block in row_blocks(len(table), table.shape[1], _BLOCK_CELLS):
-            released[block] = self._draw(table[block], generator)
+            released[block] = self._draw(table[block], grid, generator)
         return released.reshape(counts.shape)
 
-    def _check_table(self, counts: np.ndarray) -> None:  # noqa: B027 (most have nothing to refuse)
-        """Refuse a table outside what the guarantee assumes."""
+    def _check_table(self, counts: np.ndarray, grid: float) -> None:
+        """Refuse a table outside what the mechanism can draw."""
 
 
-@lru_cache(maxsize=256)
-def _alone(mechanism: Mechanism) -> Composition:
-    return Composition([(mechanism, 1)])
+def _is_on_grid(counts: np.ndarray, grid: float) -> bool:
+    steps = counts if grid == 1 else counts / grid
+    return bool(np.all(steps == np.rint(steps)))
 
 
 def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:

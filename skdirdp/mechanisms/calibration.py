@@ -175,6 +175,10 @@ def calibrate(
     )[0]
 
 
+# `DirichletMechanism.calibrate(...)` and its like are shorthands for the above.
+Mechanism._calibrator = staticmethod(calibrate)
+
+
 def _per_release(name: str, sizes: int | Sequence[int], releases: int) -> Sequence[int]:
     each = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]  # type: ignore[misc]
     if len(each) != releases:

@@ -1,8 +1,15 @@
 """Bounds on what one record contributes to a table."""
 
+import math
 from dataclasses import dataclass
 
-from .._validation import store_real
+from .._validation import LARGEST, store_real
+
+# Beyond this no float tells one cell more from none.
+_MOST_CELLS = 2.0**53
+
+# Contributions that are not whole numbers keep this many bits below their bound.
+_GRID_BITS = 20
 
 
 @dataclass(frozen=True)
@@ -11,22 +18,39 @@ class ContributionBound:
 
     `max_count` bounds each entry. Without `max_total` a record touches one cell;
     with it, a record may touch any number of cells with that total at most.
+
+    Entries are multiples of `grid`, a power of two of at most 1 that by default is far
+    below the bounds. What is on a grid is added without rounding, in whatever order, as
+    long as the sum is below 2**53 times it: what a record contributed is what the sum
+    would lack without it, to the last bit. Whole numbers are on every grid.
     """
 
     max_count: float = 1.0
     max_total: float | None = None
+    grid: float = 0.0
 
     def __post_init__(self):
-        store_real(self, "max_count", above=0)
+        # Squares of the bounds are to be floats too.
+        limits = {"above": 0, "at_least": 1 / LARGEST, "at_most": LARGEST}
+        store_real(self, "max_count", **limits)
         if self.max_total is not None:
-            store_real(self, "max_total", above=0)
+            store_real(self, "max_total", **limits)
+            if self.max_total / self.max_count > _MOST_CELLS:
+                raise ValueError(
+                    f"max_total must be at most {_MOST_CELLS:g} times max_count; "
+                    f"got max_total={self.max_total} and max_count={self.max_count}"
+                )
+        if self.grid == 0:
+            default = math.ldexp(1.0, math.frexp(self.largest)[1] - 1 - _GRID_BITS)
+            object.__setattr__(self, "grid", min(1.0, default))
 
     def __or__(self, other: "ContributionBound") -> "ContributionBound":
         """The bound of records that keep to one or the other."""
         if (self.max_total is None) != (other.max_total is None):
             raise ValueError("max_total must be given in both bounds, or in neither")
         total = None if self.max_total is None else max(self.max_total, other.max_total or 0.0)
-        return ContributionBound(max(self.max_count, other.max_count), total)
+        grid = min(self.grid, other.grid)
+        return ContributionBound(max(self.max_count, other.max_count), total, grid)
 
     @property
     def largest(self) -> float:
@@ -35,7 +59,7 @@ class ContributionBound:
 
     @property
     def full_cells(self) -> int:
-        """How many entries can be at their largest at once."""
+        """The number of entries that can be at their largest at once."""
         return 1 if self.max_total is None else int(self.max_total // self.largest)
 
     @property
@@ -63,5 +87,5 @@ class ContributionBound:
 
 
 def _records(adjacency: str) -> int:
-    """How many records' entries differ between neighbours."""
+    """The number of records whose entries differ between neighbours."""
     return 2 if adjacency == "replace" else 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -13,12 +14,20 @@ from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
 from .base import Mechanism, normalise, without_smoothing
 from .reference import entry_quadrature, row_total
+from .sampling import (
+    MAX_PLACES,
+    gamma_cells,
+    gamma_shapes,
+    places_for,
+    relative_weights,
+    round_down,
+    round_up,
+)
 from .table import CountTable
 
-# A gamma variable below this is on its way to underflow. From _SMALL_SHAPE on that has
-# a probability of 1e-290 ** 0.25 = 1e-72 at most, and is not looked for.
-_LEAST_GAMMA = 1e-290
-_SMALL_SHAPE = 0.25
+# Bits of r and alpha in a release, and the fewest that alpha has beside a larger r.
+_PARAMETER_BITS = 16
+_FEWEST_BITS = 4
 
 # Below this prior a record that is spread thinly may be worse than one that fills
 # few cells: docs/theory.md, "Rows that change several cells".
@@ -31,7 +40,8 @@ _BISECTIONS = 45
 class DirichletMechanism(Mechanism):
     """Release ``Y ~ Dirichlet(r x + alpha)`` for each row x of a table of counts.
 
-    The curves are exact: the worst case over all data sets and all neighbours.
+    The curves are exact: the worst case over all data sets and all neighbours
+    (docs/theory.md, section 2).
 
     Parameters
     ----------
@@ -122,14 +132,23 @@ class DirichletMechanism(Mechanism):
                 cases[direction] = WorstCase(renyi=renyi, profile=None)
         return cases
 
-    def _check_table(self, counts: np.ndarray) -> None:
+    def _check_table(self, counts: np.ndarray, grid: float) -> None:
         if self.floor > 0 and counts.min() < self.floor:
             raise ValueError(f"counts must be at least the public floor {self.floor}; some are not")
+        self._shapes(counts.max(), grid)  # they refuse what has too many bits
 
-    def _draw(self, counts: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        shapes = counts * self.r
-        shapes += self.alpha
-        return draw_dirichlet(shapes, generator)
+    def _shapes(self, counts: np.ndarray, grid: float) -> tuple[np.ndarray, int]:
+        """``r x + alpha``, as integers over a power of two."""
+        places = -int(np.log2(grid))
+        r, alpha = _short_parameters(self.r, self.alpha, places)
+        # How a count is written does not matter, and whole ones leave room for more.
+        places = 0 if _is_whole(counts) else places
+        if r == 0:
+            counts, r = np.zeros_like(counts), 1.0
+        return gamma_shapes(counts, r, alpha, places)
+
+    def _draw(self, counts, grid, generator):
+        return draw_dirichlet(*self._shapes(counts, grid), generator)
 
     def expected_divergence(self, table: CountTable) -> float:
         """The expectation of every entry's logarithm is a digamma, and averaged in closed form.
@@ -181,22 +200,32 @@ class DirichletMechanism(Mechanism):
         return (lower - prior) / counts, (upper - prior) / counts
 
 
-def draw_dirichlet(shapes: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Dirichlet variables of the given shapes, one for each row; none is 0.
+def draw_dirichlet(
+    numerators: np.ndarray, places: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Dirichlet variables of shapes ``numerators / 2**places``, one for each row; none is 0.
 
-    Normalised gamma variables. Those of small shapes underflow, so that rows with one
-    below `_LEAST_GAMMA` are normalised as logarithms. So far down exp(-g) is 1: given
-    that g is below the bound, its logarithm is the bound's minus Exp(1) / shape.
+    Normalised gamma variables, of which exactly the first bits are drawn.
     """
-    gammas = generator.standard_gamma(shapes)
-    if shapes.min() < _SMALL_SHAPE:
-        lost = gammas < _LEAST_GAMMA
-        if lost.any():
-            rows = lost.any(axis=-1)
-            logs = np.log(np.maximum(gammas[rows], _LEAST_GAMMA))
-            logs[lost[rows]] -= generator.standard_exponential(lost.sum()) / shapes[lost]
-            gammas[rows] = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    return normalise(gammas)
+    return normalise(relative_weights(*gamma_cells(numerators, places, generator)))
+
+
+@lru_cache(maxsize=1024)
+def _short_parameters(r: float, alpha: float, count_places: int) -> tuple[float, float]:
+    """r rounded down and alpha rounded up, to so few bits that shapes are exact.
+
+    Less concentration per count, and more of the prior, is more private: what is claimed for
+    r and alpha holds for these. They follow from public parameters alone.
+    """
+    r_places = min(places_for(r, _PARAMETER_BITS), MAX_PLACES - count_places)
+    # A prior far below r may have fewer bits, where it hardly matters.
+    least = max(r_places + count_places, places_for(alpha, _FEWEST_BITS))
+    alpha_places = min(places_for(alpha, _PARAMETER_BITS), least, MAX_PLACES)
+    return round_down(r, r_places), round_up(alpha, alpha_places)
+
+
+def _is_whole(counts: np.ndarray) -> bool:
+    return bool(np.all(counts == np.rint(counts)))
 
 
 def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:

@@ -4,13 +4,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..accounting.worst_case import DIRECTIONS, WorstCase, combine
+from .._validation import check_integer
+from ..accounting.composition import MAX_RELEASES, Composition, PrivacyCurves
+from ..accounting.worst_case import WorstCase
 from .base import Mechanism
 
 
 @dataclass(frozen=True)
-class JointMechanism:
+class JointMechanism(PrivacyCurves):
     """Mechanisms whose releases are one charge: all of them happen, or none.
+
+    Its pairs are the products of theirs (docs/theory.md, section 1).
 
     Parameters
     ----------
@@ -26,6 +30,16 @@ class JointMechanism:
     """
 
     parts: tuple[tuple[Mechanism, int], ...]
+
+    def __post_init__(self):
+        parts = tuple(
+            (mechanism, check_integer("releases", count, at_least=1, at_most=MAX_RELEASES))
+            for mechanism, count in self.parts
+        )
+        if not parts:
+            raise ValueError("parts must hold at least one mechanism; got none")
+        object.__setattr__(self, "parts", parts)
+        Composition(parts)  # refuses parts of different adjacencies
 
     @classmethod
     def of(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":
@@ -58,7 +72,7 @@ class JointMechanism:
 
     @property
     def releases(self) -> int:
-        """How many tables are released."""
+        """The number of tables released."""
         return sum(count for _, count in self.parts)
 
     @property
@@ -67,16 +81,4 @@ class JointMechanism:
         return any(mechanism.is_exact for mechanism, _ in self.parts)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
-        """The pairs that bound all parts together, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            By direction: "replace", or "add" and "remove".
-        """
-        directions = DIRECTIONS[self.adjacency]
-        each = [(mechanism.worst_cases(), count) for mechanism, count in self.parts]
-        return {
-            direction: combine((cases[direction], count) for cases, count in each)
-            for direction in directions
-        }
+        return Composition(self.parts).worst_cases()

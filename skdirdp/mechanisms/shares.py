@@ -18,7 +18,6 @@ from .additive import GaussianMechanism
 from .base import Mechanism
 from .calibration import Problem, _gaussian_mu, _last_allowed
 from .dirichlet import DirichletMechanism
-from .split import _with_precision
 from .table import CountTable
 
 # Of the logarithm of the common factor. What is left unused of the budget is of this order.
@@ -104,7 +103,7 @@ def _epsilon_of_share(budget: ApproximateDP | RenyiDP, share: float) -> float:
 
 def _scaled(table: CountTable, mechanism: Mechanism, precision: float) -> Mechanism:
     """The mechanism with noise so many times smaller, and never less than the least smoothing."""
-    scaled = _with_precision(mechanism, precision)
+    scaled = mechanism.with_precision(precision)
     if isinstance(scaled, DirichletMechanism):
         return replace(scaled, alpha=max(scaled.alpha, table.min_smoothing * scaled.r))
     return scaled

@@ -5,37 +5,43 @@ Simplex"; its letters k, W, eta, eta-bar, b, N and gamma are `k`, `protected`, `
 `eta_bar`, `b`, `n_vectors` and `gamma`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln
 
 from .._random import noise_generator
-from .._validation import check_choice, check_integer, check_real
-from ..accounting import Composition
+from .._validation import LARGEST, check_choice, check_integer, check_real, store_real
+from ..accounting.composition import PrivacyCurves
 from ..accounting.pairs import BetaPair
-from ..accounting.worst_case import WorstCase, in_every_direction
+from ..accounting.worst_case import VECTORS, WorstCase, in_every_direction
 from ..numerics.roots import safe_root
 from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
 from .dirichlet_tail import probability_below
+from .sampling import MAX_PLACES
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
 _SUM_TOLERANCE = 1e-9
-_EDGE_TOLERANCE = 1e-12  # what rounding may take from an entry at its limit
+# What rounding may take from an entry, or add to the sum of some, of a vector.
+_ROUNDING = 2.0**-48
+# Shapes of a release have at most this many bits.
+_SHAPE_BITS = 61
 
 
 @dataclass(frozen=True)
-class SimplexMechanism:
+class SimplexMechanism(PrivacyCurves):
     """Release ``Y ~ Dirichlet(k p)`` for a probability vector p, or for a mean of several.
 
     Neighbours are two vectors that differ in two protected entries, by at most b in
     l1 norm; for a mean, one of its vectors is exchanged for such a neighbour. Protected
     entries are at least `eta` and leave at least `eta_bar` for the others; vectors
-    outside these limits are refused.
+    outside these limits are refused. Proved in docs/theory.md, section 8.
 
     Parameters
     ----------
@@ -56,6 +62,14 @@ class SimplexMechanism:
     paper's own claims are available by name. The sum of two changed entries stays,
     so neither moves by more than b / 2.
 
+    A data set is here the tuple of `n_vectors` vectors, and which tuples are neighbours
+    depends on `protected`, `eta`, `eta_bar`, `b` and `n_vectors`, but not on `k`. So
+    `adjacency` names the relation with these five numbers, and releases compose if their
+    names are equal: all pairs then dominate the same neighbours, and their product
+    dominates the releases together. Under different names there may be neighbours of
+    one release that are none of the other, and no total covers them; likewise beside
+    tables of counts, where a record is any other record's neighbour.
+
     Examples
     --------
     >>> from skdirdp.mechanisms import SimplexMechanism
@@ -72,27 +86,34 @@ class SimplexMechanism:
     eta_bar: float
     b: float = 1.0
     n_vectors: int = 1
-    adjacency: ClassVar[str] = "replace"
 
     def __post_init__(self):
-        check_real("k", self.k, above=0)
+        store_real(self, "k", above=0, at_least=1 / LARGEST, at_most=LARGEST)
         protected = tuple(check_integer("protected", i, at_least=0) for i in self.protected)
         if len(set(protected)) != len(protected) or len(protected) < 2:
             raise ValueError(
                 f"protected must be at least 2 distinct entries; got {self.protected!r}"
             )
         object.__setattr__(self, "protected", protected)
-        check_real("eta", self.eta, above=0, below=1)
-        check_real("eta_bar", self.eta_bar, above=0, below=1)
+        store_real(self, "eta", above=0, at_least=1 / LARGEST, below=1)
+        store_real(self, "eta_bar", above=0, below=1)
         if self._slack <= 0:
             raise ValueError(
                 f"eta must be less than (1 - eta_bar) / {len(protected)}, or no vector is left; "
                 f"got eta={self.eta}, eta_bar={self.eta_bar}"
             )
-        check_real("b", self.b, above=0)
-        if self.b > 1:
-            raise ValueError(f"b must be at most 1; got {self.b}")
-        check_integer("n_vectors", self.n_vectors, at_least=1)
+        store_real(self, "b", above=0)
+        store_real(self, "b", at_most=1)
+        n_vectors = check_integer("n_vectors", self.n_vectors, at_least=1, at_most=2**53)
+        object.__setattr__(self, "n_vectors", n_vectors)
+
+    @property
+    def adjacency(self) -> str:
+        """The relation between neighbours, with all the numbers it depends on."""
+        return (
+            f"{VECTORS}(protected={tuple(sorted(self.protected))}, eta={self.eta}, "
+            f"eta_bar={self.eta_bar}, b={self.b}, n_vectors={self.n_vectors})"
+        )
 
     @property
     def _slack(self) -> float:
@@ -100,50 +121,34 @@ class SimplexMechanism:
         return 1 - self.eta_bar - len(self.protected) * self.eta
 
     @property
+    def _places(self) -> int:
+        """Binary places of the shapes ``k p`` in a release."""
+        return min(MAX_PLACES, _SHAPE_BITS - math.frexp(self.k)[1])
+
+    @property
     def equivalent(self) -> DirichletMechanism:
         """The Dirichlet mechanism for counts that has the same worst case."""
-        change = min(self.b / 2, self._slack) / self.n_vectors
+        # Neighbours are made of floats, so their entries may differ by a little more, and
+        # shapes are rounded up to a grid.
+        change = min(self.b / 2, self._slack + _ROUNDING) / self.n_vectors + _ROUNDING
+        change += 2.0**-self._places / self.k
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
 
     def worst_cases(self) -> Mapping[str, WorstCase]:
-        """The pair that bounds one release, for composition.
-
-        Returns
-        -------
-        dict of WorstCase
-            For the direction "replace".
-        """
         same = self.equivalent
         pairs = ((BetaPair(same.r, same.alpha), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
-    def rdp(self, order: ArrayLike):
-        """Worst-case Renyi divergence of one release.
+    def paper_delta(self, gamma: float, *, union: bool = False) -> float:
+        """Theorems 1 and 2: the delta that goes with ``paper_epsilon(gamma)``.
+
+        The probability that some protected entry of the output is below gamma, for the
+        worst vector.
 
         Parameters
         ----------
-        order : float or array of floats
-            Greater than 1.
-
-        Returns
-        -------
-        float or ndarray
-            Infinite at orders where the divergence is.
-        """
-        return Composition([(self, 1)]).rdp(order)
-
-    def delta(
-        self, epsilon: ArrayLike | None = None, *, gamma: float | None = None, union: bool = False
-    ):
-        """The smallest delta at epsilon or, given `gamma` instead, the paper's delta.
-
-        Parameters
-        ----------
-        epsilon : float or array of floats, optional
-            At least 0.
-        gamma : float in (0, 1), optional
-            The paper's delta is the probability that some protected entry of the
-            output is below gamma, for the worst vector.
+        gamma : float in (0, 1)
+            The least value of protected entries outside the failure.
         union : bool, default=False
             The worst vector is a vertex of the allowed set if that probability is
             log-concave, which the paper argues for k eta and k eta_bar of at least 1, with
@@ -151,12 +156,8 @@ class SimplexMechanism:
 
         Returns
         -------
-        float or ndarray
+        float
         """
-        if (epsilon is None) == (gamma is None):
-            raise ValueError("epsilon or gamma must be given, and not both")
-        if gamma is None:
-            return Composition([(self, 1)]).delta(epsilon)  # type: ignore[arg-type]
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1)
         return (_union_delta if union else _vertex_delta)(self._without_vectors(), gamma)
@@ -179,12 +180,12 @@ class SimplexMechanism:
         """
         check_choice("claim", claim, CLAIMS)
         if claim == "exact":
-            return Composition([(self, 1)]).epsilon(delta)
+            return super().epsilon(delta)
         gamma = self.best_gamma(delta, union=claim == "union")
         return self.paper_epsilon(gamma, lemma5=claim == "lemma5")
 
     def paper_epsilon(self, gamma: float, *, lemma5: bool = False) -> float:
-        """Theorems 1 and 2: the epsilon that goes with ``delta(gamma=gamma)``.
+        """Theorems 1 and 2: the epsilon that goes with ``paper_delta(gamma)``.
 
         Parameters
         ----------
@@ -227,7 +228,7 @@ class SimplexMechanism:
         delta : float in (0, 1)
             The largest delta.
         union : bool, default=False
-            Whether to take the union bound, as for `delta`.
+            Whether to take the union bound, as for `paper_delta`.
 
         Returns
         -------
@@ -267,6 +268,7 @@ class SimplexMechanism:
         Parameters
         ----------
         p : array-like of shape (n,)
+            It is divided by its sum, which is 1 but for rounding.
         random_state : None, int, Generator or RandomState
             None draws cryptographically secure noise.
         accountant : PrivacyAccountant, optional
@@ -418,7 +420,7 @@ class SimplexMechanism:
 
     def _check_paper(self) -> None:
         for name, value in (("eta", self.eta), ("eta_bar", self.eta_bar)):
-            if self.k * value < 1 - _EDGE_TOLERANCE:
+            if self.k * value < 1 - 1e-12:
                 raise ValueError(
                     f"k * {name} must be at least 1 for the paper's claims, whose proof assumes "
                     f"it; got {self.k * value:g}. The exact curves need no such limit."
@@ -438,22 +440,33 @@ class SimplexMechanism:
             )
         if not np.all(values > 0):
             raise ValueError(f"{name} must have positive entries only; some are not")
-        if not np.all(np.abs(values.sum(axis=-1) - 1) <= _SUM_TOLERANCE):
+        total = values.sum(axis=-1, keepdims=True)
+        if not np.all(np.abs(total - 1) <= _SUM_TOLERANCE):
             raise ValueError(f"{name} must sum to 1 along the last axis; it does not")
-        chosen = values[..., list(self.protected)]
-        if np.any(chosen < self.eta - _EDGE_TOLERANCE):
+        # Neighbours have equal sums. What is released is therefore a vector whose sum
+        # is 1, and not nearly so, with no protected entry below eta, not even by rounding.
+        vectors = values / total
+        protected = list(self.protected)
+        chosen = vectors[..., protected]
+        if np.any(chosen < self.eta - _ROUNDING):
             raise ValueError(f"{name} must have protected entries of at least eta={self.eta}")
-        if np.any(chosen.sum(axis=-1) > 1 - self.eta_bar + _EDGE_TOLERANCE):
+        if np.any(chosen.sum(axis=-1) > 1 - self.eta_bar + _ROUNDING):
             raise ValueError(
                 f"{name} must leave at least eta_bar={self.eta_bar} beside its protected entries"
             )
-        return values
+        vectors[..., protected] = np.maximum(chosen, self.eta)
+        return vectors
 
     def _draw(self, p: np.ndarray, random_state, accountant, label) -> np.ndarray:
+        if self._places < 0:
+            raise ValueError(f"k must be less than 2^{_SHAPE_BITS} for a release; got {self.k}")
+        # Rounded up in exact arithmetic: no protected shape falls below k eta.
+        unit = Fraction(self.k) * 2**self._places
+        numerators = np.array([math.ceil(unit * Fraction(entry)) for entry in p.tolist()])
         generator = noise_generator(random_state)
         if accountant is not None:
             accountant.charge(self, releases=1, label=label)
-        return draw_dirichlet(self.k * p[np.newaxis], generator)[0]
+        return draw_dirichlet(numerators[np.newaxis], self._places, generator)[0]
 
 
 @lru_cache(maxsize=1024)

@@ -9,13 +9,15 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
-from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import Weights, count_cells
 from .._messages import errors_without_data
+from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
+from .._validation import check_class_prior, check_classes, encode_labels
 from ..base import CountingEstimator
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
@@ -170,7 +172,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             if classes is None:
                 classes = self.classes
             if "_tally_" in vars(self):
-                if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                if classes is not None and not np.array_equal(
+                    check_classes(classes), self.classes_
+                ):
                     raise ValueError("classes must be the same as in the first call to partial_fit")
                 self._tally_ += self._tally(X, y, classes, sample_weight, first=False)
             elif classes is None:
@@ -183,9 +187,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     def _tally(self, X, y, classes, sample_weight, *, first: bool) -> Tally:
         """Exact counts of one batch, within the bounds that hold now."""
         X, y = self._validate(X, y, reset=first)
-        check_classification_targets(y)
+        with errors_without_data(y=y):
+            check_classification_targets(y)
         if sample_weight is not None:
-            with errors_without_data():
+            with errors_without_data(sample_weight=sample_weight):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
@@ -193,8 +198,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         leaks = ["classes"] if classes is None else []
         leaks += ["max_weight"] if weights.missing else []
         if first:
-            self.classes_ = np.unique(y if classes is None else classes)
-        codes = self._encode(y)
+            if classes is None:
+                with errors_without_data(y=y):
+                    classes = np.unique(y)
+            self.classes_ = check_classes(classes, self.class_prior)
+        codes = encode_labels(y, self.classes_)
         features = self._count(X, codes, weights)
         return Tally(
             len(codes),
@@ -204,18 +212,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             (*leaks, *features.missing),
             bounded=self._is_private,
         )
-
-    def _encode(self, y: np.ndarray) -> np.ndarray:
-        codes = np.searchsorted(self.classes_, y)
-        codes[codes == len(self.classes_)] = 0
-        if not np.array_equal(self.classes_[codes], y):
-            same_kind = self.classes_.dtype.kind == y.dtype.kind
-            other = "" if same_kind else " They are of another type."
-            raise ValueError(
-                f"y must hold only labels that are in classes; some are not.{other} Declare them, "
-                "or map them to one of classes before fit"
-            )
-        return codes
 
     # Releasing ---------------------------------------------------------------------
 
@@ -264,12 +260,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         n_classes = len(self.classes_)
         if self.class_prior is None:
             return None if self.fit_prior else np.full(n_classes, 1 / n_classes)
-        if len(self.class_prior) != n_classes:
-            raise ValueError(
-                f"class_prior must have one entry per class, {n_classes}; "
-                f"got {len(self.class_prior)}"
-            )
-        return np.asarray(self.class_prior, dtype=float)
+        return check_class_prior(self.class_prior, n_classes)
 
     def _prior_table(
         self, tally: Tally, tables: Sequence[tuple[CountTable, np.ndarray]], n_samples: float
@@ -360,6 +351,24 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         ndarray of shape (n_samples, n_classes)
         """
         return np.exp(self.predict_log_proba(X))
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy on the given records.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            True labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+        """
+        predicted = self.predict(X)
+        with errors_without_data(y=y, sample_weight=sample_weight):
+            return accuracy_score(y, predicted, sample_weight=sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

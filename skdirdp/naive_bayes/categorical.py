@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from .._contributions import Weights, count_categories
 from .._messages import errors_without_data
+from .._sklearn_compat import Interval, StrOptions
+from .._validation import check_sizes
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
@@ -18,6 +19,8 @@ from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.
 _BLOCK_ENTRIES = 1 << 19
+# Categories beyond this are no small integers, and a table of so many would not be meant.
+_LARGEST_OBSERVED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
         Class priors, if they are known; they are not learnt then. In the order of
-        `classes_`, which is sorted, whatever the order of `classes`.
+        `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
     n_categories : int or array-like of shape (n_features,), default=None
@@ -190,7 +193,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        with errors_without_data():
+        with errors_without_data(X=X, y=y):
             checked = validate_data(self, X, y, dtype="int", ensure_all_finite=True, reset=reset)
         features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
         check_non_negative(features, f"{type(self).__name__} (input X)")
@@ -201,6 +204,11 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         sizes = self._public_sizes(X.shape[1])
         missing = () if sizes is not None else ("n_categories",)
         if sizes is None:
+            if np.any(largest >= _LARGEST_OBSERVED):
+                raise ValueError(
+                    f"n_categories must be given where X holds categories of {_LARGEST_OBSERVED} "
+                    "or more; some are"
+                )
             sizes = largest + 1
         elif np.any(largest >= sizes):
             feature = int(np.argmax(largest >= sizes))
@@ -215,15 +223,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_categories = self._public("n_categories")
         if n_categories is None:
             return None
-        sizes = np.asarray(n_categories)
-        if not np.issubdtype(sizes.dtype, np.integer) or sizes.min(initial=1) < 1:
-            raise ValueError("n_categories must be integers of at least 1")
-        if sizes.ndim > 0 and sizes.shape != (n_features,):
-            raise ValueError(
-                f"n_categories must be an integer or have one entry per feature, {n_features}; "
-                f"got shape {sizes.shape}"
-            )
-        return np.broadcast_to(sizes.astype(np.intp), n_features)
+        return check_sizes("n_categories", n_categories, n_features, at_least=1)
 
     def _keep(self, probabilities):
         self.feature_log_prob_ = [np.log(table) for table in probabilities]

@@ -5,12 +5,13 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
+from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from .._contributions import RowSums, sum_rows
 from .._messages import errors_without_data
+from .._sklearn_compat import Interval
 from ..mechanisms.table import CountTable
 from .base import _PrivateNaiveBayes
 
@@ -52,7 +53,7 @@ class DirichletNB(_PrivateNaiveBayes):
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
         Class priors, if they are known; they are not learnt then. In the order of
-        `classes_`, which is sorted, whatever the order of `classes`.
+        `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
     max_count : float, default=None
@@ -163,12 +164,16 @@ class DirichletNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        with errors_without_data():
+        with errors_without_data(X=X, y=y):
             checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
+            X, *labels = checked if isinstance(checked, tuple) else (checked,)
+            if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
+                X = X.astype(np.float64)
+                assert_all_finite(X, input_name="X")
         # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
-        if not isinstance(y, str):
-            check_non_negative(checked[0], f"{type(self).__name__} (input X)")
-        return checked
+        if labels:
+            check_non_negative(X, f"{type(self).__name__} (input X)")
+        return (X, *labels) if labels else X
 
     def _count(self, X, codes, weights):
         bounds = (self._public("max_count"), self._public("max_total"))

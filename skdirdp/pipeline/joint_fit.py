@@ -44,12 +44,14 @@ class Declaration:
     step : the step of the pipeline that it is, or is in.
     estimator : the estimator as it was rehearsed, for its parameters.
     tables : the tables that have more than one category.
+    counts : the exact counts of the rehearsal, for checks that are made before the charge.
     leaks : public parameters that were taken from the data.
     """
 
     step: str
     estimator: CountingEstimator
     tables: tuple[CountTable, ...]
+    counts: tuple[np.ndarray, ...]
     leaks: tuple[str, ...]
 
 
@@ -104,8 +106,9 @@ class Rehearsal(_Stage):
         self._check(estimator, leaks)
         self._look_ahead(estimator)
         estimator._warn_of_leak([f"{self.step}__{name}" for name in leaks])
-        informative = tuple(table for table, _ in tables if table.n_categories > 1)
-        self.declared.append(Declaration(self.step, estimator, informative, tuple(leaks)))
+        informative = _informative(tables)
+        counts = tuple(counts for table, counts in tables if table.n_categories > 1)
+        self.declared.append(Declaration(self.step, estimator, informative, counts, tuple(leaks)))
         estimator.privacy_ = PrivacyReport(
             np.inf, None, None, self.terms.adjacency, (), tuple(leaks)
         )
@@ -175,14 +178,19 @@ class Plan:
             **terms._asdict(),
         )
         waiting = iter(calibrated)
-        return cls(
+        plan = cls(
             terms, declared, tuple(tuple(next(waiting)) if each.tables else () for each in declared)
         )
+        for each, mechanisms in zip(declared, plan.mechanisms, strict=True):
+            for mechanism, table, counts in zip(mechanisms, each.tables, each.counts, strict=True):
+                mechanism.check_table(counts, table.contribution.grid)
+        return plan
 
     @property
-    def joint(self) -> JointMechanism:
-        """All mechanisms, as one charge."""
-        return JointMechanism.of(mechanism for each in self.mechanisms for mechanism in each)
+    def joint(self) -> JointMechanism | None:
+        """All mechanisms, as one charge; None if there are none."""
+        mechanisms = [mechanism for each in self.mechanisms for mechanism in each]
+        return JointMechanism.of(mechanisms) if mechanisms else None
 
 
 @dataclass(frozen=True)
@@ -243,7 +251,7 @@ class Performance(_Stage):
         leaks: Sequence[str],
     ) -> list[Release]:
         number = len(self.reports)
-        informative = tuple(table for table, _ in tables if table.n_categories > 1)
+        informative = _informative(tables)
         declared = self.plan.declared[number] if number < len(self.plan.declared) else None
         if (
             declared is None
@@ -257,25 +265,34 @@ class Performance(_Stage):
             )
         self._look_ahead(estimator)
         mechanisms = self.plan.mechanisms[number]
+        waiting = iter(mechanisms)
+        for table, counts in tables:
+            if table.n_categories > 1:
+                next(waiting).check_table(counts, table.contribution.grid)
         generator = None
         if np.isfinite(self.terms.epsilon) and mechanisms:
             seed = estimator.random_state
             generator = noise_generator() if seed is None else sampling_generator(seed)
         releases = draw_tables(tables, mechanisms, generator)
-        estimator.privacy_ = self._report(estimator, JointMechanism.of(mechanisms), leaks)
+        parts = JointMechanism.of(mechanisms).parts if mechanisms else ()
+        estimator.privacy_ = self._report(estimator, parts, leaks)
         self.reports.append((self.step, estimator.privacy_))
         return releases
 
-    def _report(
-        self, estimator: CountingEstimator, joint: JointMechanism, leaks: Sequence[str]
-    ) -> PrivacyReport:
+    def _report(self, estimator: CountingEstimator, parts: Any, leaks: Sequence[str]):
         """What an estimator's own releases guarantee, at the delta or the order of all."""
         terms = self.terms
         if np.isfinite(terms.epsilon):
-            alone = Composition(joint.parts)
-            if terms.order is None:
-                epsilon = alone.epsilon(terms.delta) if joint.parts else 0.0
+            alone = Composition(parts)
+            if not parts:
+                epsilon = 0.0
+            elif terms.order is None:
+                epsilon = alone.epsilon(terms.delta)
             else:
-                epsilon = float(alone.rdp(terms.order)) if joint.parts else 0.0
+                epsilon = float(alone.rdp(terms.order))
             terms = terms._replace(epsilon=epsilon)
-        return estimator._report(terms, joint, leaks)
+        return estimator._report(terms, parts, leaks)
+
+
+def _informative(tables: Sequence[tuple[CountTable, np.ndarray]]) -> tuple[CountTable, ...]:
+    return tuple(table for table, _ in tables if table.n_categories > 1)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.pipeline import Pipeline, _name_estimators
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
+from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, PrivateEstimator, Terms
 from ..exceptions import PrivacyLeakWarning
@@ -218,7 +218,7 @@ class PrivatePipeline(Pipeline):
         Returns
         -------
         JointMechanism or None
-            None if no step is private.
+            None if nothing would be released.
 
         Examples
         --------
@@ -257,14 +257,17 @@ class PrivatePipeline(Pipeline):
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
                 copy.set_params(**{name: value})
-        if self.accountant is not None and plan.joint.parts:
+        joint = plan.joint
+        if self.accountant is not None and joint is not None:
             label = type(self).__name__ if self.label is None else self.label
-            mechanism, releases = plan.joint.as_charge()
+            mechanism, releases = joint.as_charge()
             self.accountant.charge(mechanism, releases=releases, label=label)
         with performance.under_way():
             result = fit(copy, X, y, **params)
         self.steps = copy.steps
-        self.privacy_ = self._report(plan.joint.parts, leaking, tuple(performance.reports))
+        self.privacy_ = self._report(
+            () if joint is None else joint.parts, leaking, tuple(performance.reports)
+        )
         return result
 
     def _plan(

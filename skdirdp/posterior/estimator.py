@@ -1,6 +1,5 @@
 """A whole Dirichlet posterior, released under differential privacy."""
 
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -8,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
-from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_integer, check_real
+from .._messages import errors_without_data, warn
+from .._sklearn_compat import Interval, StrOptions, _fit_context
+from .._validation import check_integer, check_real, real_array
 from ..base import PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
 from .hellinger import check_count_vector
@@ -148,13 +147,15 @@ class PrivateDirichletPosterior(PrivateEstimator):
         """
         with self._fitting():
             labels, leaks = self._public_labels(), []
-            tally = count_labels(x)
-            if labels is None:
-                labels, leaks = labels_that_occur(tally), ["categories"]
-            wanted = f"codes from 0 to {len(labels) - 1}"
-            if self.categories is not None:
-                wanted = "labels among `categories`"
-            self._release(counts_in(tally, labels, wanted), labels, leaks)
+            with errors_without_data(x=x):
+                tally = count_labels(x)
+                if labels is None:
+                    labels, leaks = labels_that_occur(tally), ["categories"]
+                wanted = f"codes from 0 to {len(labels) - 1}"
+                if self.categories is not None:
+                    wanted = "labels among `categories`"
+                counts = counts_in(tally, labels, wanted)
+            self._release(counts, labels, leaks)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -173,7 +174,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         with self._fitting():
             labels = self._public_labels()
             if labels is None:
-                shape = np.shape(counts)
+                shape = real_array("counts", counts).shape
                 if len(shape) != 1 or shape[0] < 2:
                     raise ValueError(
                         f"counts must be a vector of at least 2 cells; got shape {shape}"
@@ -234,11 +235,10 @@ class PrivateDirichletPosterior(PrivateEstimator):
     def _release(self, counts: np.ndarray, categories: list, leaks: Sequence[str]) -> None:
         self._warn_of_leak(leaks)
         if self.mechanism == "ehdl":
-            warnings.warn(
+            warn(
                 "mechanism='ehdl' is not private: its noise depends on the data. "
                 "It is meant for comparison only.",
                 PrivacyLeakWarning,
-                stacklevel=4,
             )
         # Numbers of numpy's own types round and overflow in ways of their own.
         epsilon, gamma, n_samples = float(self.epsilon), float(self.gamma), int(counts.sum())

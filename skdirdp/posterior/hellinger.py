@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import check_array, check_integer, check_real
+from .._validation import check_array, check_integer, check_real, real_array
 from ..numerics.log_gamma import (
     entropy_excess,
     log_gamma_gap,
@@ -285,13 +285,7 @@ def _check_data(counts: ArrayLike, prior: ArrayLike) -> tuple[np.ndarray, np.nda
 
 def check_count_vector(counts: ArrayLike, n_categories: int) -> np.ndarray:
     """Whole counts of at least one record; errors do not print them."""
-    try:
-        counts = np.asarray(counts)
-        if np.iscomplexobj(counts):
-            raise TypeError
-        counts = counts.astype(float)
-    except (TypeError, ValueError):
-        raise TypeError("counts must be an array of numbers") from None
+    counts = real_array("counts", counts)
     if counts.shape != (n_categories,):
         raise ValueError(f"counts must have shape ({n_categories},); got {counts.shape}")
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts % 1 != 0).any():

@@ -12,10 +12,12 @@ for counts x they draw the candidate r with probability proportional to
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
+from ..mechanisms.sampling import choose, floored_laplace_cells
 from ..numerics.roots import safe_root
 from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
 from .lattice import PosteriorLattice, n_candidates, posterior_lattice
@@ -30,6 +32,8 @@ MAX_CANDIDATES = 500_000
 # pairs times candidates beyond this many are not all followed; then only so many are.
 _MAX_WORK = 1 << 22
 _PARTIAL_WORK = 1 << 21
+# Far beyond the number of records of any data set, and the most that is drawn exactly.
+_LARGEST_SCALE = 2.0**50
 # The exponent is set a little low, so that rounding cannot lift a loss above epsilon.
 _ROUNDING = 1e-9
 
@@ -41,7 +45,16 @@ def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
         "lsdim": n_categories,
         "lshist": 1 if n_categories == 2 else 2,
     }[mechanism]
-    return sensitivity / epsilon
+    scale = sensitivity / epsilon
+    if not scale <= _LARGEST_SCALE:
+        raise ValueError(
+            f"epsilon must be at least {sensitivity / _LARGEST_SCALE:.3g} for {mechanism!r}: "
+            f"noise of a larger scale is not drawn; got {epsilon}"
+        )
+    # Rounded up: a smaller scale would lose a little more than epsilon.
+    if Fraction(scale) * Fraction(epsilon) < sensitivity:
+        scale = float(np.nextafter(scale, np.inf))
+    return scale
 
 
 def laplace_loss(mechanism: str, n_categories: int, epsilon: float) -> float:
@@ -72,11 +85,9 @@ def draw_laplace(
     n, k = int(counts.sum()), counts.size
     scale = laplace_scale(mechanism, k, epsilon)
     cells = k if mechanism == "lszhang" else k - 1
-    # The geometric part of the noise, exactly; beyond n + 1 it is clamped away.
-    size = np.minimum(generator.standard_exponential(cells) * scale, n + 1.0)
-    noise = np.floor(size).astype(np.int64)
-    noise = np.where(generator.random(cells) < 0.5, noise, -noise - 1)
-    released = np.clip(counts[:cells] + noise, 0, n)
+    noise = floored_laplace_cells(scale, 1.0, cells, generator)
+    # Beyond the number of records it is clamped away, before the sum could overflow.
+    released = np.clip(counts[:cells] + np.clip(noise, -n - 1, n + 1), 0, n)
     if cells == k:
         return released
     return np.append(released, np.clip(n - released.sum(), 0, n))
@@ -107,18 +118,21 @@ def log_weights(
 def weigh_candidates(
     mechanism: str, counts: np.ndarray, prior: np.ndarray, scale: float, gamma: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All candidates, and the running sum of their unnormalised probabilities."""
+    """All candidates, and the logarithms of their unnormalised probabilities."""
     lattice = posterior_lattice(tuple(prior.tolist()), int(counts.sum()))
-    weights = np.exp(log_weights(mechanism, counts, lattice, scale, gamma))
-    return lattice.counts, np.cumsum(weights)
+    return lattice.counts, log_weights(mechanism, counts, lattice, scale, gamma)
 
 
 def draw_candidate(
-    candidates: np.ndarray, running_sum: np.ndarray, generator: np.random.Generator
+    candidates: np.ndarray, logs: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """One of the candidates that `weigh_candidates` gives."""
-    drawn = np.searchsorted(running_sum, generator.random() * running_sum[-1], side="right")
-    return candidates[min(int(drawn), len(candidates) - 1)]
+    """One of the candidates that `weigh_candidates` gives.
+
+    The doubles are taken for the true logarithms, and drawn from exactly. They differ from
+    the real ones by a part of 1e-12 or so, which the margin of the exponent covers.
+    """
+    (drawn,) = choose(logs, 0.0, None, 1, generator)
+    return candidates[drawn]
 
 
 def paper_scale(mechanism: str, epsilon: float, gamma: float) -> float:

@@ -32,6 +32,8 @@ from .bits import BitStream, ScriptedStream
 from .cells import log_weights, relative_weights
 from .discrete import bernoulli, choose
 from .dyadic import (
+    MAX_PLACES,
+    check_noise,
     gamma_shapes,
     noise_grid,
     places_for,
@@ -45,9 +47,11 @@ from .margins import check_platform
 from .normal import normal_cells
 
 __all__ = [
+    "MAX_PLACES",
     "BitStream",
     "ScriptedStream",
     "bernoulli",
+    "check_noise",
     "check_platform",
     "choose",
     "exponential_cells",

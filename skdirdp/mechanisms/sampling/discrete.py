@@ -28,7 +28,7 @@ _FLOOR = 2.0**-60
 def choose(
     log_weights: ArrayLike,
     error: float,
-    exact: Callable[[int], Any],
+    exact: Callable[[int], Any] | None,
     size: int | tuple[int, ...],
     generator: np.random.Generator | BitStream,
     *,
@@ -45,7 +45,8 @@ def choose(
         is, the less often `exact` is called.
     exact : callable
         From an index to a ball (`flint.arb`) that holds ``L_i``, computed at the precision
-        of `flint.ctx` at the time, and narrower the higher that is.
+        of `flint.ctx` at the time, and narrower the higher that is. None if the doubles
+        themselves are the true ones; the error is 0 then.
     size : int or tuple of int
     generator : numpy.random.Generator or BitStream
 
@@ -59,6 +60,13 @@ def choose(
         raise ValueError("log_weights must be from 1 to 2^20 finite numbers")
     if not 0 <= error <= _MAX_ERROR:
         raise ValueError(f"error must be from 0 to {_MAX_ERROR}; got {error}")
+    if exact is None:
+        if error != 0:
+            raise ValueError(f"error must be 0 where no exact weights are given; got {error}")
+
+        def exact(i: int) -> Any:
+            return arb(float(logs[i]))
+
     drawn = np.empty(size, np.int64)
     proposals = _Proposals(logs, error, exact, as_stream(generator), _margin)
     fill(drawn.size, proposals, drawn.reshape(-1))

@@ -1,0 +1,35 @@
+"""Names that scikit-learn does not promise to keep, and what differs between its versions.
+
+All of the package imports them from here, so that a new version of scikit-learn is met in
+one place.
+"""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.pipeline import _name_estimators
+from sklearn.utils import validation
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import _check_feature_names_in
+
+__all__ = [
+    "HasMethods",
+    "Interval",
+    "StrOptions",
+    "_check_feature_names_in",
+    "_check_sample_weight",
+    "_fit_context",
+    "_name_estimators",
+]
+
+
+def _check_sample_weight(sample_weight: Any, X: Any, **options: Any) -> np.ndarray:
+    """Validated sample weights, of which one at least is not 0.
+
+    scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
+    """
+    weight = validation._check_sample_weight(sample_weight, X, **options)
+    if not np.any(weight):
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    return weight

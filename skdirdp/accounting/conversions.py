@@ -1,0 +1,37 @@
+"""Conversions between the epsilon, the delta and the Renyi divergence of a guarantee."""
+
+import numpy as np
+
+from .pairs import Floats
+
+# Sums are rounded up by this part of their terms.
+_ROUNDING = 1e-15
+
+
+def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
+    """The epsilon at delta that a Renyi divergence of one order implies.
+
+    Canonne, Kamath and Steinke (2020), Proposition 12; Lemma 3 of "Dirichlet
+    Mechanism for Differentially Private KL Divergence Minimization".
+    """
+    order = np.asarray(order, dtype=float)
+    cost = np.log1p(-1 / order) - (np.log(delta) + np.log(order)) / (order - 1)
+    # By more than in `renyi_log_delta`, so that there the epsilon found is within delta.
+    return np.maximum(divergence + cost + 4 * _ROUNDING * (divergence + np.abs(cost)), 0.0)
+
+
+def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: float) -> Floats:
+    """The inverse of `renyi_epsilon`: log delta at epsilon."""
+    order = np.asarray(order, dtype=float)
+    gain = (order - 1) * (divergence - epsilon + _ROUNDING * (divergence + epsilon))
+    return gain + (order - 1) * np.log1p(-1 / order) - np.log(order)
+
+
+def truncated_epsilon(rho: Floats | float, omega: Floats | float, delta: float) -> Floats:
+    """The epsilon at delta of (rho, omega)-tCDP."""
+    rho, omega = np.asarray(rho, dtype=float), np.asarray(omega, dtype=float)
+    cost = np.log(1 / delta)
+    untruncated = rho + 2 * np.sqrt(rho * cost)
+    with np.errstate(invalid="ignore"):
+        truncated = rho * omega + cost / (omega - 1)
+        return np.where(cost <= (omega - 1) ** 2 * rho, untruncated, truncated)
