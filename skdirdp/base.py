@@ -103,6 +103,8 @@ class PrivacyReport:
 
     def _means(self) -> str:
         """What was released and by what, for the sentence that states the guarantee."""
+        if not self.mechanisms:
+            return "nothing was released"
         means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
         return f"{plural(self.releases, 'table')} released, {means}"
 

@@ -21,6 +21,7 @@ PUBLIC_MODULES = [
     "skdirdp.displays",
     "skdirdp.exceptions",
     "skdirdp.mechanisms",
+    "skdirdp.pipeline",
     "skdirdp.posterior",
     "skdirdp.utility",
 ]

@@ -7,8 +7,10 @@ import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -762,6 +764,58 @@ def test_a_seed_makes_a_fit_reproducible():
     with pytest.warns(PrivacyLeakWarning):
         one, two = (PrivatePipeline(steps).fit(X, Y).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(one, two)
+
+
+def test_a_fit_that_releases_nothing_is_not_charged():
+    accountant = PrivacyAccountant(epsilon=1e-3)
+    constant = model(n_categories=1, fit_prior=False)
+    alone = clone(constant).set_params(accountant=accountant).fit(np.zeros((N, 2)), Y)
+    pipe = make_private_pipeline(constant, accountant=accountant).fit(np.zeros((N, 2)), Y)
+    for fitted in (alone, pipe):
+        assert fitted.privacy_.releases == 0
+        assert "nothing was released" in str(fitted.privacy_)
+    assert pipe.rehearse(np.zeros((N, 2)), Y) is None
+    assert len(accountant) == 0
+
+
+def test_a_search_in_threads_charges_once_per_fit():
+    accountant = PrivacyAccountant()
+    pipe = two_steps(accountant=accountant, order=4.0)
+    with joblib.parallel_config("threading", n_jobs=3):
+        GridSearchCV(pipe, {"epsilon": [0.5, 1.0]}, cv=2, error_score="raise").fit(X, Y)
+    assert len(accountant) == 5
+    assert {row["releases"] for row in accountant.history()} == {7}
+
+
+def test_metadata_are_routed():
+    with config_context(enable_metadata_routing=True):
+        last = model(max_weight=1.0).set_fit_request(sample_weight=True)
+        pipe = PrivatePipeline([("bins", bins()), ("model", last)])
+        pipe.fit(X, Y, sample_weight=np.full(N, 0.25))
+        with pytest.raises(ValueError, match="sample_weight must be at most max_weight"):
+            pipe.fit(X, Y, sample_weight=np.full(N, 2.0))
+
+
+def test_a_network_is_calibrated_by_its_own_split(drawn):
+    states = {name: list(range(4)) for name in "abc"}
+    network = PrivateBayesNetMLE(
+        [("a", "b"), ("b", "c")], states=states, columns=["a", "b", "c"], target="a"
+    )
+    pipe = make_private_pipeline(bins(), network).fit(X)
+    assert 0.999 <= drawn.last(6).epsilon(1e-5) <= 1.0
+    assert pipe.privacy_.not_covered == ()
+    assert len(set(pipe[-1].mechanisms_.values())) > 1  # nodes of different sizes
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+def test_every_fit_of_a_meta_estimator_counts(drawn):
+    """Not private as a whole, which is said; what is private is within the budget."""
+    accountant = PrivacyAccountant()
+    vote = VotingClassifier([("a", model()), ("b", model(mechanism="gaussian"))])
+    pipe = make_private_pipeline(bins(), vote, accountant=accountant).fit(X, Y)
+    assert 0.999 <= drawn.last(3 + 4 + 4).epsilon(1e-5) <= 1.0
+    assert pipe.privacy_.not_covered == ("votingclassifier (VotingClassifier)",)
+    assert len(accountant) == 1
 
 
 def test_pipelines_of_scikit_learn_are_as_before():

@@ -1,6 +1,6 @@
 """Pipelines with one budget, and the check of what their steps learn."""
 
-from .check import Finding, Verdict, check_pipeline, register_step
+from .check import Finding, check_pipeline, register_step
 from .pipeline import PrivatePipeline, make_private_pipeline
 from .report import PipelineReport
 
@@ -8,7 +8,6 @@ __all__ = [
     "Finding",
     "PipelineReport",
     "PrivatePipeline",
-    "Verdict",
     "check_pipeline",
     "make_private_pipeline",
     "register_step",

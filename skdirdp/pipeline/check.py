@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,6 @@ from .knowledge import META_ESTIMATORS, TRANSFORMERS, Rule
 _REGISTERED: dict[type, Rule] = {}
 
 
-class Verdict(Enum):
-    """What a step does to the guarantee."""
-
-    PRIVATE = "private"
-    LEARNS_NOTHING = "learns nothing"
-    LEAKS = "leaks"
-
-
 @dataclass(frozen=True)
 class Finding:
     """What `check_pipeline` finds of one estimator.
@@ -33,7 +24,8 @@ class Finding:
         The name of the step; of an estimator inside another, as for `set_params`.
     estimator : str
         The name of its class.
-    verdict : Verdict
+    verdict : {"private", "learns nothing", "leaks"}
+        What it does to the guarantee.
     reason : str
         What it learns, or why it is not known.
 
@@ -49,12 +41,12 @@ class Finding:
 
     step: str
     estimator: str
-    verdict: Verdict
+    verdict: str
     reason: str = ""
 
     def __str__(self) -> str:
         why = f": {self.reason}" if self.reason else ""
-        return f"{self.step} ({self.estimator}) {self.verdict.value}{why}"
+        return f"{self.step} ({self.estimator}) {self.verdict}{why}"
 
 
 def register_step(estimator: type, rule: Rule) -> None:
@@ -132,17 +124,17 @@ def _common_epsilon(pipe: Any) -> float | None:
 
 def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
     if step is None or isinstance(step, str):
-        yield Finding(name, str(step), Verdict.LEARNS_NOTHING)
+        yield Finding(name, str(step), "learns nothing")
         return
     kind = type(step).__name__
     if isinstance(step, PrivateEstimator):
         fault = _fault(step, epsilon)
-        yield Finding(name, kind, Verdict.LEAKS if fault else Verdict.PRIVATE, fault)
+        yield Finding(name, kind, "leaks" if fault else "private", fault)
         return
     if kind in META_ESTIMATORS and _known(step):
         reason = _apply(META_ESTIMATORS[kind], step) or _chooses_columns(step)
         if reason:
-            yield Finding(name, kind, Verdict.LEAKS, reason)
+            yield Finding(name, kind, "leaks", reason)
         inside = _common_epsilon(step) if epsilon is None else epsilon
         for inner, child in _children(step):
             yield from _check(f"{name}__{inner}", child, inside)
@@ -153,7 +145,7 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
         reason = _apply(TRANSFORMERS[kind], step)
     else:
         reason = "is not known to learn nothing from the data"
-    yield Finding(name, kind, Verdict.LEAKS if reason else Verdict.LEARNS_NOTHING, reason or "")
+    yield Finding(name, kind, "leaks" if reason else "learns nothing", reason or "")
 
 
 def _known(step: Any) -> bool:

@@ -16,7 +16,7 @@ from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, PrivateEstimator, Terms
 from ..exceptions import PrivacyLeakWarning
-from .check import Verdict, check_pipeline
+from .check import check_pipeline
 from .joint_fit import Performance, Plan, Rehearsal
 from .report import PipelineReport
 
@@ -311,7 +311,7 @@ class PrivatePipeline(Pipeline):
                 )
 
     def _warn_of_leaking_steps(self) -> list[str]:
-        leaking = [finding for finding in check_pipeline(self) if finding.verdict is Verdict.LEAKS]
+        leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
         for finding in leaking:
             warnings.warn(
                 f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the privacy "
