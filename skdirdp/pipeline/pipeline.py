@@ -1,6 +1,5 @@
 """A pipeline with one budget for all of its steps."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
+from .._messages import warn
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, PrivateEstimator, Terms
@@ -313,11 +313,10 @@ class PrivatePipeline(Pipeline):
     def _warn_of_leaking_steps(self) -> list[str]:
         leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
         for finding in leaking:
-            warnings.warn(
+            warn(
                 f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the privacy "
                 "guarantee does not cover",
                 PrivacyLeakWarning,
-                stacklevel=4,
             )
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
