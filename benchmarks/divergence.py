@@ -54,7 +54,7 @@ def clipped(mechanism: Mechanism, least: float = 1e-6) -> Draw:
     """The additive mechanism's noise, treated as in the papers: clipped and normalised."""
 
     def draw(counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        noisy = np.maximum(counts + mechanism._noise(rng, counts.shape), least)  # type: ignore[attr-defined]
+        noisy = np.maximum(mechanism.noisy(counts, rng), least)  # type: ignore[attr-defined]
         return noisy / noisy.sum(axis=-1, keepdims=True)
 
     return draw

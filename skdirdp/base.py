@@ -98,8 +98,8 @@ class PrivacyReport:
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
         guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
-        told = f"{guarantee} against {change} one record; {self._means()}"
-        return told + beyond_the_guarantee(self.not_covered)
+        statement = f"{guarantee} against {change} one record; {self._means()}"
+        return statement + beyond_the_guarantee(self.not_covered)
 
     def _means(self) -> str:
         """What was released and by what, for the sentence that states the guarantee."""

@@ -582,7 +582,6 @@ def test_numbers_of_joint_releases_from_numpy_do_not_overflow():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ((), "parts must hold at least one"),
         (((DirichletMechanism(1.0, 2.0), 0),), "releases must be at least 1"),
         (((DirichletMechanism(1.0, 2.0), 1.5),), "releases must be an integer"),
         (

@@ -138,7 +138,7 @@ def _scored(model, X, y) -> Row:
 def _scores(model, tables, X, y) -> Row:
     """Scores of a model with the given probabilities in place of its own."""
     model.class_log_prior_ = np.log(tables[0][0])
-    model._set_features(tables[1:])
+    model._keep(tables[1:])
     return _scored(model, X, y)
 
 

@@ -31,7 +31,7 @@ MAX_RELEASES = 2**63 - 1
 _ORDERS = 96
 _LOG_TILT = 30.0  # beyond exp(30) no order is looked at
 _ZOOMS = 3
-_EPSILON_ROUNDING = 1e-12
+_EPSILON_ROUNDING = 1e-13
 _LOG_ROUNDING = 1e-12
 _LEAST_EPSILON = 1e-290
 
@@ -50,6 +50,8 @@ class PrivacyCurves(ABC):
         """The relation between neighbours."""
 
     @abstractmethod
+    def _worst_cases(self) -> Mapping[str, WorstCase]: ...
+
     def worst_cases(self) -> Mapping[str, WorstCase]:
         """Dominating pairs by direction.
 
@@ -58,6 +60,8 @@ class PrivacyCurves(ABC):
         dict of WorstCase
             For "replace" or "replace_vector", or for "add" and "remove".
         """
+        with _beyond_floats_is_handled():
+            return self._worst_cases()
 
     def _directions(self) -> list["_Direction"]:
         return [_direction(case) for case in self.worst_cases().values()]
@@ -161,20 +165,11 @@ class Composition(PrivacyCurves):
                     f"got {part.adjacency!r} after {self.adjacency!r}"
                 )
             self.adjacency = part.adjacency
-            with _beyond_floats_is_handled():
-                worst_cases = part.worst_cases()
-            for direction, case in worst_cases.items():
+            for direction, case in part.worst_cases().items():
                 cases.setdefault(direction, []).append((case, releases))
         self._cases = {direction: combine(several) for direction, several in cases.items()}
 
-    def worst_cases(self) -> Mapping[str, WorstCase]:
-        """Dominating pairs of all releases together, by direction.
-
-        Returns
-        -------
-        dict of WorstCase
-            For "replace" or "replace_vector", or for "add" and "remove".
-        """
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
         return self._cases
 
 

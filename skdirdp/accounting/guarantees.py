@@ -55,7 +55,7 @@ class PureDP(PrivacyCurves):
         """
         return ZeroConcentratedDP(self.epsilon**2 / 2, self.adjacency)
 
-    def worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> dict[str, WorstCase]:
         pairs = ((PureDPPair(self.epsilon), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
@@ -92,7 +92,7 @@ class ApproximateDP(PrivacyCurves):
         store_real(self, "delta", above=0, below=1)
         check_relation(self.adjacency)
 
-    def worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> dict[str, WorstCase]:
         # With probability delta all is revealed, else randomised response.
         pairs = ((PureDPPair(self.epsilon), 1),) if self.epsilon > 0 else ()
         case = WorstCase(renyi=pairs, profile=pairs, failure=self.delta)
@@ -145,7 +145,7 @@ class RenyiDP(PrivacyCurves):
             float(renyi_epsilon(self.order, self.epsilon, delta)), delta, self.adjacency
         )
 
-    def worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> dict[str, WorstCase]:
         # Renyi divergences grow with the order, so the bound holds below it too.
         bound = RenyiBound(slope=0.0, offset=self.epsilon, max_tilt=self.order - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
@@ -209,7 +209,7 @@ class ZeroConcentratedDP(PrivacyCurves):
         epsilon = self.rho + 2 * np.sqrt(self.rho * np.log(1 / delta))
         return ApproximateDP(float(epsilon), delta, self.adjacency)
 
-    def worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> dict[str, WorstCase]:
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=np.inf)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
@@ -276,7 +276,7 @@ class TruncatedConcentratedDP(PrivacyCurves):
         epsilon = truncated_epsilon(self.rho, self.omega, delta)
         return ApproximateDP(float(epsilon), delta, self.adjacency)
 
-    def worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> dict[str, WorstCase]:
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=self.omega - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
@@ -305,5 +305,5 @@ class NoPrivacy(PrivacyCurves):
     def __post_init__(self):
         check_relation(self.adjacency)
 
-    def worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> dict[str, WorstCase]:
         return in_every_direction(self.adjacency, REVEALS_ALL)

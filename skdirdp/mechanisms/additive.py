@@ -74,13 +74,33 @@ class _AdditiveMechanism(Mechanism):
         check_noise(self._noise_scale, noise_grid(self._noise_scale, at_most=grid))
 
     def _draw(self, counts, grid, generator):
-        # Noise is rounded to multiples of a grid that counts are multiples of too, so that
-        # the sum is the ideal sum, rounded.
-        grid = noise_grid(self._noise_scale, at_most=grid)
-        noise = self._cells(self._noise_scale, grid, counts.shape, generator)
-        estimate = self._posterior_mean(counts + noise * grid)
+        estimate = self._posterior_mean(self.noisy(counts, generator, grid))
         estimate += self.smoothing
         return normalise(np.maximum(estimate, np.finfo(float).tiny, out=estimate))
+
+    def noisy(
+        self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
+    ) -> np.ndarray:
+        """Counts with noise, before anything is made of them; some may be negative.
+
+        Noise is rounded to multiples of a grid that counts are multiples of too, so that
+        the sum is the ideal sum, rounded.
+
+        Parameters
+        ----------
+        counts : ndarray
+            Checked before.
+        generator : Generator
+        grid : float, optional
+            As for `check_table`.
+
+        Returns
+        -------
+        ndarray of the same shape
+        """
+        grid = self.contribution.grid if grid is None else grid
+        grid = noise_grid(self._noise_scale, at_most=grid)
+        return counts + grid * self._cells(self._noise_scale, grid, counts.shape, generator)
 
     @property
     @abstractmethod

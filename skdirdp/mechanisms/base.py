@@ -229,7 +229,7 @@ class Mechanism(PrivacyCurves):
         """
         return cls._calibrator(cls.name, **budget_and_sizes)
 
-    def worst_cases(self) -> Mapping[str, WorstCase]:
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
         if self.is_exact:
             return in_every_direction(self.adjacency, REVEALS_ALL)
         return self._noisy_worst_cases()

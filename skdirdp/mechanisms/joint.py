@@ -36,8 +36,6 @@ class JointMechanism(PrivacyCurves):
             (mechanism, check_integer("releases", count, at_least=1, at_most=MAX_RELEASES))
             for mechanism, count in self.parts
         )
-        if not parts:
-            raise ValueError("parts must hold at least one mechanism; got none")
         object.__setattr__(self, "parts", parts)
         Composition(parts)  # refuses parts of different adjacencies
 
@@ -80,5 +78,5 @@ class JointMechanism(PrivacyCurves):
         """Whether some part adds no noise."""
         return any(mechanism.is_exact for mechanism, _ in self.parts)
 
-    def worst_cases(self) -> Mapping[str, WorstCase]:
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
         return Composition(self.parts).worst_cases()

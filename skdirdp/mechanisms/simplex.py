@@ -134,7 +134,7 @@ class SimplexMechanism(PrivacyCurves):
         change += 2.0**-self._places / self.k
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
 
-    def worst_cases(self) -> Mapping[str, WorstCase]:
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
         same = self.equivalent
         pairs = ((BetaPair(same.r, same.alpha), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
@@ -385,7 +385,7 @@ class SimplexMechanism(PrivacyCurves):
         >>> m = SimplexMechanism.calibrate(
         ...     epsilon=1.0, delta=1e-3, protected=(0, 1), eta=0.1, eta_bar=0.1, n_vectors=50
         ... )
-        >>> round(m.k, 2), m.epsilon(1e-3) <= 1.0
+        >>> round(m.k, 2), m.delta(1.0) <= 1e-3
         (69.2, True)
         """
         epsilon = check_real("epsilon", epsilon, above=0)

@@ -8,6 +8,8 @@ from scipy.optimize import brentq
 
 # Excesses are clipped to this size: infinite ones have no slope to follow.
 _LARGEST_EXCESS = 1e3
+# Brent falls back to bisection, which may need one for each bit of the exponent.
+_MAX_ITERATIONS = 2000
 
 
 def safe_root(
@@ -69,7 +71,8 @@ def safe_root(
     safe, unsafe = (here, there) if start_is_safe else (there, here)
 
     back = np.copysign(tolerance, safe - unsafe)
-    root = float(brentq(clipped, safe, unsafe, xtol=tolerance)) + np.copysign(margin, back)
+    found = brentq(clipped, safe, unsafe, xtol=tolerance, maxiter=_MAX_ITERATIONS)
+    root = float(found) + np.copysign(margin, back)
     while clipped(root) > 0:
         root, back = root + back, 2 * back
         if (root - safe) * back > 0:

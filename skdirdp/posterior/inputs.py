@@ -53,11 +53,11 @@ def check_labels(categories: Any) -> list[Hashable]:
 
 def common_size(**sizes: int | None) -> int | None:
     """The number of categories that all parameters agree on, or None if none tells."""
-    told = {name: size for name, size in sizes.items() if size is not None}
-    if len(set(told.values())) > 1:
-        found = ", ".join(f"{name}: {size}" for name, size in told.items())
+    given = {name: size for name, size in sizes.items() if size is not None}
+    if len(set(given.values())) > 1:
+        found = ", ".join(f"{name}: {size}" for name, size in given.items())
         raise ValueError(f"the number of categories must be the same everywhere; got {found}")
-    return next(iter(told.values()), None)
+    return next(iter(given.values()), None)
 
 
 def count_labels(x: Any) -> Counter[Hashable]:
