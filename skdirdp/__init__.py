@@ -23,6 +23,9 @@ _HOMES = {
     "PrivacyReport": "base",
     "PrivateBayesNetMLE": "bayes_net",
     "PrivateDirichletPosterior": "posterior",
+    "PrivatePipeline": "pipeline",
+    "check_pipeline": "pipeline",
+    "make_private_pipeline": "pipeline",
 }
 
 __all__ = sorted(_HOMES)
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from .histogram import DirichletHistogramTransformer as DirichletHistogramTransformer
     from .naive_bayes import DirichletCategoricalNB as DirichletCategoricalNB
     from .naive_bayes import DirichletNB as DirichletNB
+    from .pipeline import PrivatePipeline as PrivatePipeline
+    from .pipeline import check_pipeline as check_pipeline
+    from .pipeline import make_private_pipeline as make_private_pipeline
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
 else:
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.pipeline import _name_estimators
 from sklearn.utils import validation
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in
@@ -19,6 +20,7 @@ __all__ = [
     "_check_feature_names_in",
     "_check_sample_weight",
     "_fit_context",
+    "_name_estimators",
 ]
 
 

@@ -7,9 +7,10 @@ arithmetic of its own.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -102,6 +103,8 @@ class PrivacyReport:
 
     def _means(self) -> str:
         """What was released and by what, for the sentence that states the guarantee."""
+        if not self.mechanisms:
+            return "nothing was released"
         means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
         return f"{plural(self.releases, 'table')} released, {means}"
 
@@ -117,11 +120,13 @@ class PrivateEstimator(BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "accountant": [None, HasMethods("charge")],
+        "label": [None, str],
         "random_state": ["random_state", np.random.Generator],
     }
 
     epsilon: float
     accountant: Any
+    label: str | None
     random_state: Any
 
     @property
@@ -161,10 +166,16 @@ class PrivateEstimator(BaseEstimator):
 
         None where there is no noise to draw.
         """
+        if JOINT_FIT.get() is not None:
+            raise TypeError(
+                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise is not "
+                "calibrated together with that of others. Fit it by itself"
+            )
         # Whatever fails in making the generator fails before the charge.
         generator = noise_generator(self.random_state) if self._is_private else None
         if self.accountant is not None:
-            self.accountant.charge(spent, releases=releases, label=type(self).__name__)
+            label = type(self).__name__ if self.label is None else self.label
+            self.accountant.charge(spent, releases=releases, label=label)
         return generator
 
     def _not_covered(self, leaks: Sequence[str]) -> tuple[str, ...]:
@@ -173,6 +184,15 @@ class PrivateEstimator(BaseEstimator):
             return ()
         seed = () if self.random_state is None else ("random_state",)
         return (*dict.fromkeys(leaks), *seed)
+
+
+class Terms(NamedTuple):
+    """The terms of a guarantee: a budget, and what it protects against."""
+
+    epsilon: float
+    delta: float
+    order: float | None
+    adjacency: str
 
 
 class Release(NamedTuple):
@@ -184,6 +204,34 @@ class Release(NamedTuple):
 
     probabilities: np.ndarray
     mechanism: Mechanism | None
+
+
+class JointFit(Protocol):
+    """A fit of several estimators within one budget, which is paid for as a whole.
+
+    Attributes
+    ----------
+    terms : Terms
+        What counts instead of an estimator's own `epsilon`, `delta`, `order` and `adjacency`.
+    known : dict
+        Public parameters that follow from what was declared of the step before.
+    """
+
+    terms: Terms
+    known: dict[str, Any]
+
+    def release(
+        self,
+        estimator: "CountingEstimator",
+        tables: Sequence[tuple[CountTable, np.ndarray]],
+        leaks: Sequence[str],
+    ) -> list[Release]:
+        """The release of an estimator's tables, instead of `CountingEstimator._release`."""
+
+
+#: The joint fit that is under way. It is no attribute of an estimator, so that clones that
+#: are made during the fit are within it, and neither a pickle nor a later fit is.
+JOINT_FIT: ContextVar[JointFit | None] = ContextVar("JOINT_FIT", default=None)
 
 
 class CountingEstimator(PrivateEstimator):
@@ -210,6 +258,28 @@ class CountingEstimator(PrivateEstimator):
     adjacency: str
     n_samples: float | None
 
+    @property
+    def _terms(self) -> Terms:
+        """The terms that hold now: the estimator's own, or those of a joint fit."""
+        joint = JOINT_FIT.get()
+        if joint is not None:
+            return joint.terms
+        return Terms(self.epsilon, self.delta, self.order, self.adjacency)
+
+    @property
+    def _is_private(self) -> bool:
+        epsilon = check_real("epsilon", self._terms.epsilon, above=0, allow_infinite=True)
+        return bool(np.isfinite(epsilon))
+
+    def _public(self, parameter: str) -> Any:
+        """A public parameter; where it is not given, what a joint fit knows in its place."""
+        value, joint = getattr(self, parameter), JOINT_FIT.get()
+        return joint.known.get(parameter) if value is None and joint is not None else value
+
+    def _public_output(self) -> dict[str, Any]:
+        """Parameters of a next step that hold for what a transformer gives it, data aside."""
+        return {}
+
     def _public_n_samples(self, n_records: int) -> tuple[float, list[str]]:
         """The number of records that noise is chosen for, and what taking it leaks.
 
@@ -217,18 +287,15 @@ class CountingEstimator(PrivateEstimator):
         """
         if self.n_samples is not None:
             return float(self.n_samples), []
-        return float(n_records), ["n_samples"] if self.adjacency == "add_remove" else []
+        return float(n_records), ["n_samples"] if self._terms.adjacency == "add_remove" else []
 
     def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
         """A mechanism for each table, all within the estimator's budget."""
         return calibrate_tables(
             tables,
             mechanism=self.mechanism,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            order=self.order,
-            adjacency=self.adjacency,
             calibration=self.calibration,
+            **self._terms._asdict(),
         )
 
     def _release(
@@ -245,28 +312,50 @@ class CountingEstimator(PrivateEstimator):
         leaks : sequence of str
             Public parameters that were taken from the data.
         """
+        joint_fit = JOINT_FIT.get()
+        if joint_fit is not None:
+            return joint_fit.release(self, tables, leaks)
         self._warn_of_leak(leaks)
         informative = [(table, counts) for table, counts in tables if table.n_categories > 1]
         mechanisms = self._calibrate([table for table, _ in informative]) if informative else []
         for mechanism, (table, counts) in zip(mechanisms, informative, strict=True):
             mechanism.check_table(counts, table.contribution.grid)
-        joint = JointMechanism.of(mechanisms)
-        generator = self._pay(*joint.as_charge()) if mechanisms else None
-        waiting = iter(mechanisms)
-        releases = []
-        for table, counts in tables:
-            if table.n_categories > 1:
-                mechanism = next(waiting)
-                drawn = mechanism.draw(counts, generator, table.contribution.grid)
-                releases.append(Release(drawn, mechanism))
-            else:
-                releases.append(Release(np.ones(counts.shape), None))
-        self.privacy_ = PrivacyReport(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta) if self.order is None else None,
-            order=None if self.order is None else float(self.order),
-            adjacency=self.adjacency,
-            mechanisms=joint.parts,
+        joint = JointMechanism.of(mechanisms) if mechanisms else None
+        generator = None if joint is None else self._pay(*joint.as_charge())
+        releases = draw_tables(tables, mechanisms, generator)
+        parts = () if joint is None else joint.parts
+        self.privacy_ = self._report(self._terms, parts, leaks)
+        return releases
+
+    def _report(
+        self,
+        terms: Terms,
+        mechanisms: tuple[tuple[Mechanism, int], ...],
+        leaks: Sequence[str],
+    ) -> PrivacyReport:
+        return PrivacyReport(
+            epsilon=float(terms.epsilon),
+            delta=float(terms.delta) if terms.order is None else None,
+            order=None if terms.order is None else float(terms.order),
+            adjacency=terms.adjacency,
+            mechanisms=mechanisms,
             not_covered=self._not_covered(leaks),
         )
-        return releases
+
+
+def draw_tables(
+    tables: Sequence[tuple[CountTable, np.ndarray]],
+    mechanisms: Sequence[Mechanism],
+    generator: np.random.Generator | None,
+) -> list[Release]:
+    """Releases of tables that were paid for; a table of one category takes no mechanism."""
+    waiting = iter(mechanisms)
+    releases = []
+    for table, counts in tables:
+        if table.n_categories > 1:
+            mechanism = next(waiting)
+            drawn = mechanism.draw(counts, generator, table.contribution.grid)
+            releases.append(Release(drawn, mechanism))
+        else:
+            releases.append(Release(np.ones(counts.shape), None))
+    return releases

@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 
 # Modules whose names are public.
-MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".posterior", ".exceptions")
+MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".pipeline", ".posterior")
+MODULES += (".exceptions",)
 ALSO = ("PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.

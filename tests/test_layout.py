@@ -20,6 +20,7 @@ LAYERS: tuple[set[str], ...] = (
     {"accountant", "utility"},
     {"base", "_contributions"},
     FAMILIES,
+    {"pipeline"},
     {"displays"},
     {"__init__"},
     {"__main__"},

@@ -21,6 +21,7 @@ PUBLIC_MODULES = [
     "skdirdp.displays",
     "skdirdp.exceptions",
     "skdirdp.mechanisms",
+    "skdirdp.pipeline",
     "skdirdp.posterior",
     "skdirdp.utility",
 ]
@@ -79,7 +80,8 @@ def test_type_checkers_are_told_of_every_public_name():
 def test_to_a_type_checker_a_public_name_is_its_class():
     pytest.importorskip("mypy")
     lines = ["import skdirdp", "skdirdp.GaussianNB"]
-    lines += [f"reveal_type(skdirdp.{name})" for name in skdirdp.__all__]
+    names = [name for name in skdirdp.__all__ if inspect.isclass(getattr(skdirdp, name))]
+    lines += [f"reveal_type(skdirdp.{name})" for name in names]
     options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
     told = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "-c", "\n".join(lines)],
@@ -89,7 +91,7 @@ def test_to_a_type_checker_a_public_name_is_its_class():
         check=False,
     ).stdout
     classes = re.findall(r'Revealed type is "def .* -> skdirdp\.(?:\w+\.)*(\w+)"', told)
-    assert classes == skdirdp.__all__, told
+    assert classes == names, told
     assert 'Module has no attribute "GaussianNB"' in told
 
 

@@ -155,19 +155,13 @@ class PrivacyAccountant:
         >>> round(accountant.total(), 4)
         0.5
         """
-        spec = encode(mechanism)
-        releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
+        spec, releases = self._check_charge(mechanism, releases)
         if label is not None and not isinstance(label, str):
             raise TypeError(f"label must be a string; got one of type {type(label).__name__}")
-        self._check_split(mechanism.adjacency)
         limits = self._ledger.limits
-        # Also without a limit, only what can be composed later is recorded now.
-        check_computable(spec, releases, limits)
         with self._ledger.writing() as transaction:
             before = transaction.sums()
-            check_adjacency(mechanism.adjacency, before)
-            after = Counter(before)
-            after[key(self._split, spec)] += releases
+            after = self._after(before, mechanism, spec, releases)
             admitted = all(admits(exposure, limits) for exposure in exposures_of(after))
             if admitted:
                 transaction.append(spec, releases, label, self._split)
@@ -176,6 +170,57 @@ class PrivacyAccountant:
             raise BudgetExceededError(
                 _refusal(describe(mechanism), releases, label, before, after, limits)
             )
+
+    def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
+        """Whether the limit would admit a charge now; nothing is charged.
+
+        Somebody else may charge the same ledger in between, so that only `charge` itself
+        is a promise.
+
+        Parameters
+        ----------
+        mechanism : mechanism, or guarantee of `skdirdp.accounting`
+            What would be charged. ``ApproximateDP(epsilon, delta)`` stands for any fit
+            within that budget, and costs at least as much as the fit will.
+        releases : int, default=1
+            How often.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        Before a search with 3 candidates, 5 folds and a refit, each with epsilon 0.1:
+
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import ApproximateDP
+        >>> accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+        >>> accountant.affords(ApproximateDP(0.1, 1e-7), releases=3 * 5 + 1)
+        False
+        >>> accountant.affords(ApproximateDP(0.05, 1e-7), releases=3 * 5 + 1)
+        True
+        >>> len(accountant)
+        0
+        """
+        spec, releases = self._check_charge(mechanism, releases)
+        after = self._after(self._sums(), mechanism, spec, releases)
+        return all(admits(exposure, self._ledger.limits) for exposure in exposures_of(after))
+
+    def _check_charge(self, mechanism: PrivacyCurves, releases: int) -> tuple[str, int]:
+        spec = encode(mechanism)
+        releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
+        self._check_split(mechanism.adjacency)
+        # Also without a limit, only what can be composed later is recorded now.
+        check_computable(spec, releases, self._ledger.limits)
+        return spec, releases
+
+    def _after(self, sums: Sums, mechanism: PrivacyCurves, spec: str, releases: int) -> Sums:
+        """The sums of the ledger with one charge more."""
+        check_adjacency(mechanism.adjacency, sums)
+        after = Counter(sums)
+        after[key(self._split, spec)] += releases
+        return after
 
     def total(self, delta: float | None = None) -> float:
         """The smallest epsilon known to hold at delta for all that was charged.

@@ -85,6 +85,8 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         actual one, which is public under replacement only.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState, default=None
         None draws cryptographically secure noise. Anything else is reproducible, and
         whoever knows it can remove the noise.
@@ -164,6 +166,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         adjacency="replace",
         n_samples=None,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.structure = structure
@@ -181,6 +184,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     # Fitting -----------------------------------------------------------------------

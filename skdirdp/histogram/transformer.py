@@ -94,6 +94,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         is removed. None takes the actual one, which is public under replacement only.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState, default=None
         None draws cryptographically secure noise. Anything else is reproducible, and
         whoever knows it can remove the noise.
@@ -171,6 +173,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         adjacency="replace",
         n_samples=None,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.n_bins = n_bins
@@ -188,6 +191,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     # Fitting -----------------------------------------------------------------------
@@ -250,6 +254,19 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             else:
                 warn(f"feature {k} is constant: all its values fall into one bin")
         return grids, leaks
+
+    def _public_output(self) -> dict[str, Any]:
+        if self.encode == "density":
+            return {}
+        n_features = self.n_features_in_
+        if self.encode == "ordinal":
+            pairs = zip(
+                public_bins(self.n_bins, n_features).tolist(),
+                public_sizes(self.n_categories, n_features),
+                strict=True,
+            )
+            return {"n_categories": [bins if size is None else size for bins, size in pairs]}
+        return {"max_count": 1.0, "max_total": float(n_features)}
 
     def _check_room(self, grid: FineGrid, n_bins: int, feature: int) -> None:
         """Refuse, before anything is paid for, what would give fewer bins than asked for."""

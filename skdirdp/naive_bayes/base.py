@@ -266,7 +266,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         self, tally: Tally, tables: Sequence[tuple[CountTable, np.ndarray]], n_samples: float
     ) -> CountTable:
         precision = precision_beside(
-            [table for table, _ in tables], tally.contribution, self.adjacency
+            [table for table, _ in tables], tally.contribution, self._terms.adjacency
         )
         return CountTable(
             n_samples, len(self.classes_), 1, tally.contribution, precision, min_smoothing=0.0

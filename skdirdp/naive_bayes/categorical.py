@@ -108,6 +108,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         the bound if it is smaller.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState, default=None
         None draws cryptographically secure noise. Anything else is reproducible, and
         whoever knows it can remove the noise.
@@ -169,6 +171,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_samples=None,
         max_weight=None,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.alpha = alpha
@@ -186,6 +189,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
@@ -216,9 +220,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return CategoryCounts(counts, ContributionBound(weights.bound), missing)
 
     def _public_sizes(self, n_features: int) -> np.ndarray | None:
-        if self.n_categories is None:
+        n_categories = self._public("n_categories")
+        if n_categories is None:
             return None
-        return check_sizes("n_categories", self.n_categories, n_features, at_least=1)
+        return check_sizes("n_categories", n_categories, n_features, at_least=1)
 
     def _keep(self, probabilities):
         self.feature_log_prob_ = [np.log(table) for table in probabilities]

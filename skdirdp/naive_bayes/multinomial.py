@@ -84,6 +84,8 @@ class DirichletNB(_PrivateNaiveBayes):
         the bound if it is smaller.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState, default=None
         None draws cryptographically secure noise. Anything else is reproducible, and
         whoever knows it can remove the noise.
@@ -140,6 +142,7 @@ class DirichletNB(_PrivateNaiveBayes):
         n_samples=None,
         max_weight=None,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.alpha = alpha
@@ -157,6 +160,7 @@ class DirichletNB(_PrivateNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
@@ -172,7 +176,7 @@ class DirichletNB(_PrivateNaiveBayes):
         return (X, *labels) if labels else X
 
     def _count(self, X, codes, weights):
-        bounds = (self.max_count, self.max_total)
+        bounds = (self._public("max_count"), self._public("max_total"))
         # Without noise nothing needs a bound.
         exact = not self._is_private
         n_classes = len(self.classes_)

@@ -58,6 +58,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         How fast the smooth sensitivity of "ehds" may change.
     accountant : PrivacyAccountant, optional
         Charged before noise is drawn.
+    label : str, optional
+        What the accountant's history calls the fit; by default, the name of the class.
     random_state : None, int, Generator or RandomState
         None draws cryptographically secure noise.
 
@@ -115,6 +117,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         calibration="exact",
         gamma=1.0,
         accountant=None,
+        label=None,
         random_state=None,
     ):
         self.prior = prior
@@ -125,6 +128,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         self.calibration = calibration
         self.gamma = gamma
         self.accountant = accountant
+        self.label = label
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)

@@ -1,0 +1,462 @@
+"""A pipeline with one budget for all of its steps."""
+
+from collections.abc import Callable, Iterator, Mapping
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_memory
+
+from .._messages import warn
+from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
+from ..accounting.worst_case import ADJACENCIES
+from ..base import JOINT_FIT, PrivateEstimator, Terms
+from ..exceptions import PrivacyLeakWarning
+from .check import check_pipeline
+from .joint_fit import Performance, Plan, Rehearsal
+from .report import PipelineReport
+
+
+def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
+    # The error of the last step says best what it lacks.
+    getattr(pipe._final_estimator, "fit_predict")  # noqa: B009
+    return True
+
+
+class PrivatePipeline(Pipeline):
+    """scikit-learn's `Pipeline`, with one privacy budget for the whole fit.
+
+    The private steps, also those inside a `ColumnTransformer` or a `FeatureUnion`, are
+    calibrated together so that all they release composes to the budget, and are paid for in
+    one charge before the first of them releases anything. Their own `epsilon`, `delta`,
+    `order`, `adjacency` and `accountant` are not used; `mechanism`, `n_samples`,
+    `random_state` and all bounds are.
+
+    Parameters
+    ----------
+    steps : list of (str, estimator) tuples
+        As for `Pipeline`.
+    epsilon : float, default=1.0
+        The budget of one `fit` of all steps together. Infinite for no noise.
+    delta : float, default=1e-5
+        The whole fit is (epsilon, delta)-differentially private.
+    order : float, default=None
+        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether a neighbouring data set has one record replaced, or one more or fewer.
+    shares : dict of {str: float}, default=None
+        How the budget is divided over the private steps, by their names: positive numbers,
+        of which only the ratios count. Variances of the privacy loss add up to the budget,
+        so that a share of 1/12 is about a quarter of epsilon. By default a last step that
+        is private gets 11/12 and the steps before it the rest; several estimators in one
+        step, and steps where the last is not private, get shares by their numbers of tables.
+    accountant : PrivacyAccountant, default=None
+        Charged once by every fit, before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
+    transform_input : list of str, default=None
+        As for `Pipeline`.
+    memory : str or object with the joblib.Memory interface, default=None
+        As for `Pipeline`. Only steps before the first private one are cached: what follows
+        depends on the noise.
+    verbose : bool, default=False
+        As for `Pipeline`.
+
+    Attributes
+    ----------
+    privacy_ : PipelineReport
+        What was guaranteed, for all steps together and for each alone.
+    named_steps : Bunch
+        The steps, fitted. They are copies of those that were given.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    The tables of all steps have to be known before the first is released. They are found by
+    fitting the steps from the first private one on twice: the first time with other noise, in
+    copies that are thrown away. So a step that follows a private one needs its public
+    parameters (bounds and numbers of categories right after a histogram are known, and may be
+    left out), and a step that fails on the data fails before anything is charged. If a fit
+    fails after the charge (it was interrupted, say), the charge stays, and the
+    pipeline is as it was before the fit.
+
+    Steps that learn from the data without noise are named by a `PrivacyLeakWarning` and in
+    `privacy_`; see `check_pipeline`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import (
+    ...     DirichletCategoricalNB, DirichletHistogramTransformer, PrivatePipeline
+    ... )
+    >>> X = np.random.default_rng(0).normal(size=(5000, 3))
+    >>> y = X[:, 0] > 0
+    >>> bins = DirichletHistogramTransformer(6, encode="ordinal", bounds=(-4, 4))
+    >>> model = DirichletCategoricalNB(n_categories=6, classes=[False, True])
+    >>> pipe = PrivatePipeline([("bins", bins), ("model", model)], epsilon=1.0).fit(X, y)
+    >>> bool(pipe.score(X, y) > 0.8)
+    True
+    >>> pipe.privacy_.epsilon, pipe.privacy_.releases
+    (1.0, 7)
+    >>> bool(0.999 < pipe.privacy_.composition().epsilon(1e-5) <= 1.0)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Pipeline._parameter_constraints,
+        "epsilon": [Interval(Real, 0, None, closed="right")],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "order": [None, Interval(Real, 1, None, closed="neither")],
+        "adjacency": [StrOptions(set(ADJACENCIES))],
+        "shares": [None, dict],
+        "accountant": [None, HasMethods("charge")],
+        "label": [None, str],
+    }
+
+    steps: Any
+    privacy_: PipelineReport
+
+    def __init__(
+        self,
+        steps,
+        *,
+        epsilon=1.0,
+        delta=1e-5,
+        order=None,
+        adjacency="replace",
+        shares=None,
+        accountant=None,
+        label=None,
+        transform_input=None,
+        memory=None,
+        verbose=False,
+    ):
+        super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.adjacency = adjacency
+        self.shares = shares
+        self.accountant = accountant
+        self.label = label
+
+    def fit(self, X, y=None, **params):
+        """Fit all steps, and release what the private ones learn.
+
+        Parameters
+        ----------
+        X : iterable
+            Training data, as the first step takes them.
+        y : iterable, default=None
+            Training targets.
+        **params : dict of str -> object
+            As for `Pipeline.fit`.
+
+        Returns
+        -------
+        self
+        """
+        self._fit_privately(Pipeline.fit, X, y, params)
+        return self
+
+    @available_if(Pipeline._can_fit_transform)
+    def fit_transform(self, X, y=None, **params):
+        """Fit all steps, and transform the data with them.
+
+        Parameters
+        ----------
+        X : iterable
+            Training data, as the first step takes them.
+        y : iterable, default=None
+            Training targets.
+        **params : dict of str -> object
+            As for `Pipeline.fit_transform`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_transformed_features)
+            The records themselves, transformed: they are not private.
+        """
+        return self._fit_privately(Pipeline.fit_transform, X, y, params)
+
+    @available_if(_can_fit_predict)
+    def fit_predict(self, X, y=None, **params):
+        """Fit all steps, and predict for the same data with the last.
+
+        Parameters
+        ----------
+        X : iterable
+            Training data, as the first step takes them.
+        y : iterable, default=None
+            Training targets.
+        **params : dict of str -> object
+            As for `Pipeline.fit_predict`.
+
+        Returns
+        -------
+        ndarray
+        """
+        return self._fit_privately(Pipeline.fit_predict, X, y, params)
+
+    def rehearse(self, X, y=None, **params):
+        """What a fit to these data would be charged; nothing is charged or released.
+
+        It depends on public sizes and parameters alone. Ask an accountant with it whether
+        it affords a search: ``accountant.affords(pipe.rehearse(X, y), releases=n_fits)``.
+
+        Parameters
+        ----------
+        X, y, **params
+            As for `fit`.
+
+        Returns
+        -------
+        JointMechanism or None
+            None if nothing would be released.
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletNB, PrivacyAccountant, make_private_pipeline
+        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> pipe = make_private_pipeline(
+        ...     DirichletNB(classes=[0, 1], max_count=3, max_total=3), epsilon=0.4
+        ... )
+        >>> mechanism = pipe.rehearse([[1, 2], [3, 0]], [0, 1])
+        >>> accountant.affords(mechanism, releases=2), accountant.affords(mechanism, releases=9)
+        (True, False)
+        """
+        self._validate_params()
+        self._validate_steps()
+        if not self._holds_private_steps():
+            return None
+        plan, _ = self._plan(Pipeline.fit, X, y, params)
+        return plan.joint
+
+    def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
+        if JOINT_FIT.get() is not None:
+            # A step of another private pipeline, whose budget counts.
+            return fit(self, X, y, **params)
+        self._validate_params()
+        self._validate_steps()
+        leaking = self._warn_of_leaking_steps() if np.isfinite(self.epsilon) else []
+        if not self._holds_private_steps():
+            result = fit(self, X, y, **params)
+            self.privacy_ = self._report((), leaking, ())
+            return result
+
+        plan, prefix = self._plan(fit, X, y, params)
+        performance = Performance(plan.terms, plan=plan)
+        copy = self._copy(performance, prefix.again())
+        # Generators are one object, as in Pipeline: two fits must not draw the same noise.
+        for name, value in self.get_params(deep=True).items():
+            if isinstance(value, (np.random.Generator, np.random.RandomState)):
+                copy.set_params(**{name: value})
+        joint = plan.joint
+        if self.accountant is not None and joint is not None:
+            label = type(self).__name__ if self.label is None else self.label
+            mechanism, releases = joint.as_charge()
+            self.accountant.charge(mechanism, releases=releases, label=label)
+        with performance.under_way():
+            result = fit(copy, X, y, **params)
+        self.steps = copy.steps
+        self.privacy_ = self._report(
+            () if joint is None else joint.parts, leaking, tuple(performance.reports)
+        )
+        return result
+
+    def _plan(
+        self, fit: Callable[..., Any], X: Any, y: Any, params: dict
+    ) -> "tuple[Plan, _Prefix]":
+        """The noise of all steps, and the steps before the first private one, fitted."""
+        rehearsal = Rehearsal(Terms(self.epsilon, self.delta, self.order, self.adjacency))
+        prefix = _Prefix(check_memory(self.memory))
+        copy = self._copy(rehearsal, prefix)
+        copy.verbose = False
+        copy.__dict__.pop("_skl_callbacks", None)
+        with rehearsal.under_way():
+            fit(copy, X, y, **params)
+        self._check_all_released(rehearsal)
+        return Plan.of(rehearsal, self.shares, self.steps[-1][0]), prefix
+
+    def _holds_private_steps(self) -> bool:
+        return any(_private_estimators(step) for _, _, step in self._iter())
+
+    def _copy(self, stage: Rehearsal | Performance, prefix: "_Prefix") -> "PrivatePipeline":
+        copy = clone(self)
+        copy.memory = prefix
+        copy._stage = stage
+        return copy
+
+    def _log_message(self, step_idx):
+        # Called for every step right before it is fitted.
+        stage = vars(self).get("_stage")
+        if stage is not None:
+            stage.enter(*self.steps[step_idx])
+        return super()._log_message(step_idx)
+
+    def _check_all_released(self, rehearsal: Rehearsal) -> None:
+        heard = {declared.step for declared in rehearsal.declared}
+        for _, name, step in self._iter():
+            if name not in heard and _private_estimators(step):
+                raise RuntimeError(
+                    f"step {name!r} holds a private estimator that was not fitted with the "
+                    "others: it has no columns, or it was fitted in another thread or process, "
+                    "which knows nothing of the budget. Nothing was charged"
+                )
+
+    def _warn_of_leaking_steps(self) -> list[str]:
+        leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
+        for finding in leaking:
+            warn(
+                f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the privacy "
+                "guarantee does not cover",
+                PrivacyLeakWarning,
+            )
+        return [f"{finding.step} ({finding.estimator})" for finding in leaking]
+
+    def _report(self, mechanisms, leaking, steps) -> PipelineReport:
+        names = [
+            f"{step}__{name}"
+            for step, report in steps
+            for name in report.not_covered
+            if name != "random_state"
+        ]
+        seeded = any("random_state" in report.not_covered for _, report in steps)
+        return PipelineReport(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta) if self.order is None else None,
+            order=None if self.order is None else float(self.order),
+            adjacency=self.adjacency,
+            mechanisms=mechanisms,
+            not_covered=(*dict.fromkeys([*leaking, *names]), *["random_state"] * seeded),
+            steps=steps,
+        )
+
+    def __getitem__(self, ind):
+        """A step by number or name; or with a slice, a pipeline of these steps."""
+        if not isinstance(ind, slice):
+            return super().__getitem__(ind)
+        if ind.step not in (1, None):
+            raise ValueError("Pipeline slicing only supports a step of 1")
+        parameters = self.get_params(deep=False)
+        parameters["steps"] = steps = self.steps[ind]
+        if isinstance(self.shares, Mapping):
+            names = {name for name, _ in steps}
+            parameters["shares"] = {
+                name: share for name, share in self.shares.items() if name in names
+            } or None
+        return type(self)(**parameters)
+
+
+def _private_estimators(step: Any) -> list[PrivateEstimator]:
+    """The private estimators that fitting a step would fit."""
+    return [*_walk(step)]
+
+
+def _walk(step: Any) -> Iterator[PrivateEstimator]:
+    if isinstance(step, PrivateEstimator):
+        yield step
+    elif isinstance(step, FrozenEstimator):
+        return
+    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
+        for value in step.get_params(deep=False).values():
+            yield from _walk(value)
+    elif isinstance(step, (list, tuple)):
+        for value in step:
+            yield from _walk(value)
+
+
+class _Prefix:
+    """The memory of one fit: steps before the first private one are fitted once.
+
+    It has the interface of `joblib.Memory`, as `Pipeline` uses it. What follows a private
+    step is never remembered, for it depends on the noise.
+    """
+
+    #: So that Pipeline fits its steps and not further copies of them.
+    location = None
+
+    def __init__(self, memory: Any, fitted: "list[Any] | None" = None):
+        self._memory = memory
+        self._fitted: list[Any] = []
+        self._known = iter(fitted or ())
+        self._ended = False
+
+    def again(self) -> "_Prefix":
+        """The same for a second pass over the same steps, which finds them fitted."""
+        return _Prefix(self._memory, self._fitted)
+
+    def cache(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        cached = self._memory.cache(function, **options)
+
+        def fit_transform(transformer, *args, **kwargs):
+            self._ended = self._ended or bool(_private_estimators(transformer))
+            if self._ended:
+                return function(transformer, *args, **kwargs)
+            found = next(self._known, None)
+            if found is None:
+                found = cached(transformer, *args, **kwargs)
+                self._fitted.append(found)
+            return found
+
+        return fit_transform
+
+
+def make_private_pipeline(
+    *steps,
+    epsilon=1.0,
+    delta=1e-5,
+    order=None,
+    adjacency="replace",
+    shares=None,
+    accountant=None,
+    label=None,
+    transform_input=None,
+    memory=None,
+    verbose=False,
+) -> PrivatePipeline:
+    """A `PrivatePipeline` whose steps are named after their classes.
+
+    Parameters
+    ----------
+    *steps : estimators
+        The steps, in order.
+    epsilon, delta, order, adjacency, shares, accountant, label
+        As for `PrivatePipeline`. The names in `shares` are those of the classes in lower case.
+    transform_input, memory, verbose
+        As for `Pipeline`.
+
+    Returns
+    -------
+    PrivatePipeline
+
+    Examples
+    --------
+    >>> from sklearn.feature_extraction.text import CountVectorizer
+    >>> from skdirdp import DirichletNB, make_private_pipeline
+    >>> make_private_pipeline(
+    ...     CountVectorizer(vocabulary=["good", "bad"]),
+    ...     DirichletNB(classes=[0, 1], max_count=3, max_total=5),
+    ...     epsilon=0.5,
+    ... ).epsilon
+    0.5
+    """
+    return PrivatePipeline(
+        _name_estimators(steps),
+        epsilon=epsilon,
+        delta=delta,
+        order=order,
+        adjacency=adjacency,
+        shares=shares,
+        accountant=accountant,
+        label=label,
+        transform_input=transform_input,
+        memory=memory,
+        verbose=verbose,
+    )

@@ -1,0 +1,423 @@
+"""What `check_pipeline` says of a step is what two neighbouring data sets say of it."""
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from sklearn import (
+    cluster,
+    cross_decomposition,
+    decomposition,
+    discriminant_analysis,
+    ensemble,
+    feature_extraction,
+    feature_selection,
+    impute,
+    kernel_approximation,
+    manifold,
+    neighbors,
+    neural_network,
+    preprocessing,
+    random_projection,
+)
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+from sklearn.feature_extraction import text
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+)
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.semi_supervised import SelfTrainingClassifier
+from sklearn.utils import all_estimators
+
+from skdirdp import (
+    DirichletCategoricalNB,
+    DirichletHistogramTransformer,
+    DirichletNB,
+    PrivacyAccountant,
+    PrivateDirichletPosterior,
+    PrivatePipeline,
+    check_pipeline,
+)
+from skdirdp.pipeline import register_step
+from skdirdp.pipeline.knowledge import META_ESTIMATORS, TRANSFORMERS
+
+N = 40
+rng = np.random.default_rng(0)
+NUMBERS = rng.gamma(2.0, size=(N, 4))
+Y = rng.integers(3, size=N)
+# Of the second column, 10 are 3 and 9 are 2, until the first record turns from 3 to 2.
+CODES = np.column_stack([rng.integers(1, 4, size=N), np.repeat([3, 2, 1], [10, 9, N - 19])])
+# Only the first record decides whether the second column has a gap, and the last anything else.
+GAPS = np.where(NUMBERS > 3, np.nan, NUMBERS)
+GAPS[:, 1] = NUMBERS[:, 1]
+GAPS[1:, 3] = np.nan
+GAPS[0, 3] = 1.0
+WORDS = [" ".join(rng.choice(["a1", "b1", "c1"], size=4)) for _ in range(N)]
+DICTS = [{"a": 1.0, "b": 2.0} for _ in range(N)]
+SETS = [("a", "b") if k % 2 else ("a",) for k in range(N)]
+TARGETS = Y.copy()
+SQUARE = NUMBERS @ NUMBERS.T
+
+#: The odd record that stands for the first one in a neighbour.
+ODD = {
+    "numbers": np.array([90.0, 0.01, 55.0, 7.0]),
+    "codes": np.array([0, 2]),
+    "gaps": np.array([500.0, np.nan, 2.0, np.nan]),
+    "words": "secret secret a1",
+    "dicts": {"secret": 1.0},
+    "sets": ("secret",),
+    "labels": 7,
+}
+DATA = {
+    "numbers": NUMBERS,
+    "codes": CODES,
+    "gaps": GAPS,
+    "words": WORDS,
+    "dicts": DICTS,
+    "sets": SETS,
+    "labels": Y,
+}
+
+pp, fs, dc = preprocessing, feature_selection, decomposition
+#: Transformers, the data they are fitted to, and whether they learn nothing.
+CASES = [
+    (kernel_approximation.AdditiveChi2Sampler(), "numbers", True),
+    (pp.Binarizer(), "numbers", True),
+    (feature_extraction.FeatureHasher(8), "dicts", True),
+    (pp.FunctionTransformer(np.log1p), "numbers", True),
+    (text.HashingVectorizer(n_features=16), "words", True),
+    (pp.Normalizer(), "numbers", True),
+    (kernel_approximation.PolynomialCountSketch(random_state=0), "numbers", True),
+    (pp.PolynomialFeatures(), "numbers", True),
+    (kernel_approximation.SkewedChi2Sampler(random_state=0), "numbers", True),
+    (kernel_approximation.RBFSampler(gamma=1.0, random_state=0), "numbers", True),
+    (kernel_approximation.RBFSampler(gamma="scale", random_state=0), "numbers", False),
+    (text.CountVectorizer(vocabulary=["a1", "b1"]), "words", True),
+    (text.CountVectorizer(), "words", False),
+    (text.TfidfVectorizer(), "words", False),
+    (text.TfidfVectorizer(vocabulary=["a1", "b1"]), "words", False),
+    (text.TfidfVectorizer(vocabulary=["a1", "b1"], use_idf=False), "words", True),
+    (text.TfidfTransformer(), "codes", False),
+    (text.TfidfTransformer(use_idf=False), "codes", True),
+    (pp.OneHotEncoder(), "codes", False),
+    (pp.OneHotEncoder(categories=[range(4)] * 2), "codes", True),
+    (pp.OneHotEncoder(categories=[range(4)] * 2, drop="first"), "codes", True),
+    (pp.OneHotEncoder(categories=[range(4)] * 2, min_frequency=1), "codes", False),
+    (pp.OneHotEncoder(categories=[range(4)] * 2, max_categories=3), "codes", False),
+    (pp.OrdinalEncoder(), "codes", False),
+    (pp.OrdinalEncoder(categories=[range(4)] * 2), "codes", True),
+    (pp.OrdinalEncoder(categories=[range(4)] * 2, min_frequency=1), "codes", False),
+    (pp.MultiLabelBinarizer(), "sets", False),
+    (pp.MultiLabelBinarizer(classes=["a", "b", "secret"]), "sets", True),
+    (random_projection.GaussianRandomProjection(2, random_state=0), "numbers", True),
+    (random_projection.SparseRandomProjection(2, random_state=0), "numbers", True),
+    (impute.SimpleImputer(), "gaps", False),
+    (impute.SimpleImputer(strategy="median"), "gaps", False),
+    (
+        impute.SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
+        "gaps",
+        True,
+    ),
+    (
+        impute.SimpleImputer(
+            strategy="constant", fill_value=0.0, keep_empty_features=True, add_indicator=True
+        ),
+        "gaps",
+        False,
+    ),
+    (impute.MissingIndicator(features="all"), "gaps", True),
+    (impute.MissingIndicator(), "gaps", False),
+    (impute.KNNImputer(), "gaps", False),
+    (impute.IterativeImputer(max_iter=2, random_state=0), "gaps", False),
+    (pp.SplineTransformer(knots=np.linspace([0] * 4, [99] * 4, 4)), "numbers", True),
+    (pp.SplineTransformer(), "numbers", False),
+    (pp.StandardScaler(), "numbers", False),
+    (pp.StandardScaler(with_mean=False, with_std=False), "numbers", False),
+    (pp.RobustScaler(), "numbers", False),
+    (pp.RobustScaler(with_centering=False, with_scaling=False), "numbers", True),
+    (pp.MinMaxScaler(), "numbers", False),
+    (pp.MaxAbsScaler(), "numbers", False),
+    (pp.KBinsDiscretizer(3), "numbers", False),
+    (pp.KBinsDiscretizer(3, strategy="uniform"), "numbers", False),
+    (pp.PowerTransformer(), "numbers", False),
+    (pp.QuantileTransformer(n_quantiles=20), "numbers", False),
+    (pp.TargetEncoder(random_state=0), "codes", False),
+    (pp.LabelEncoder(), "labels", False),
+    (pp.LabelBinarizer(), "labels", False),
+    (pp.KernelCenterer(), "square", False),
+    (feature_extraction.DictVectorizer(), "dicts", False),
+    (fs.VarianceThreshold(), "numbers", False),
+    (fs.SelectKBest(fs.f_classif, k=2), "numbers", False),
+    (fs.SelectPercentile(fs.f_classif), "numbers", False),
+    (fs.SelectFpr(), "numbers", False),
+    (fs.SelectFdr(), "numbers", False),
+    (fs.SelectFwe(), "numbers", False),
+    (fs.GenericUnivariateSelect(), "numbers", False),
+    (dc.PCA(2), "numbers", False),
+    (dc.IncrementalPCA(2), "numbers", False),
+    (dc.TruncatedSVD(2, random_state=0), "numbers", False),
+    (dc.NMF(2, random_state=0, max_iter=500), "numbers", False),
+    (dc.FastICA(2, random_state=0), "numbers", False),
+    (dc.FactorAnalysis(2), "numbers", False),
+    (dc.KernelPCA(2), "numbers", False),
+    (dc.LatentDirichletAllocation(2, random_state=0), "numbers", False),
+    (discriminant_analysis.LinearDiscriminantAnalysis(), "numbers", False),
+    (kernel_approximation.Nystroem(n_components=30, random_state=0), "numbers", False),
+    (cluster.KMeans(2, random_state=0), "numbers", False),
+    (cluster.FeatureAgglomeration(2), "numbers", False),
+    (cluster.Birch(n_clusters=2), "numbers", False),
+    (neural_network.BernoulliRBM(2, random_state=0), "unit", False),
+    (manifold.Isomap(n_neighbors=20), "numbers", False),
+    (neighbors.KNeighborsTransformer(), "numbers", False),
+    (neighbors.NeighborhoodComponentsAnalysis(random_state=0, max_iter=3), "numbers", False),
+    (ensemble.RandomTreesEmbedding(3, random_state=0), "numbers", False),
+    (cross_decomposition.PLSRegression(), "numbers", False),
+    (FrozenEstimator(pp.StandardScaler().fit(NUMBERS)), "numbers", True),
+]
+
+
+ONLY_LABELS = (pp.LabelBinarizer, pp.LabelEncoder, pp.MultiLabelBinarizer)
+
+
+def learnt(estimator, data, target):
+    """A digest of everything that a fit keeps."""
+    fitted = clone(estimator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if isinstance(estimator, ONLY_LABELS):
+            fitted.fit(data)
+        else:
+            fitted.fit(data, target)
+    return joblib.hash(vars(fitted))
+
+
+def neighbours(kind):
+    """The data, and others in which one record is replaced, or left out."""
+    if kind == "square":
+        other = np.vstack([ODD["numbers"], NUMBERS[1:]])
+        return [(SQUARE, Y), (other @ other.T, Y)]
+    if kind == "unit":
+        return [(NUMBERS / 100, Y), (np.vstack([ODD["numbers"], NUMBERS[1:]]) / 100, Y)]
+    data = DATA[kind]
+    if isinstance(data, list):
+        return [(data, Y), ([ODD[kind], *data[1:]], Y), (data[1:], Y[1:])]
+    other = data.copy()
+    other[0] = ODD[kind]
+    return [(data, Y), (other, Y), (data[1:], Y[1:])]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "kind", "learns_nothing"),
+    CASES,
+    ids=[f"{type(case[0]).__name__}-{number}" for number, case in enumerate(CASES)],
+)
+def test_a_step_learns_from_one_record_where_the_check_says_so(estimator, kind, learns_nothing):
+    (finding,) = check_pipeline(Pipeline([("step", estimator)]))
+    assert finding.verdict == ("learns nothing" if learns_nothing else "leaks")
+    assert bool(finding.reason) is not learns_nothing
+    first, *others = (learnt(estimator, *each) for each in neighbours(kind))
+    assert all(other == first for other in others) is learns_nothing
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_constant_imputer_may_drop_a_column_that_one_record_decides_on():
+    """New versions of scikit-learn do, unless told to keep it; the check is the same for all."""
+    imputer = impute.SimpleImputer(strategy="constant", fill_value=0.0)
+    assert check_pipeline(make_pipeline(imputer))[0].verdict == "leaks"
+    kept = clone(imputer).set_params(keep_empty_features=True)
+    widths = {kept.fit_transform(data).shape[1] for data, _ in neighbours("gaps")}
+    assert widths == {4}
+
+
+def test_the_cases_are_many_and_of_both_kinds():
+    classes = {type(estimator) for estimator, _, _ in CASES}
+    assert len(classes) >= 60
+    assert sum(learns_nothing for _, _, learns_nothing in CASES) >= 20
+
+
+def test_every_transformer_of_scikit_learn_is_known():
+    """So that a new one is looked at before it is called safe."""
+    names = {name for name, _ in all_estimators(type_filter="transformer")}
+    assert names - set(TRANSFORMERS) - set(META_ESTIMATORS) <= {
+        # Said to leak, as everything that is not known.
+        "IsotonicRegression",
+        "PatchExtractor",
+        "SelectFromModel",
+        "SparseCoder",
+        "StackingRegressor",
+        "TSNE",
+        "VotingRegressor",
+    }
+
+
+def test_what_is_not_known_leaks():
+    class Mine(TransformerMixin, BaseEstimator):
+        pass
+
+    class Subclass(pp.Normalizer):
+        """May do anything."""
+
+    class Normalizer(TransformerMixin, BaseEstimator):
+        """Has but the name."""
+
+    for step in (Mine(), Subclass(), Normalizer(), LogisticRegression()):
+        (finding,) = check_pipeline(make_pipeline(step))
+        assert finding.verdict == "leaks"
+        assert finding.reason == "is not known to learn nothing from the data"
+
+
+def test_users_can_say_what_their_classes_learn():
+    class Mine(TransformerMixin, BaseEstimator):
+        def __init__(self, level=None):
+            self.level = level
+
+    register_step(Mine, lambda step: "learns a level" if step.level is None else None)
+    assert check_pipeline(make_pipeline(Mine()))[0].reason == "learns a level"
+    assert check_pipeline(make_pipeline(Mine(3)))[0].verdict == "learns nothing"
+    register_step(Mine, "is out of date")
+    assert check_pipeline(make_pipeline(Mine(3)))[0].verdict == "leaks"
+    with pytest.raises(TypeError, match="estimator must be a class"):
+        register_step(Mine(), None)
+    with pytest.raises(TypeError, match="rule must be"):
+        register_step(Mine, 3)
+
+
+def test_private_steps_are_private_unless_they_have_no_noise():
+    bins, model = DirichletHistogramTransformer(), DirichletNB()
+    assert [finding.verdict for finding in check_pipeline(make_pipeline(bins, model))] == [
+        "private"
+    ] * 2
+    without = DirichletNB(epsilon=np.inf)
+    assert check_pipeline(make_pipeline(without))[0].verdict == "leaks"
+    # In a private pipeline its own epsilon is not used.
+    assert check_pipeline(PrivatePipeline([("model", without)]))[0].verdict == "private"
+    nested = make_pipeline(PrivatePipeline([("model", DirichletNB())], epsilon=np.inf))
+    for pipe in (nested, nested[0]):
+        assert check_pipeline(pipe)[0].verdict == "leaks"
+    within = PrivatePipeline([("inner", nested[0])], epsilon=1.0)
+    assert check_pipeline(within)[0].verdict == "private"
+    weak = PrivateDirichletPosterior(mechanism="ehdl")
+    assert check_pipeline(weak)[0].verdict == "leaks"
+
+
+def test_steps_inside_others_are_found_by_the_names_of_set_params():
+    columns = ColumnTransformer(
+        [
+            ("bins", DirichletHistogramTransformer(), [0]),
+            ("scale", pp.StandardScaler(), [1]),
+            ("rest", "passthrough", [2]),
+        ],
+        remainder=pp.MinMaxScaler(),
+    )
+    union = FeatureUnion([("pca", dc.PCA()), ("inner", make_pipeline(pp.Normalizer()))])
+    pipe = Pipeline([("columns", columns), ("union", union), ("last", None)])
+    found = {finding.step: finding.verdict for finding in check_pipeline(pipe)}
+    assert found == {
+        "columns__bins": "private",
+        "columns__scale": "leaks",
+        "columns__rest": "learns nothing",
+        "columns__remainder": "leaks",
+        "union__pca": "leaks",
+        "union__inner__normalizer": "learns nothing",
+        "last": "learns nothing",
+    }
+
+
+def test_columns_chosen_by_a_function_leak_and_those_chosen_by_type_do_not():
+    by_type = ColumnTransformer([("a", "passthrough", make_column_selector(dtype_include=float))])
+    by_data = ColumnTransformer([("a", "passthrough", lambda X: [0])])
+    assert {finding.verdict for finding in check_pipeline(make_pipeline(by_type))} == {
+        "learns nothing"
+    }
+    assert check_pipeline(make_pipeline(by_data))[0].reason.startswith("chooses columns")
+
+
+# Meta-estimators -------------------------------------------------------------------
+
+COUNTS = rng.integers(4, size=(300, 3))
+LABELS = rng.integers(3, size=300)
+
+
+def private(accountant, **params):
+    return DirichletCategoricalNB(
+        classes=params.pop("classes", [0, 1, 2]), n_categories=4, accountant=accountant, **params
+    )
+
+
+META = [
+    (lambda inner: ensemble.VotingClassifier([("a", inner), ("b", clone(inner))]), 2, False),
+    (lambda inner: FixedThresholdClassifier(inner, threshold=0.5), 1, True),
+    (lambda inner: OneVsRestClassifier(inner.set_params(classes=[0, 1])), 3, False),
+    (
+        lambda inner: OutputCodeClassifier(
+            inner.set_params(classes=[0, 1]), code_size=2, random_state=0
+        ),
+        4,  # two of the six columns of its code are constant
+        False,
+    ),
+    (lambda inner: MultiOutputClassifier(inner), 2, True),
+    (lambda inner: ensemble.BaggingClassifier(inner, 3, bootstrap=False), 3, False),
+    (lambda inner: ensemble.BaggingClassifier(inner, 3), None, False),
+    (lambda inner: OneVsOneClassifier(inner), 3, False),
+    (lambda inner: CalibratedClassifierCV(inner, cv=2), 2, False),
+    (
+        lambda inner: ensemble.StackingClassifier([("a", inner)], cv=2),
+        3,
+        False,
+    ),
+    (lambda inner: TunedThresholdClassifierCV(inner, cv=2), 3, False),
+    (lambda inner: GridSearchCV(inner, {"alpha": [1.0, 2.0]}, cv=2), 5, False),
+    (
+        lambda inner: fs.SequentialFeatureSelector(inner, n_features_to_select=1, cv=2),
+        2 * 3,
+        False,
+    ),
+    (lambda inner: ensemble.AdaBoostClassifier(inner, n_estimators=3), None, False),
+    (lambda inner: SelfTrainingClassifier(inner, max_iter=2), None, False),
+    (lambda inner: ClassifierChain(inner, cv=2), None, False),
+    (lambda inner: ClassifierChain(inner), None, True),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("make", "fits", "keeps"), META, ids=[type(m[0](private(None))).__name__ for m in META]
+)
+def test_meta_estimators_charge_for_every_fit_inside(make, fits, keeps):
+    """Those that keep the guarantee fit so many times, and that is all they do with the data."""
+    accountant = PrivacyAccountant()
+    meta = make(private(accountant))
+    findings = check_pipeline(make_pipeline(meta))
+    leaking = [finding for finding in findings if finding.verdict == "leaks"]
+    assert (not leaking) is keeps
+    assert "private" in {finding.verdict for finding in findings}
+    if fits is None:
+        return
+    binary = isinstance(meta, (FixedThresholdClassifier, TunedThresholdClassifierCV))
+    target = np.minimum(LABELS, 1) if binary else LABELS
+    if isinstance(meta, MultiOutputClassifier):
+        target = np.column_stack([LABELS, LABELS[::-1]])
+    if binary:
+        meta.set_params(estimator__classes=[0, 1])
+    meta.fit(COUNTS, target)
+    assert len(accountant) == fits
+
+
+def test_meta_estimators_that_are_known_exist():
+    names = {name for name, _ in all_estimators()} | {
+        "HalvingGridSearchCV",
+        "HalvingRandomSearchCV",
+        "PrivatePipeline",
+    }
+    assert set(META_ESTIMATORS) <= names
+    assert set(TRANSFORMERS) <= names | {"LabelBinarizer"}

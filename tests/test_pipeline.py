@@ -1,0 +1,824 @@
+import pickle
+import threading
+import warnings
+
+import joblib
+import matplotlib.pyplot
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import VotingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from skdirdp import (
+    BudgetExceededError,
+    DirichletCategoricalNB,
+    DirichletHistogramTransformer,
+    DirichletNB,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    PrivateBayesNetMLE,
+    PrivateDirichletPosterior,
+    PrivatePipeline,
+    make_private_pipeline,
+)
+from skdirdp.accounting import Composition
+from skdirdp.base import JOINT_FIT
+from skdirdp.displays import BudgetCurveDisplay, PrivacyProfileDisplay
+from skdirdp.mechanisms.base import Mechanism
+
+N = 600
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 3))
+Y = (X[:, 0] + 0.5 * rng.normal(size=N) > 0).astype(int)
+
+
+def bins(n_bins=4, bounds=(-4, 4), **params):
+    params = {"encode": "ordinal", "n_samples": N, "n_fine_bins": 64, **params}
+    return DirichletHistogramTransformer(n_bins, bounds=bounds, **params)
+
+
+def model(**params):
+    return DirichletCategoricalNB(
+        **{"classes": [0, 1], "n_categories": 4, "n_samples": N, **params}
+    )
+
+
+def two_steps(mechanisms=("dirichlet", "dirichlet"), **params):
+    first, last = mechanisms
+    steps = [("bins", bins(mechanism=first)), ("model", model(mechanism=last))]
+    return PrivatePipeline(steps, **params)
+
+
+def three_steps(**params):
+    columns = ColumnTransformer(
+        [
+            ("a", bins(encode="onehot-dense", mechanism="gaussian"), [0, 1]),
+            ("b", bins(encode="onehot-dense"), [2]),
+        ]
+    )
+    last = DirichletNB(classes=[0, 1], max_count=1, max_total=3, n_samples=N)
+    return PrivatePipeline([("columns", columns), ("model", last)], **params)
+
+
+def five_steps(**params):
+    """Bins of bins of bins, beside others, before a model; with a step that learns nothing."""
+    union = FeatureUnion(
+        [("c", bins(bounds=(0, 4))), ("d", bins(bounds=(0, 4), mechanism="gaussian"))]
+    )
+    steps = [
+        ("a", bins()),
+        ("nothing", "passthrough"),
+        ("b", bins(bounds=(0, 4))),
+        ("scale", FunctionTransformer(np.asarray)),
+        ("union", union),
+        ("model", model(mechanism="laplace")),
+    ]
+    return PrivatePipeline(steps, **params)
+
+
+class Drawn:
+    """The mechanisms that drew noise, in order: what was truly released."""
+
+    def __init__(self, monkeypatch):
+        self.mechanisms = []
+        draw = Mechanism.draw
+
+        def recorded(mechanism, *args, **kwargs):
+            self.mechanisms.append(mechanism)
+            return draw(mechanism, *args, **kwargs)
+
+        monkeypatch.setattr(Mechanism, "draw", recorded)
+
+    def last(self, number):
+        return Composition([(mechanism, 1) for mechanism in self.mechanisms[-number:]])
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    return Drawn(monkeypatch)
+
+
+# One budget ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize(
+    ("make", "releases"), [(two_steps, 7), (three_steps, 5), (five_steps, 3 + 3 + 6 + 7)]
+)
+def test_what_is_drawn_composes_to_the_budget_in_one_charge(make, releases, adjacency, drawn):
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+    pipe = make(adjacency=adjacency, accountant=accountant, label="whole").fit(X, Y)
+    total = drawn.last(releases).epsilon(1e-5)
+    assert 0.999 <= total <= 1.0
+    assert pipe.privacy_.releases == releases
+    assert pipe.privacy_.composition().epsilon(1e-5) == pytest.approx(total, rel=1e-9)
+    assert len(accountant) == 1
+    assert accountant.history()[0]["label"] == "whole"
+    assert accountant.total(1e-5) == pytest.approx(total, rel=1e-9)
+    assert {mechanism.adjacency for mechanism in drawn.mechanisms[-releases:]} == {adjacency}
+
+
+@pytest.mark.parametrize(
+    "mechanisms", [("gaussian", "dirichlet"), ("laplace", "gaussian"), ("auto", "auto")]
+)
+def test_steps_of_different_mechanisms_compose_to_the_budget(mechanisms, drawn):
+    two_steps(mechanisms, epsilon=0.7, delta=1e-6).fit(X, Y)
+    assert 0.7 * 0.999 <= drawn.last(7).epsilon(1e-6) <= 0.7
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_renyi_budget_is_met_at_its_order(adjacency, drawn):
+    pipe = two_steps(epsilon=0.3, order=6.0, adjacency=adjacency).fit(X, Y)
+    assert 0.3 * 0.999 <= drawn.last(7).rdp(6.0) <= 0.3
+    assert pipe.privacy_.delta is None
+    assert pipe.privacy_.order == 6.0
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 20.0])
+def test_small_and_large_budgets_are_met(epsilon, drawn):
+    two_steps(epsilon=epsilon).fit(X, Y)
+    assert epsilon * 0.999 <= drawn.last(7).epsilon(1e-5) <= epsilon
+
+
+def test_a_single_private_step_has_the_noise_that_it_has_alone():
+    pipe = make_private_pipeline(FunctionTransformer(), bins(), epsilon=0.8).fit(X)
+    alone = bins(epsilon=0.8).fit(X)
+    assert pipe.privacy_.mechanisms == alone.privacy_.mechanisms
+
+
+def test_the_parameters_of_a_steps_own_budget_are_not_used(drawn):
+    refusing = PrivacyAccountant(epsilon=1e-9)
+    own = {"epsilon": np.inf, "delta": 0.5, "adjacency": "add_remove", "accountant": refusing}
+    steps = [("bins", bins(**own)), ("model", model(**own, order=2.0))]
+    pipe = PrivatePipeline(steps).fit(X, Y)
+    assert 0.999 <= drawn.last(7).epsilon(1e-5) <= 1.0
+    assert len(refusing) == 0
+    assert pipe["bins"].get_params()["epsilon"] == np.inf
+    assert pipe["bins"].privacy_.adjacency == "replace"
+
+
+def test_a_step_with_infinite_epsilon_of_its_own_is_held_to_its_bounds(monkeypatch):
+    counts = np.full((N, 3), 50)
+    last = DirichletNB(classes=[0, 1], max_count=1, max_total=2, epsilon=np.inf, n_samples=N)
+    counted = []
+    draw = Mechanism.draw
+
+    def recorded(mechanism, counts, *args, **kwargs):
+        counted.append(counts.sum())
+        return draw(mechanism, counts, *args, **kwargs)
+
+    monkeypatch.setattr(Mechanism, "draw", recorded)
+    make_private_pipeline(FunctionTransformer(), last).fit(counts, Y)
+    # At most max_total for each record.
+    assert max(counted) <= 2 * N
+
+
+def test_shares_move_noise_between_steps_and_not_the_total(drawn):
+    by_shares = {}
+    for share in (0.01, 1.0, 100.0):
+        pipe = two_steps(shares={"bins": share, "model": 1.0}).fit(X, Y)
+        assert 0.999 <= drawn.last(7).epsilon(1e-5) <= 1.0
+        by_shares[share] = dict(pipe.privacy_.steps)["bins"].epsilon
+    assert by_shares[0.01] < by_shares[1.0] < by_shares[100.0] < 1.0
+
+
+def test_by_default_steps_before_the_last_get_about_a_quarter_of_epsilon():
+    reports = dict(two_steps().fit(X, Y).privacy_.steps)
+    assert 0.24 < reports["bins"].epsilon < 0.26
+    assert 0.9 < reports["model"].epsilon < 1.0
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"bins": 1.0}, "shares must name the private steps"),
+        ({"bins": 1.0, "model": 1.0, "other": 1.0}, "shares must name the private steps"),
+        ({"bins": 0.0, "model": 1.0}, "positive"),
+        ({"bins": np.nan, "model": 1.0}, "positive"),
+    ],
+)
+def test_wrong_shares_are_refused_before_the_charge(shares, message):
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=message):
+        two_steps(shares=shares, accountant=accountant).fit(X, Y)
+    assert len(accountant) == 0
+
+
+def test_without_noise_the_pipeline_is_that_of_scikit_learn():
+    steps = [("bins", bins(epsilon=np.inf)), ("model", model(epsilon=np.inf))]
+    theirs = Pipeline(steps).fit(X, Y)
+    ours = PrivatePipeline([("bins", bins()), ("model", model())], epsilon=np.inf).fit(X, Y)
+    np.testing.assert_array_equal(ours.predict_proba(X), theirs.predict_proba(X))
+    assert str(ours.privacy_) == "no privacy: epsilon is infinite"
+
+
+def test_without_noise_a_charge_is_infinite_and_refused_by_a_limit():
+    accountant = PrivacyAccountant(epsilon=1.0)
+    with pytest.raises(BudgetExceededError):
+        two_steps(epsilon=np.inf, accountant=accountant).fit(X, Y)
+    assert len(accountant) == 0
+
+
+# Public sizes ----------------------------------------------------------------------
+
+
+def test_neighbours_have_the_same_mechanisms():
+    """The noise is chosen before the data: one record, however odd, does not change it."""
+    other, labels = X.copy(), Y.copy()
+    other[0] = 1e9
+    labels[0] = 1 - labels[0]
+    for make in (two_steps, three_steps):
+        one, two = make().fit(X, Y), make().fit(other, labels)
+        assert one.privacy_.mechanisms == two.privacy_.mechanisms
+
+
+def counts_model(**params):
+    return DirichletNB(classes=[0, 1], n_samples=N, **params)
+
+
+@pytest.mark.parametrize(
+    ("steps", "missing"),
+    [
+        ([bins(), FunctionTransformer(), model(n_categories=None)], "n_categories"),
+        ([bins(encode="density"), counts_model(max_total=3)], "max_count"),
+        ([bins(), counts_model(max_count=3)], "max_total"),
+        ([make_pipeline(bins(encode="onehot")), counts_model(max_count=1)], "max_total"),
+        ([bins(), bins(bounds=None)], "bounds"),
+    ],
+)
+def test_a_step_after_a_private_one_needs_its_public_parameters(steps, missing):
+    accountant = PrivacyAccountant()
+    names = ["first", "second", "third"][: len(steps)]
+    pipe = PrivatePipeline([*zip(names, steps, strict=True)], accountant=accountant)
+    message = f"^{missing} must be given for .* in step {names[-1]!r}"
+    with pytest.raises(ValueError, match=message):
+        pipe.fit(X, Y)
+    assert len(accountant) == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "known"),
+    [
+        (bins(), model(n_categories=None), {"n_categories": 4}),
+        (bins([3, 4, 5]), model(n_categories=None), {"n_categories": [3, 4, 5]}),
+        (bins(encode="onehot"), counts_model(), {"max_count": 1, "max_total": 3}),
+        (bins(encode="cdf"), counts_model(), {"max_count": 1, "max_total": 3}),
+        (bins(encode="cdf"), counts_model(max_total=2), {"max_count": 1}),
+    ],
+)
+def test_sizes_right_after_a_histogram_follow_from_what_was_declared(first, last, known):
+    """The noise is that of a last step that is given them, and nothing is taken from the data."""
+    reports = []
+    for model_ in (last, clone(last).set_params(**known)):
+        steps = [("first", first), ("nothing", "passthrough"), ("last", model_)]
+        reports.append(PrivatePipeline(steps).fit(X, Y).privacy_)
+    assert reports[0].mechanisms == reports[1].mechanisms
+    assert reports[0].not_covered == reports[1].not_covered == ()
+
+
+def test_labels_may_be_missing_after_a_private_step_and_are_named():
+    with pytest.warns(PrivacyLeakWarning, match="model__classes"):
+        pipe = PrivatePipeline([("bins", bins()), ("model", model(classes=None))]).fit(X, Y)
+    assert pipe.privacy_.not_covered == ("model__classes",)
+    assert "not covered: model__classes" in str(pipe.privacy_)
+
+
+class OneColumnMore(TransformerMixin, BaseEstimator):
+    """Changes its number of columns from fit to fit, as no step may."""
+
+    fits = 0
+
+    def fit(self, X, y=None):
+        type(self).fits += 1
+        return self
+
+    def transform(self, X):
+        return np.column_stack([X] * (1 + type(self).fits % 2))
+
+
+def test_tables_other_than_declared_are_not_released(drawn):
+    accountant = PrivacyAccountant()
+    steps = [("bins", bins()), ("odd", OneColumnMore()), ("model", model())]
+    pipe = PrivatePipeline(steps, accountant=accountant)
+    with (
+        pytest.warns(PrivacyLeakWarning, match="OneColumnMore"),
+        pytest.raises(RuntimeError, match="step 'model' are not those"),
+    ):
+        pipe.fit(X, Y)
+    # Rehearsed with the prior and three or six columns; released: the bins alone.
+    assert len(drawn.mechanisms) in (3 + 4 + 3, 3 + 7 + 3)
+    assert len(accountant) == 1
+    with pytest.raises(NotFittedError):
+        check_is_fitted(pipe)
+
+
+def test_the_papers_calibrations_are_refused():
+    steps = [("bins", bins(calibration="algorithm1")), ("model", model())]
+    with pytest.raises(ValueError, match="calibration must be 'exact'"):
+        PrivatePipeline(steps).fit(X, Y)
+
+
+def test_a_posterior_is_no_step():
+    accountant = PrivacyAccountant()
+    with pytest.raises(TypeError, match="cannot be a step of a PrivatePipeline"):
+        make_private_pipeline(
+            FunctionTransformer(), PrivateDirichletPosterior(n_categories=2), accountant=accountant
+        ).fit(Y.reshape(-1, 1))
+    assert len(accountant) == 0
+
+
+# All or nothing --------------------------------------------------------------------
+
+
+def test_a_refused_budget_releases_nothing(drawn):
+    accountant = PrivacyAccountant(epsilon=0.9)
+    pipe = two_steps(accountant=accountant)
+    with pytest.raises(BudgetExceededError):
+        pipe.fit(X, Y)
+    assert len(accountant) == 0
+    assert len(drawn.mechanisms) == 7  # those of the rehearsal, which is thrown away
+    for step in (pipe, pipe["bins"], pipe["model"]):
+        with pytest.raises(NotFittedError):
+            check_is_fitted(step)
+
+
+class Failing(TransformerMixin, BaseEstimator):
+    """Fails in the given one of its fits."""
+
+    fits = 0
+
+    def __init__(self, fails_at=1):
+        self.fails_at = fails_at
+
+    def fit(self, X, y=None):
+        type(self).fits += 1
+        if type(self).fits == self.fails_at:
+            raise KeyboardInterrupt("stopped")
+        return self
+
+    def transform(self, X):
+        return X
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("position", "fails_at", "charges"),
+    # Before the first private step there is one fit; after it, a rehearsal and a fit.
+    [(0, 1, 0), (1, 1, 0), (1, 2, 1)],
+    ids=["before the charge", "in the rehearsal", "between charge and last release"],
+)
+def test_a_failure_leaves_the_pipeline_as_it_was_and_the_charge_in_the_ledger(
+    position, fails_at, charges
+):
+    accountant = PrivacyAccountant()
+    steps = [("bins", bins()), ("model", model())]
+    steps.insert(position, ("failing", Failing(fails_at)))
+    Failing.fits = 0
+    pipe = PrivatePipeline(steps, accountant=accountant)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.fit(X, Y)
+    assert len(accountant) == charges
+    with pytest.raises(NotFittedError):
+        check_is_fitted(pipe)
+    assert not hasattr(pipe, "privacy_")
+    assert pipe.steps == steps
+    assert not hasattr(pipe["bins"], "privacy_")
+    assert JOINT_FIT.get() is None
+
+
+@pytest.mark.parametrize("moment", [0, 1, 6])
+def test_a_failure_in_the_noise_of_any_step_keeps_the_last_fit(moment, monkeypatch):
+    """The seven tables are drawn in the rehearsal and then for good."""
+    accountant = PrivacyAccountant()
+    pipe = two_steps(accountant=accountant).fit(X, Y)
+    before, predicted = pipe.privacy_, pipe.predict_proba(X)
+    calls = 0
+    draw = Mechanism.draw
+
+    def failing(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == 7 + moment + 1:
+            raise MemoryError
+        return draw(*args, **kwargs)
+
+    monkeypatch.setattr(Mechanism, "draw", failing)
+    with pytest.raises(MemoryError):
+        pipe.fit(X, Y)
+    assert len(accountant) == 2
+    assert pipe.privacy_ is before
+    np.testing.assert_array_equal(pipe.predict_proba(X), predicted)
+    assert JOINT_FIT.get() is None
+
+
+def test_data_that_the_last_step_refuses_are_refused_before_the_charge():
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="labels that are in classes"):
+        two_steps(accountant=accountant).fit(X, Y + 1)
+    with pytest.raises(ValueError, match="NaN"):
+        two_steps(accountant=accountant).fit(np.where(X > 3, np.nan, X * np.inf), Y)
+    assert len(accountant) == 0
+
+
+def test_a_leak_that_is_an_error_is_raised_before_the_charge():
+    accountant = PrivacyAccountant()
+    for steps in (
+        [("scale", MinMaxScaler()), ("bins", bins()), ("model", model())],
+        [("bins", bins(bounds=None)), ("model", model())],
+        [("bins", bins()), ("model", model(random_state=0))],
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PrivacyLeakWarning)
+            with pytest.raises(PrivacyLeakWarning):
+                PrivatePipeline(steps, accountant=accountant).fit(X, Y)
+    assert len(accountant) == 0
+
+
+def test_leaking_steps_and_seeds_are_named_in_the_report():
+    steps = [("scale", StandardScaler()), ("bins", bins(random_state=0)), ("model", model())]
+    with (
+        pytest.warns(PrivacyLeakWarning, match="step 'scale': StandardScaler learns means"),
+        pytest.warns(PrivacyLeakWarning, match="random_state"),
+    ):
+        pipe = PrivatePipeline(steps).fit(X, Y)
+    assert pipe.privacy_.not_covered == ("scale (StandardScaler)", "random_state")
+    assert "whoever knows it can remove the noise" in str(pipe.privacy_)
+
+
+# Searches and copies ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_search_charges_once_per_fit(n_jobs):
+    accountant = PrivacyAccountant()
+    pipe = two_steps(accountant=accountant, order=4.0)
+    grid = {"epsilon": [0.5, 1.0], "model__alpha": [1.0, 2.0]}
+    search = GridSearchCV(pipe, grid, cv=2, n_jobs=n_jobs, error_score="raise").fit(X, Y)
+    assert len(accountant) == 4 * 2 + 1
+    assert {row["label"] for row in accountant.history()} == {"PrivatePipeline"}
+    spent = sum(float(each) for each in search.cv_results_["param_epsilon"]) * 2
+    spent += search.best_params_["epsilon"]
+    (total,) = accountant.compositions()
+    assert 0.999 * spent <= total.rdp(4.0) <= spent * (1 + 1e-9)
+
+
+def test_a_search_can_be_asked_for_before_it_begins():
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+    pipe = two_steps(accountant=accountant, epsilon=0.2)
+    one_fit = pipe.rehearse(X, Y)
+    assert accountant.affords(one_fit, releases=9)
+    assert not accountant.affords(one_fit, releases=40)
+    assert len(accountant) == 0
+    with pytest.raises(NotFittedError):
+        check_is_fitted(pipe)
+    pipe.fit(X, Y)
+    assert accountant.history()[0]["releases"] == one_fit.releases
+    assert pipe.privacy_.mechanisms == one_fit.parts
+
+
+def test_affords_agrees_with_charge():
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+    mechanism = two_steps(epsilon=0.35).rehearse(X, Y)
+    for _ in range(20):
+        afforded = accountant.affords(mechanism)
+        number = len(accountant)
+        try:
+            accountant.charge(mechanism)
+        except BudgetExceededError:
+            break
+        assert afforded
+        assert len(accountant) == number + 1
+    assert not afforded
+    assert 2 < len(accountant) < 20
+
+
+def test_clones_and_pickles_keep_the_budget_and_nothing_of_the_fit():
+    accountant = PrivacyAccountant()
+    pipe = two_steps(epsilon=0.5, shares={"bins": 1.0, "model": 3.0}, accountant=accountant)
+    pipe.fit(X, Y)
+    copy = clone(pipe)
+    assert not hasattr(copy, "privacy_")
+    assert copy.accountant is accountant
+    assert copy.shares == pipe.shares
+    loaded = pickle.loads(pickle.dumps(pipe))
+    np.testing.assert_array_equal(loaded.predict_proba(X), pipe.predict_proba(X))
+    assert loaded.privacy_ == pipe.privacy_
+    assert len(accountant) == 1
+
+
+def test_no_trace_of_the_joint_fit_stays_in_a_fitted_pipeline():
+    pipe = two_steps().fit(X, Y)
+    assert set(vars(pipe)) == {*pipe.get_params(deep=False), "privacy_"}
+    assert b"Rehearsal" not in pickle.dumps(pipe)
+    assert b"Performance" not in pickle.dumps(pipe)
+
+
+def test_a_step_that_is_fitted_by_itself_later_pays_by_itself():
+    accountant = PrivacyAccountant()
+    pipe = PrivatePipeline([("bins", bins(accountant=accountant, label="alone"))]).fit(X)
+    assert len(accountant) == 0
+    pipe["bins"].fit(X)
+    assert len(accountant) == 1
+    assert accountant.history()[0]["label"] == "alone"
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        bins(),
+        model(),
+        DirichletNB(classes=[0, 1], max_count=3, max_total=9),
+        PrivateBayesNetMLE([("0", "1")], columns=["0", "1"], states={"0": [0, 1], "1": [0, 1]}),
+        PrivateDirichletPosterior(n_categories=2),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_the_ledger_calls_a_fit_by_its_label_or_its_class(estimator):
+    accountant = PrivacyAccountant()
+    data = {1: Y, 2: np.column_stack([Y, Y])}[1 if "Posterior" in str(estimator) else 2]
+    for label in (None, "the first"):
+        clone(estimator).set_params(accountant=accountant, label=label).fit(data, Y)
+    labels = [row["label"] for row in accountant.history()]
+    assert labels == [type(estimator).__name__, "the first"]
+
+
+# Everything else is as in Pipeline -------------------------------------------------
+
+
+def test_a_pipeline_in_a_pipeline_joins_its_budget(drawn):
+    inner = Pipeline([("bins", bins()), ("again", bins(bounds=(0, 4)))])
+    for within in (inner, PrivatePipeline(inner.steps, epsilon=9.0)):
+        accountant = PrivacyAccountant()
+        pipe = PrivatePipeline([("inner", within), ("model", model())], accountant=accountant)
+        pipe.fit(X, Y)
+        assert 0.999 <= drawn.last(10).epsilon(1e-5) <= 1.0
+        assert [name for name, _ in pipe.privacy_.steps] == ["inner", "inner", "model"]
+        assert len(accountant) == 1
+
+
+def test_the_same_step_may_stand_twice(drawn):
+    once = bins(bounds=(-4, 4))
+    pipe = PrivatePipeline([("first", once), ("second", once), ("model", model())]).fit(X, Y)
+    assert pipe["first"] is not pipe["second"]
+    assert 0.999 <= drawn.last(10).epsilon(1e-5) <= 1.0
+    assert not hasattr(once, "privacy_")
+
+
+@pytest.mark.parametrize("n_jobs", [2, -1])
+def test_parallel_containers_stay_within_the_budget(n_jobs, drawn):
+    own = PrivacyAccountant()
+    pipe = three_steps()
+    pipe["columns"].set_params(n_jobs=n_jobs, a__accountant=own, b__accountant=own)
+    pipe.fit(X, Y)
+    assert 0.999 <= drawn.last(5).epsilon(1e-5) <= 1.0
+    with joblib.parallel_config("loky", n_jobs=2):
+        three_steps().fit(X, Y)
+    assert 0.999 <= drawn.last(5).epsilon(1e-5) <= 1.0
+    assert len(own) == 0
+
+
+class InAnotherThread(TransformerMixin, BaseEstimator):
+    """Fits in a thread of its own, which knows nothing of what is under way."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit(self, X, y=None):
+        thread = threading.Thread(target=lambda: setattr(self, "inner_", clone(self.inner).fit(X)))
+        thread.start()
+        thread.join()
+        return self
+
+    def transform(self, X):
+        return self.inner_.transform(X)
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+def test_a_step_that_escapes_the_joint_fit_is_refused_before_the_charge():
+    accountant = PrivacyAccountant()
+    steps = [("escapes", InAnotherThread(bins())), ("model", model())]
+    with pytest.raises(RuntimeError, match="'escapes' holds a private estimator"):
+        PrivatePipeline(steps, accountant=accountant).fit(X, Y)
+    assert len(accountant) == 0
+
+
+def test_pipelines_in_threads_do_not_meet():
+    accountant = PrivacyAccountant()
+    pipes = [two_steps(epsilon=epsilon, accountant=accountant) for epsilon in (0.3, 0.6, 0.9)]
+    alone = bins(epsilon=0.2, accountant=accountant)
+    threads = [threading.Thread(target=pipe.fit, args=(X, Y)) for pipe in pipes]
+    threads.append(threading.Thread(target=alone.fit, args=(X,)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(accountant) == 4
+    for each in (*pipes, alone):
+        total = each.privacy_.composition().epsilon(1e-5)
+        assert each.epsilon * 0.999 <= total <= each.epsilon
+
+
+def test_steps_before_the_first_private_one_are_fitted_once(tmp_path):
+    seen = []
+
+    def noted(values):
+        seen.append(1)
+        return values
+
+    steps = [("note", FunctionTransformer(noted)), ("bins", bins()), ("model", model())]
+    PrivatePipeline(steps).fit(X, Y)
+    assert len(seen) == 1
+
+
+def test_memory_keeps_no_release(tmp_path):
+    memory = joblib.Memory(tmp_path, verbose=0)
+    steps = [("same", FunctionTransformer()), ("bins", bins()), ("model", model())]
+    pipe = PrivatePipeline(steps, memory=memory).fit(X, Y)
+    first, budget = pipe["bins"].release_, pipe.privacy_.mechanisms
+    pipe.set_params(epsilon=0.1).fit(X, Y)
+    assert pipe.privacy_.mechanisms != budget
+    assert not np.array_equal(pipe["bins"].release_[0], first[0])
+    assert pipe.memory is memory
+    stored = list(tmp_path.rglob("output.pkl"))
+    assert len(stored) == 1  # the step before the bins
+
+
+def test_a_fitted_private_step_may_be_frozen(drawn):
+    frozen = FrozenEstimator(bins().fit(X))
+    number = len(drawn.mechanisms)
+    pipe = PrivatePipeline([("bins", frozen), ("model", model())]).fit(X, Y)
+    assert len(drawn.mechanisms) == number + 8  # the model's, rehearsed and released
+    assert pipe.privacy_.releases == 4
+    assert pipe.privacy_.not_covered == ()
+
+
+def test_frames_names_and_pandas_output_pass_through():
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    pipe = three_steps()
+    pipe["columns"].set_params(a=pipe["columns"].transformers[0][1])
+    columns = ColumnTransformer([("a", bins(), ["a", "b"]), ("b", bins(), ["c"])])
+    pipe = PrivatePipeline([("columns", columns), ("model", model())]).fit(frame, Y)
+    assert list(pipe.feature_names_in_) == ["a", "b", "c"]
+    only = PrivatePipeline([("columns", columns)]).set_output(transform="pandas")
+    binned = only.fit_transform(frame)
+    assert list(binned.columns) == ["a__a", "a__b", "b__c"]
+    assert only.privacy_.releases == 3
+
+
+def test_slices_are_pipelines_with_the_same_budget_and_fitted_steps():
+    pipe = two_steps(epsilon=0.5, shares={"bins": 1.0, "model": 3.0}).fit(X, Y)
+    part = pipe[:1]
+    assert type(part) is PrivatePipeline
+    assert part.epsilon == 0.5
+    assert part.shares == {"bins": 1.0}
+    np.testing.assert_array_equal(part.transform(X), pipe["bins"].transform(X))
+
+
+def test_fit_transform_and_fit_predict_charge_once():
+    accountant = PrivacyAccountant()
+    pipe = PrivatePipeline([("a", bins()), ("b", bins(bounds=(0, 4)))], accountant=accountant)
+    transformed = pipe.fit_transform(X)
+    np.testing.assert_array_equal(transformed, pipe.transform(X))
+    assert len(accountant) == 1
+    assert not hasattr(pipe, "fit_predict")
+    assert not hasattr(two_steps(), "fit_transform")
+
+
+def test_parameters_of_fit_reach_their_step():
+    pipe = PrivatePipeline([("bins", bins()), ("model", model(max_weight=1.0))])
+    pipe.fit(X, Y, model__sample_weight=np.full(N, 0.5))
+    with pytest.raises(ValueError, match="sample_weight must be at most max_weight"):
+        pipe.fit(X, Y, model__sample_weight=np.full(N, 2.0))
+
+
+def test_parameters_may_change_between_fits(drawn):
+    pipe = two_steps().fit(X, Y)
+    pipe.set_params(bins__n_bins=3, model__n_categories=3, epsilon=2.0, model__mechanism="gaussian")
+    pipe.fit(X, Y)
+    assert 2 * 0.999 <= drawn.last(7).epsilon(1e-5) <= 2.0
+    pipe.set_params(bins=bins(3, mechanism="gaussian")).fit(X, Y)
+    assert 2 * 0.999 <= drawn.last(7).epsilon(1e-5) <= 2.0
+
+
+def test_an_encoder_with_public_categories_may_stand_between():
+    between = OneHotEncoder(categories=[range(4)] * 3, sparse_output=False)
+    last = DirichletNB(classes=[0, 1], max_count=1, max_total=3)
+    pipe = make_private_pipeline(bins(), between, last).fit(X, Y)
+    assert pipe.score(X, Y) > 0.6
+    assert pipe.privacy_.not_covered == ()
+
+
+def test_a_pipeline_without_private_steps_says_that_it_leaks():
+    with pytest.warns(PrivacyLeakWarning, match="StandardScaler"):
+        pipe = make_private_pipeline(StandardScaler()).fit(X)
+    assert pipe.privacy_.releases == 0
+    assert pipe.privacy_.not_covered == ("standardscaler (StandardScaler)",)
+
+
+def test_a_pipeline_prints_and_draws():
+    pipe = two_steps()
+    assert "PrivatePipeline" in pipe._repr_html_()
+    assert "epsilon=0.5" in repr(pipe.set_params(epsilon=0.5))
+    pipe.fit(X, Y)
+    assert "PrivatePipeline" in pipe._repr_html_()
+    told = str(pipe.privacy_)
+    assert told.startswith("(0.5, 1e-05)-differentially private against replacing one record; 7 ")
+    assert "'bins' alone (0." in told
+    assert "'model' alone (0." in told
+
+
+def test_displays_take_pipelines():
+    pipe = two_steps().fit(X, Y)
+    profile = PrivacyProfileDisplay.from_estimator(pipe, epsilons=[0.5, 1.0])
+    assert profile.budget == (1.0, 1e-5)
+    assert profile.delta[1] == pytest.approx(1e-5, rel=1e-3)
+    assert profile.delta[1] <= 1e-5
+    curve = BudgetCurveDisplay.from_estimator(
+        two_steps(), X, Y, X_test=X, y_test=Y, epsilons=[0.5, 5.0], n_repeats=1
+    )
+    assert curve.mean.shape == (2,)
+    matplotlib.pyplot.close("all")
+
+
+def test_a_shared_generator_advances_and_noise_is_not_repeated():
+    generator = np.random.default_rng(0)
+    steps = [("bins", bins(random_state=generator))]
+    releases = []
+    for _ in range(2):
+        with pytest.warns(PrivacyLeakWarning, match="random_state"):
+            releases.append(PrivatePipeline(steps).fit(X)["bins"].release_[0])
+    assert not np.array_equal(*releases)
+
+
+def test_a_seed_makes_a_fit_reproducible():
+    steps = [("bins", bins(random_state=1)), ("model", model(random_state=2))]
+    with pytest.warns(PrivacyLeakWarning):
+        one, two = (PrivatePipeline(steps).fit(X, Y).predict_proba(X) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_fit_that_releases_nothing_is_not_charged():
+    accountant = PrivacyAccountant(epsilon=1e-3)
+    constant = model(n_categories=1, fit_prior=False)
+    alone = clone(constant).set_params(accountant=accountant).fit(np.zeros((N, 2)), Y)
+    pipe = make_private_pipeline(constant, accountant=accountant).fit(np.zeros((N, 2)), Y)
+    for fitted in (alone, pipe):
+        assert fitted.privacy_.releases == 0
+        assert "nothing was released" in str(fitted.privacy_)
+    assert pipe.rehearse(np.zeros((N, 2)), Y) is None
+    assert len(accountant) == 0
+
+
+def test_a_search_in_threads_charges_once_per_fit():
+    accountant = PrivacyAccountant()
+    pipe = two_steps(accountant=accountant, order=4.0)
+    with joblib.parallel_config("threading", n_jobs=3):
+        GridSearchCV(pipe, {"epsilon": [0.5, 1.0]}, cv=2, error_score="raise").fit(X, Y)
+    assert len(accountant) == 5
+    assert {row["releases"] for row in accountant.history()} == {7}
+
+
+def test_metadata_are_routed():
+    with config_context(enable_metadata_routing=True):
+        last = model(max_weight=1.0).set_fit_request(sample_weight=True)
+        pipe = PrivatePipeline([("bins", bins()), ("model", last)])
+        pipe.fit(X, Y, sample_weight=np.full(N, 0.25))
+        with pytest.raises(ValueError, match="sample_weight must be at most max_weight"):
+            pipe.fit(X, Y, sample_weight=np.full(N, 2.0))
+
+
+def test_a_network_is_calibrated_by_its_own_split(drawn):
+    states = {name: list(range(4)) for name in "abc"}
+    network = PrivateBayesNetMLE(
+        [("a", "b"), ("b", "c")], states=states, columns=["a", "b", "c"], target="a"
+    )
+    pipe = make_private_pipeline(bins(), network).fit(X)
+    assert 0.999 <= drawn.last(6).epsilon(1e-5) <= 1.0
+    assert pipe.privacy_.not_covered == ()
+    assert len(set(pipe[-1].mechanisms_.values())) > 1  # nodes of different sizes
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+def test_every_fit_of_a_meta_estimator_counts(drawn):
+    """Not private as a whole, which is said; what is private is within the budget."""
+    accountant = PrivacyAccountant()
+    vote = VotingClassifier([("a", model()), ("b", model(mechanism="gaussian"))])
+    pipe = make_private_pipeline(bins(), vote, accountant=accountant).fit(X, Y)
+    assert 0.999 <= drawn.last(3 + 4 + 4).epsilon(1e-5) <= 1.0
+    assert pipe.privacy_.not_covered == ("votingclassifier (VotingClassifier)",)
+    assert len(accountant) == 1
+
+
+def test_pipelines_of_scikit_learn_are_as_before():
+    accountant = PrivacyAccountant()
+    make_pipeline(bins(accountant=accountant), model(accountant=accountant)).fit(X, Y)
+    assert len(accountant) == 2
