@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ._validation import LARGEST
 from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
 
@@ -229,6 +230,11 @@ def sum_rows(
     limit = _product_up(clip, n_columns)
     if max_total is not None and not exact:
         limit = min(limit, float(max_total))
+    if max(clip, limit) * weights.bound > LARGEST:
+        raise ValueError(
+            f"X must hold entries and have totals of at most {LARGEST:g}, weights included; some "
+            "may be larger"
+        )
     # Where nothing but zeros is counted, any bound holds.
     entry_bound = _product_up(clip, weights.bound) or 1.0
     total_bound = _product_up(limit, weights.bound) or 1.0
@@ -242,8 +248,6 @@ def sum_rows(
         _check(exact or (_largest(_entries(block)) <= entry_bound and total <= total_bound))
         sums += _sum_by_group(block, groups[rows], n_groups)
         largest_total = max(largest_total, total)
-    if not np.isfinite(largest_total):
-        raise ValueError("X must have finite row totals; some are too large for a float")
     _check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
     if max_total is None:

@@ -204,7 +204,9 @@ def simulated_divergence(mechanism, n_samples, n_categories, n_rows, draws=20_00
     """E KL(p || Y) over p ~ Dirichlet(1/2) with counts n p, and its standard error."""
     rng = np.random.default_rng(5)
     p = np.maximum(rng.dirichlet(np.full(n_categories, 0.5), size=draws), 1e-300)
-    counts = n_samples / np.sqrt(n_rows) * p
+    # On the grid that counts are multiples of; what is cut off is of no account.
+    grid = mechanism.contribution.grid
+    counts = np.floor(n_samples / np.sqrt(n_rows) * p / grid) * grid
     released = mechanism.draw(counts, rng)
     values = (p * np.log(p / released)).sum(axis=1)
     return values.mean(), values.std() / np.sqrt(draws)

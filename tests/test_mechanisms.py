@@ -631,7 +631,7 @@ def test_calibration_stands_above_the_mechanisms_and_is_reached_from_each():
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom) and node.level == 1
     }
-    assert imported == {"contribution"}
+    assert imported == {"contribution", "table"}
     budget = {"epsilon": 1.0, "delta": 1e-5, "n_samples": 1000, "n_categories": 4}
     for kind in (DirichletMechanism, GaussianMechanism, LaplaceMechanism):
         assert kind.calibrate(**budget) == calibrate(kind.name, **budget)
