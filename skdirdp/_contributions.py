@@ -345,8 +345,21 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _totals(block: Any) -> np.ndarray:
+    """Row totals, added in an order that the number of columns alone decides.
+
+    A product with ones, or `sum`, takes an order that depends on the layout of the array and
+    on where a row stands in it: then one record decides how the totals of others are rounded.
+    """
     with np.errstate(over="ignore"):
-        return block @ np.ones(block.shape[1])
+        if sparse.issparse(block):  # entry by entry, row by row
+            return block @ np.ones(block.shape[1])
+        while block.shape[1] > 1:
+            half = block.shape[1] // 2
+            sums = block[:, :half] + block[:, half : 2 * half]
+            if block.shape[1] % 2:
+                sums[:, 0] += block[:, -1]
+            block = sums
+        return block[:, 0]
 
 
 def _clipped(block: Any, clip: float) -> Any:
