@@ -239,7 +239,9 @@ def sum_rows(
     largest_total = 0.0
     for rows, block in _float_blocks(X):
         block, total = rule.apply(block, rows)
-        _check(exact or (_largest(_entries(block)) <= entry_bound and total <= total_bound))
+        entries = _entries(block)
+        _check(exact or (entries.min(initial=0.0) >= 0 and _largest(entries) <= entry_bound))
+        _check(exact or total <= total_bound)
         sums += _sum_by_group(block, groups[rows], n_groups)
         largest_total = max(largest_total, total)
     if not np.isfinite(largest_total):

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp._contributions import _totals
+from skdirdp._contributions import UNWEIGHTED, ContributionError, _totals, sum_rows
 from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
@@ -249,6 +249,22 @@ def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
         assert len(set(totals.tolist())) == 1
         exact = sum(entries(row))
         assert abs(Fraction(totals[0]) - exact) <= exact * n_columns * Fraction(2) ** -53
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "laplace", "gaussian"])
+def test_durations_are_refused_since_a_missing_one_is_a_large_negative_number(mechanism, drawn):
+    X = np.ones((2, 3)).astype("timedelta64[s]")
+    X[1, 1] = np.timedelta64("NaT")
+    with pytest.raises(TypeError, match="X must hold numbers; got dtype timedelta64"):
+        fitted(X=X, y=(0, 1), mechanism=mechanism)
+    assert not drawn
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_negative_entry_does_not_pass_the_door(make):
+    X = make(np.array([[1.0, -5.0, 2.0]]))
+    with pytest.raises(ContributionError):
+        sum_rows(X, np.zeros(1, int), 1, UNWEIGHTED, 3.0, 6.0)
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")

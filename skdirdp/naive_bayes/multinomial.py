@@ -166,6 +166,8 @@ class DirichletNB(_PrivateNaiveBayes):
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
                 assert_all_finite(X, input_name="X")
+            if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
+                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
         # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
         if labels:
             check_non_negative(X, f"{type(self).__name__} (input X)")
