@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ._validation import LARGEST
 from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
 
@@ -44,6 +45,15 @@ def _check_exact(sums: np.ndarray, grid: float | None) -> None:
         raise ValueError(
             "X holds more than can be added without rounding, on which the privacy guarantee "
             "rests; lower the bounds, or count fewer records"
+        )
+
+
+def _check_found(*bounds: float) -> None:
+    """Refuse bounds that were taken from the data and are none, without showing them."""
+    if not all(1 / LARGEST <= bound <= LARGEST for bound in bounds):
+        raise ValueError(
+            "X must have finite row totals, and entries and weights within "
+            f"[{1 / LARGEST:g}, {LARGEST:g}], where their bounds are not given; some are not"
         )
 
 
@@ -101,6 +111,8 @@ class Weights:
         missing = max_weight is None and largest > 1
         if exact:
             return cls(values, bound, missing)
+        if missing:
+            _check_found(bound)
         grid = ContributionBound(bound).grid
         return cls(_rounded_down(values, grid), bound, missing, grid)
 
@@ -232,6 +244,8 @@ def sum_rows(
     # Where nothing but zeros is counted, any bound holds.
     entry_bound = _product_up(clip, weights.bound) or 1.0
     total_bound = _product_up(limit, weights.bound) or 1.0
+    if weights.missing or max_count is None:
+        _check_found(entry_bound, min(total_bound, LARGEST))
     grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
     rule = _RowRule(clip, limit, weights, grid)
 
@@ -250,6 +264,7 @@ def sum_rows(
     given = {"max_count": max_count, "max_total": max_total}
     if max_total is None:
         total_bound = largest_total or 1.0
+        _check_found(total_bound)
     return RowSums(
         sums,
         ContributionBound(entry_bound, total_bound, grid or 1.0),

@@ -251,6 +251,18 @@ def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
         assert abs(Fraction(totals[0]) - exact) <= exact * n_columns * Fraction(2) ** -53
 
 
+@pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+@pytest.mark.parametrize("size", [7.8125e104, 7.8125e-104])
+@pytest.mark.parametrize("given", [{}, {"max_count": 1.0}, {"max_total": 1.0}])
+def test_a_bound_that_is_found_in_the_data_is_not_shown_by_its_refusal(size, given):
+    unbounded = {"max_count": None, "max_total": None, "fit_prior": False}
+    for X, weight in ([[[size, 0, 0]], None], [[[1, 0, 0]], [size]]):
+        try:
+            fitted(X=X, weight=weight, **(unbounded | given))
+        except ValueError as error:
+            assert "7.8" not in str(error)
+
+
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace", "gaussian"])
 def test_durations_are_refused_since_a_missing_one_is_a_large_negative_number(mechanism, drawn):
     X = np.ones((2, 3)).astype("timedelta64[s]")
