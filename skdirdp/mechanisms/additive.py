@@ -9,6 +9,7 @@ smaller than the noise can tell from 0. All of it is post-processing.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from typing import ClassVar
 
@@ -100,7 +101,13 @@ class _AdditiveMechanism(Mechanism):
         """
         grid = self.contribution.grid if grid is None else grid
         grid = noise_grid(self._noise_scale, at_most=grid)
-        return counts + grid * self._cells(self._noise_scale, grid, counts.shape, generator)
+        cells = self._cells(self._noise_scale, grid, counts.shape, generator)
+        noisy = counts + grid * cells
+        # More cells than floats can count would be rounded before the sum is, and what the
+        # sum is rounded to would then tell whether the count is an odd multiple of the grid.
+        for cell in zip(*np.nonzero(np.abs(cells) > 2**53), strict=True):
+            noisy[cell] = float(Fraction(counts[cell]) + int(cells[cell]) * Fraction(grid))
+        return noisy
 
     @property
     @abstractmethod
