@@ -309,7 +309,10 @@ class SimplexMechanism(PrivacyCurves):
         P = self._check_vectors("P", P, ndim=2)
         if len(P) != self.n_vectors:
             raise ValueError(f"P must hold n_vectors={self.n_vectors} vectors; got {len(P)}")
-        return self._draw(P.mean(axis=0), random_state, accountant, label)
+        # Rounded once: roundings of every partial sum could carry a change further than one
+        # vector's share of it.
+        mean = np.array([math.fsum(column) / len(P) for column in P.T])
+        return self._draw(mean, random_state, accountant, label)
 
     def variance(self, p: ArrayLike) -> np.ndarray:
         """The variance of each entry of the output: Proposition 1.
