@@ -319,6 +319,8 @@ def _canonical(X: Any) -> Any:
     # added as floats, since small integers would overflow, and in copies, since scipy adds
     # in place.
     fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    # An index beyond the columns would count in another group, and for nothing in its total.
+    fresh.check_format(full_check=True)
     if not fresh.has_canonical_format:
         parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
         fresh = sparse.csr_array(parts, shape=X.shape)

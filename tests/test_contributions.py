@@ -265,6 +265,15 @@ def test_a_bound_that_is_found_in_the_data_is_not_shown_by_its_refusal(size, giv
         assert "7.8" not in message
 
 
+@pytest.mark.parametrize("index", [-1, 3])
+def test_a_sparse_matrix_with_an_index_outside_its_columns_is_refused(index, drawn):
+    X = sparse.csr_array([[1.0, 1, 0], [0, 1, 1]])
+    X.indices[1] = index
+    with pytest.raises(ValueError, match="ind"):
+        fitted(X=X, y=(0, 1))
+    assert not drawn
+
+
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace", "gaussian"])
 def test_durations_are_refused_since_a_missing_one_is_a_large_negative_number(mechanism, drawn):
     X = np.ones((2, 3)).astype("timedelta64[s]")
