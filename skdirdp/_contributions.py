@@ -199,8 +199,9 @@ class RowSums:
 
     def __add__(self, other: "RowSums") -> "RowSums":
         # A record lies in one of the two, so the larger of their bounds holds for it.
-        missing = dict.fromkeys((*self.missing, *other.missing))
-        return RowSums(self.table + other.table, self.bound | other.bound, tuple(missing))
+        table, bound = self.table + other.table, self.bound | other.bound
+        _check_exact(table, bound.grid)
+        return RowSums(table, bound, tuple(dict.fromkeys((*self.missing, *other.missing))))
 
 
 def sum_rows(

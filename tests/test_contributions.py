@@ -265,6 +265,15 @@ def test_a_bound_that_is_found_in_the_data_is_not_shown_by_its_refusal(size, giv
         assert "7.8" not in message
 
 
+def test_batches_that_cannot_be_added_exactly_are_refused():
+    # The small record of the second batch would vanish beside the large one of the first.
+    model = DirichletNB(classes=[0, 1], max_count=2.0**40, max_total=2.0**40)
+    model.partial_fit([[2.0**40, 0, 0]], [0])
+    model.set_params(max_count=2.0**-14, max_total=2.0**-14)
+    with pytest.raises(ValueError, match="added without rounding"):
+        model.partial_fit([[2.0**-14, 0, 0]], [0])
+
+
 @pytest.mark.parametrize("index", [-1, 3])
 def test_a_sparse_matrix_with_an_index_outside_its_columns_is_refused(index, drawn):
     X = sparse.csr_array([[1.0, 1, 0], [0, 1, 1]])
