@@ -15,7 +15,6 @@ shown in ``docs/theory.md``, "Where the data enter".
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +24,7 @@ from scipy import sparse
 from ._validation import LARGEST
 from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
+from .numerics.rounding import product_up
 
 # Dense rows are worked on in blocks of about this many entries, which stay in cache, and
 # sparse rows in larger ones: each block passes once over the whole table of sums.
@@ -45,6 +45,15 @@ def _check_exact(sums: np.ndarray, grid: float | None) -> None:
         raise ValueError(
             "X holds more than can be added without rounding, on which the privacy guarantee "
             "rests; lower the bounds, or count fewer records"
+        )
+
+
+def _check_found(*bounds: float) -> None:
+    """Refuse bounds that were taken from the data and are none, without showing them."""
+    if not all(1 / LARGEST <= bound <= LARGEST for bound in bounds):
+        raise ValueError(
+            "X must have finite row totals, and entries and weights within "
+            f"[{1 / LARGEST:g}, {LARGEST:g}], where their bounds are not given; some are not"
         )
 
 
@@ -69,12 +78,15 @@ class Weights:
     bound : the largest that any weight may be, as declared or else as found.
     missing : whether the bound had to be taken from the data.
     grid : what they are multiples of; None if they are left as they are.
+    exact : whether records are added as they are, without bounds or grid, because no noise
+        is to hide them.
     """
 
     values: np.ndarray | None
     bound: float
     missing: bool = False
     grid: float | None = None
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.values is None:
@@ -91,7 +103,8 @@ class Weights:
         They are rounded down to the bound's grid, unless `exact`.
         """
         if values is None:  # every record counts 1, whatever was declared
-            return cls(None, 1.0 if max_weight is None else max(1.0, float(max_weight)))
+            bound = 1.0 if max_weight is None else max(1.0, float(max_weight))
+            return cls(None, bound, exact=exact)
         largest = float(values.max(initial=0.0))
         bound = max(1.0, largest) if max_weight is None else float(max_weight)
         if not largest <= bound:
@@ -101,7 +114,9 @@ class Weights:
             )
         missing = max_weight is None and largest > 1
         if exact:
-            return cls(values, bound, missing)
+            return cls(values, bound, missing, exact=True)
+        if missing:
+            _check_found(bound)
         grid = ContributionBound(bound).grid
         return cls(_rounded_down(values, grid), bound, missing, grid)
 
@@ -188,8 +203,9 @@ class RowSums:
 
     def __add__(self, other: "RowSums") -> "RowSums":
         # A record lies in one of the two, so the larger of their bounds holds for it.
-        missing = dict.fromkeys((*self.missing, *other.missing))
-        return RowSums(self.table + other.table, self.bound | other.bound, tuple(missing))
+        table, bound = self.table + other.table, self.bound | other.bound
+        _check_exact(table, bound.grid)
+        return RowSums(table, bound, tuple(dict.fromkeys((*self.missing, *other.missing))))
 
 
 def sum_rows(
@@ -199,14 +215,12 @@ def sum_rows(
     weights: Weights,
     max_count: float | None,
     max_total: float | None,
-    *,
-    exact: bool = False,
 ) -> RowSums:
     """The sum of the rows of each group, each row within public bounds.
 
     Entries are clipped to `max_count`; then, where the total is larger, the row is scaled
     down to `max_total`, and rounded down to a grid. A bound that is not given is taken from
-    the data.
+    the data. None of this is done where the weights are exact.
 
     Parameters
     ----------
@@ -216,28 +230,23 @@ def sum_rows(
     n_groups : int
     weights : Weights
     max_count, max_total : float or None
-    exact : bool, default=False
-        Whether rows are added as they are, without bounds or grid.
 
     Returns
     -------
     RowSums
     """
     X = _canonical(X)
-    n_columns = X.shape[1]
+    n_columns, exact = X.shape[1], weights.exact
     clip = _largest(_entries(X)) if max_count is None or exact else float(max_count)
     # No row can have a larger total than the first of these, and that is public.
-    limit = _product_up(clip, n_columns)
+    limit = product_up(clip, n_columns)
     if max_total is not None and not exact:
         limit = min(limit, float(max_total))
-    if max(clip, limit) * weights.bound > LARGEST:
-        raise ValueError(
-            f"X must hold entries and have totals of at most {LARGEST:g}, weights included; some "
-            "may be larger"
-        )
     # Where nothing but zeros is counted, any bound holds.
-    entry_bound = _product_up(clip, weights.bound) or 1.0
-    total_bound = _product_up(limit, weights.bound) or 1.0
+    entry_bound = product_up(clip, weights.bound) or 1.0
+    total_bound = product_up(limit, weights.bound) or 1.0
+    if weights.missing or max_count is None:
+        _check_found(entry_bound, min(total_bound, LARGEST))
     grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
     rule = _RowRule(clip, limit, weights, grid)
 
@@ -245,13 +254,16 @@ def sum_rows(
     largest_total = 0.0
     for rows, block in _float_blocks(X):
         block, total = rule.apply(block, rows)
-        _check(exact or (_largest(_entries(block)) <= entry_bound and total <= total_bound))
+        entries = _entries(block)
+        _check(exact or (entries.min(initial=0.0) >= 0 and _largest(entries) <= entry_bound))
+        _check(exact or total <= total_bound)
         sums += _sum_by_group(block, groups[rows], n_groups)
         largest_total = max(largest_total, total)
     _check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
     if max_total is None:
         total_bound = largest_total or 1.0
+        _check_found(total_bound)
     return RowSums(
         sums,
         ContributionBound(entry_bound, total_bound, grid or 1.0),
@@ -306,6 +318,8 @@ def _canonical(X: Any) -> Any:
     # added as floats, since small integers would overflow, and in copies, since scipy adds
     # in place.
     fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    # An index beyond the columns would count in another group, and for nothing in its total.
+    fresh.check_format(full_check=True)
     if not fresh.has_canonical_format:
         parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
         fresh = sparse.csr_array(parts, shape=X.shape)
@@ -349,8 +363,21 @@ def _largest(values: np.ndarray) -> float:
 
 
 def _totals(block: Any) -> np.ndarray:
+    """Row totals, added in an order that the number of columns alone decides.
+
+    A product with ones, or `sum`, takes an order that depends on the layout of the array and
+    on where a row stands in it: then one record decides how the totals of others are rounded.
+    """
     with np.errstate(over="ignore"):
-        return block @ np.ones(block.shape[1])
+        if sparse.issparse(block):  # entry by entry, row by row
+            return block @ np.ones(block.shape[1])
+        while block.shape[1] > 1:
+            half = block.shape[1] // 2
+            sums = block[:, :half] + block[:, half : 2 * half]
+            if block.shape[1] % 2:
+                sums[:, 0] += block[:, -1]
+            block = sums
+        return block[:, 0]
 
 
 def _clipped(block: Any, clip: float) -> Any:
@@ -383,11 +410,3 @@ def _sum_by_group(block: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
         return sparse.csr_array(members, shape=(n_groups, n_rows)) @ block
     cells = np.repeat(groups * n_columns, np.diff(block.indptr)) + block.indices
     return np.bincount(cells, block.data, n_groups * n_columns).reshape(n_groups, n_columns)
-
-
-def _product_up(a: float, b: float) -> float:
-    """The product, or the next float above it where it had to be rounded down."""
-    product = a * float(b)
-    if np.isinf(product) or Fraction(product) >= Fraction(a) * Fraction(b):
-        return product
-    return float(np.nextafter(product, np.inf))

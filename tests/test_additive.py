@@ -1,5 +1,7 @@
 """Readings of releases with additive noise."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
@@ -57,3 +59,20 @@ def test_error_bars_are_refused_with_a_reason(make):
     assert not mechanism.has_limits
     with pytest.raises(ValueError, match="error bars are known for mechanism 'dirichlet' only"):
         mechanism.limits(np.ones(1), np.ones(1), n_categories=2, n_samples=9, confidence=0.9)
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_noise_of_any_size_is_added_before_anything_is_rounded(make):
+    # 2^50 cells of the grid in a scale: some noise is beyond the integers that floats hold.
+    mechanism = make(2.0**30)
+    grid = mechanism.contribution.grid
+    counts = grid * np.arange(20_000).reshape(2, -1)
+    cells = type(mechanism)._cells(2.0**30, grid, counts.shape, np.random.default_rng(0))
+    if make is LaplaceMechanism:
+        assert np.abs(cells).max() > 2**53
+    else:
+        cells[0, :9] += 2**53 * np.sign(cells[0, :9])
+    with patch.object(make, "_cells", staticmethod(lambda *_: cells)):
+        noisy = mechanism.noisy(counts, np.random.default_rng(0))
+    exact = (counts / grid).astype(np.int64) + cells
+    np.testing.assert_array_equal(noisy, exact.astype(float) * grid)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
+from tests.probes import Recorder
 
 N_DRAWS = 100_000
 # Down to near the least normal number, below which an entry is not told from 0.
@@ -99,3 +100,14 @@ def test_limits_without_noise_are_the_shares_themselves():
         exact.limits(below, np.ones(3), n_categories=4, n_samples=100, confidence=1.0)
     with pytest.raises(ValueError, match="precision must be greater than 0"):
         exact.with_precision(0.0)
+
+
+def test_what_has_too_many_bits_is_refused_before_the_charge():
+    # The largest count is whole, and would fit if all were.
+    recorder = Recorder()
+    mechanism = DirichletMechanism(r=0.7, alpha=1.0)
+    with pytest.raises(ValueError, match="at most 62 bits"):
+        mechanism.release([[2.0**28, 0.5]], accountant=recorder)
+    assert not recorder.charges
+    mechanism.release([[2.0**28, 1.0]], accountant=recorder)
+    assert len(recorder.charges) == 1

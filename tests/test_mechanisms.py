@@ -7,6 +7,7 @@ import pickle
 import warnings
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from skdirdp.mechanisms import (
     Mechanism,
     calibrate,
 )
+from tests.probes import Recorder
 
 ALL = [
     DirichletMechanism(r=0.5, alpha=5.0),
@@ -631,10 +633,21 @@ def test_calibration_stands_above_the_mechanisms_and_is_reached_from_each():
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ImportFrom) and node.level == 1
     }
-    assert imported == {"contribution", "table"}
+    assert "calibration" not in imported
     budget = {"epsilon": 1.0, "delta": 1e-5, "n_samples": 1000, "n_categories": 4}
     for kind in (DirichletMechanism, GaussianMechanism, LaplaceMechanism):
         assert kind.calibrate(**budget) == calibrate(kind.name, **budget)
+
+
+@pytest.mark.parametrize("mechanism", ALL, ids=repr)
+def test_a_platform_that_cannot_draw_is_refused_before_the_charge(mechanism):
+    recorder = Recorder()
+    with (
+        patch("skdirdp.mechanisms.base.check_platform", side_effect=RuntimeError("imprecise")),
+        pytest.raises(RuntimeError, match="imprecise"),
+    ):
+        mechanism.release([[12, 0, 5]], accountant=recorder)
+    assert not recorder.charges
 
 
 # --- Low-order bits -----------------------------------------------------------------

@@ -313,6 +313,23 @@ def test_neighbours_are_drawn_with_shapes_that_differ_by_what_is_claimed():
             )
 
 
+def test_a_mean_moves_by_no_more_than_is_claimed_whatever_its_partial_sums_round_to():
+    # With the larger entry first, sums are above 512 while small entries are added, whose
+    # last bit is then half a unit of the sum and rounded up every time; else it is kept.
+    eta = 2.0**-10
+    small = eta + 3 * 2.0**-44
+    others = [[0.5, 0.25, 0.25]] * 1023 + [[small, 0.25, 0.75 - small]] * 500
+    p, q = [eta, 0.75, 0.25 - eta], [eta + 0.5, 0.25, 0.25 - eta]
+    mechanism = SimplexMechanism(
+        k=1e4, protected=(0, 1), eta=eta, eta_bar=2.0**-5, n_vectors=len(others) + 1
+    )
+    with drawn_shapes() as shapes:
+        for vector in (p, q):
+            mechanism.release_mean([vector, *others])
+    change = [abs(a - b) for a, b in zip(*shapes, strict=True)]
+    assert max(change) <= Fraction(mechanism.equivalent.r)
+
+
 def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
     eta = b = 1e-12
     mechanism = SimplexMechanism(k=1e13, protected=(0, 1), eta=eta, eta_bar=0.5, b=b)

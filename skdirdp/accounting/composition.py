@@ -12,6 +12,7 @@ floating point says nothing: its divergence is infinite, its delta 1, and both a
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from .._validation import check_array, check_integer, check_real
 from ..numerics.roots import safe_root
+from ..numerics.rounding import round_up
 from .conversions import renyi_epsilon, renyi_log_delta
 from .inversion import log_delta as inverted_log_delta
 from .loss_distribution import loss_distribution
@@ -182,6 +184,8 @@ class _Direction:
         self.failure = case.failure
         # Otherwise the Renyi curve may know more than the profile does.
         self.renyi_is_profile = case.renyi == case.profile
+        #: The largest loss of all releases together.
+        self.max_loss = np.inf if self.profile is None else _total_loss(self.profile)
 
     def rdp(self, order: Floats) -> Floats:
         if self.failure > 0:  # an event of positive probability reveals everything
@@ -229,13 +233,6 @@ class _Direction:
             limits=(0.0, bound),
         )
 
-    @property
-    def max_loss(self) -> float:
-        """The largest loss of all releases together."""
-        if self.profile is None:
-            return np.inf
-        return sum(count * pair.max_loss for pair, count in self.profile)
-
     def _log_delta(self, epsilon: Floats) -> Floats:
         """The smallest bound on log delta of all routes, at finite epsilons."""
         match self.profile:
@@ -272,6 +269,12 @@ class _Direction:
 
 
 _direction = lru_cache(maxsize=256)(_Direction)
+
+
+def _total_loss(profile: tuple[tuple[DominatingPair, int], ...]) -> float:
+    if not all(np.isfinite(pair.max_loss) for pair, _ in profile):
+        return np.inf
+    return round_up(sum((count * Fraction(pair.max_loss) for pair, count in profile), Fraction(0)))
 
 
 def _merge_gaussians(

@@ -9,6 +9,7 @@ smaller than the noise can tell from 0. All of it is post-processing.
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cache
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from scipy.special import erfcx
 from .._validation import store_real
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
+from ..numerics.rounding import quotient_up
 from .base import Mechanism, normalise
 from .reference import entry_quadrature, row_total
 from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
@@ -100,7 +102,13 @@ class _AdditiveMechanism(Mechanism):
         """
         grid = self.contribution.grid if grid is None else grid
         grid = noise_grid(self._noise_scale, at_most=grid)
-        return counts + grid * self._cells(self._noise_scale, grid, counts.shape, generator)
+        cells = self._cells(self._noise_scale, grid, counts.shape, generator)
+        noisy = counts + grid * cells
+        # More cells than floats can count would be rounded before the sum is, and what the
+        # sum is rounded to would then tell whether the count is an odd multiple of the grid.
+        for cell in zip(*np.nonzero(np.abs(cells) > 2**53), strict=True):
+            noisy[cell] = float(Fraction(counts[cell]) + int(cells[cell]) * Fraction(grid))
+        return noisy
 
     @property
     @abstractmethod
@@ -288,7 +296,7 @@ class LaplaceMechanism(_AdditiveMechanism):
         # domination survives composition, so transfer by transfer all cells follow.
         records = 2 if self.adjacency == "replace" else 1
         pairs: tuple[tuple[DominatingPair, int], ...] = tuple(
-            (LaplacePair(entry / self.scale), records * count)
+            (LaplacePair(quotient_up(entry, self.scale)), records * count)
             for entry, count in self.contribution.entries
         )
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))

@@ -15,6 +15,7 @@ from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
+from .sampling import check_platform
 from .table import CountTable
 
 # Tables are drawn in blocks of rows that stay in the processor's cache.
@@ -289,6 +290,7 @@ class Mechanism(PrivacyCurves):
         """
         if self.is_exact:
             return
+        check_platform()  # which would else refuse to draw what was paid for
         grid = self.contribution.grid if grid is None else grid
         if counts.max() >= 2.0**53:
             raise ValueError(

@@ -135,20 +135,21 @@ class DirichletMechanism(Mechanism):
     def _check_table(self, counts: np.ndarray, grid: float) -> None:
         if self.floor > 0 and counts.min() < self.floor:
             raise ValueError(f"counts must be at least the public floor {self.floor}; some are not")
-        self._shapes(counts.max(), grid)  # they refuse what has too many bits
+        # They refuse what has too many bits: a whole number too, if others are not whole.
+        self._shapes(counts.max(), grid, whole=_is_whole(counts))
 
-    def _shapes(self, counts: np.ndarray, grid: float) -> tuple[np.ndarray, int]:
+    def _shapes(self, counts: np.ndarray, grid: float, *, whole: bool) -> tuple[np.ndarray, int]:
         """``r x + alpha``, as integers over a power of two."""
         places = -int(np.log2(grid))
         r, alpha = _short_parameters(self.r, self.alpha, places)
         # How a count is written does not matter, and whole ones leave room for more.
-        places = 0 if _is_whole(counts) else places
+        places = 0 if whole else places
         if r == 0:
             counts, r = np.zeros_like(counts), 1.0
         return gamma_shapes(counts, r, alpha, places)
 
     def _draw(self, counts, grid, generator):
-        return draw_dirichlet(*self._shapes(counts, grid), generator)
+        return draw_dirichlet(*self._shapes(counts, grid, whole=_is_whole(counts)), generator)
 
     def expected_divergence(self, table: CountTable) -> float:
         """The expectation of every entry's logarithm is a digamma, and averaged in closed form.

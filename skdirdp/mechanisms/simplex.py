@@ -24,7 +24,7 @@ from ..accounting.worst_case import VECTORS, WorstCase, in_every_direction
 from ..numerics.roots import safe_root
 from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
 from .dirichlet_tail import probability_below
-from .sampling import MAX_PLACES
+from .sampling import MAX_PLACES, check_platform
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
 _SUM_TOLERANCE = 1e-9
@@ -309,7 +309,10 @@ class SimplexMechanism(PrivacyCurves):
         P = self._check_vectors("P", P, ndim=2)
         if len(P) != self.n_vectors:
             raise ValueError(f"P must hold n_vectors={self.n_vectors} vectors; got {len(P)}")
-        return self._draw(P.mean(axis=0), random_state, accountant, label)
+        # Rounded once: roundings of every partial sum could carry a change further than one
+        # vector's share of it.
+        mean = np.array([math.fsum(column) / len(P) for column in P.T])
+        return self._draw(mean, random_state, accountant, label)
 
     def variance(self, p: ArrayLike) -> np.ndarray:
         """The variance of each entry of the output: Proposition 1.
@@ -460,6 +463,7 @@ class SimplexMechanism(PrivacyCurves):
     def _draw(self, p: np.ndarray, random_state, accountant, label) -> np.ndarray:
         if self._places < 0:
             raise ValueError(f"k must be less than 2^{_SHAPE_BITS} for a release; got {self.k}")
+        check_platform()
         # Rounded up in exact arithmetic: no protected shape falls below k eta.
         unit = Fraction(self.k) * 2**self._places
         numerators = np.array([math.ceil(unit * Fraction(entry)) for entry in p.tolist()])

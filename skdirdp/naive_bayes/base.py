@@ -194,6 +194,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
+        # Without noise nothing needs a bound.
         weights = Weights.of(sample_weight, self.max_weight, exact=not self._is_private)
         leaks = ["classes"] if classes is None else []
         leaks += ["max_weight"] if weights.missing else []
@@ -210,7 +211,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             ContributionBound(weights.bound),
             features,
             (*leaks, *features.missing),
-            bounded=self._is_private,
+            bounded=not weights.exact,
         )
 
     # Releasing ---------------------------------------------------------------------

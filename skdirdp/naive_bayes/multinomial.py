@@ -170,6 +170,8 @@ class DirichletNB(_PrivateNaiveBayes):
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
                 assert_all_finite(X, input_name="X")
+            if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
+                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
         # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
         if labels:
             check_non_negative(X, f"{type(self).__name__} (input X)")
@@ -177,10 +179,7 @@ class DirichletNB(_PrivateNaiveBayes):
 
     def _count(self, X, codes, weights):
         bounds = (self._public("max_count"), self._public("max_total"))
-        # Without noise nothing needs a bound.
-        exact = not self._is_private
-        n_classes = len(self.classes_)
-        return FeatureSums(sum_rows(X, codes, n_classes, weights, *bounds, exact=exact))
+        return FeatureSums(sum_rows(X, codes, len(self.classes_), weights, *bounds))
 
     def _keep(self, probabilities):
         self.feature_log_prob_ = np.log(probabilities[0])

@@ -12,13 +12,13 @@ for counts x they draw the candidate r with probability proportional to
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 
 from ..mechanisms.sampling import choose, floored_laplace_cells
 from ..numerics.roots import safe_root
+from ..numerics.rounding import quotient_up
 from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
 from .lattice import PosteriorLattice, n_candidates, posterior_lattice
 
@@ -45,16 +45,13 @@ def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
         "lsdim": n_categories,
         "lshist": 1 if n_categories == 2 else 2,
     }[mechanism]
-    scale = sensitivity / epsilon
-    if not scale <= _LARGEST_SCALE:
+    if not sensitivity / epsilon <= _LARGEST_SCALE:
         raise ValueError(
             f"epsilon must be at least {sensitivity / _LARGEST_SCALE:.3g} for {mechanism!r}: "
             f"noise of a larger scale is not drawn; got {epsilon}"
         )
-    # Rounded up: a smaller scale would lose a little more than epsilon.
-    if Fraction(scale) * Fraction(epsilon) < sensitivity:
-        scale = float(np.nextafter(scale, np.inf))
-    return scale
+    # A smaller scale would lose a little more than epsilon.
+    return quotient_up(sensitivity, epsilon)
 
 
 def laplace_loss(mechanism: str, n_categories: int, epsilon: float) -> float:
