@@ -295,19 +295,22 @@ class _RowRule:
     def apply(self, block: Any, rows: slice) -> tuple[Any, float]:
         """What these rows contribute, weights included, and the largest of their totals."""
         weight = self.weights[rows]
-        block = _clipped(block, self.clip)
-        totals = _totals(block)
         if self.grid is None:
-            return (block if weight is None else _scaled(block, weight)), _largest(totals)
-        whole = _whole_rows(block) & (totals < _EXACT / self.weights.steps)
+            return (block if weight is None else _scaled(block, weight)), _largest(_totals(block))
+        block = _clipped(block, self.clip)
+        whole = _whole_rows(block)
+        totals = _totals(block, whole=bool(whole.all()))
+        whole &= totals < _EXACT / self.weights.steps
         slack = (block.shape[1] + 8) * _ULP
         over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
-        if weight is None and whole.all() and not over.any():
-            return block, _largest(totals)
         factor = np.ones(len(totals)) if weight is None else weight.copy()
         factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
-        block = _scaled(block, factor, self.grid)
-        return block, _largest(_totals(block))
+        # Whole rows within the limit are on the grid, and contribute what they are.
+        changed = over | ~whole if weight is None else np.ones(len(totals), dtype=bool)
+        if not changed.any():
+            return block, _largest(totals)
+        block = _scaled(block, factor, self.grid, changed)
+        return block, max(_largest(totals[~changed]), _largest(_totals(block[changed])))
 
 
 def _canonical(X: Any) -> Any:
@@ -362,15 +365,18 @@ def _largest(values: np.ndarray) -> float:
     return float(values.max(initial=0.0))
 
 
-def _totals(block: Any) -> np.ndarray:
+def _totals(block: Any, *, whole: bool = False) -> np.ndarray:
     """Row totals, added in an order that the number of columns alone decides.
 
     A product with ones, or `sum`, takes an order that depends on the layout of the array and
     on where a row stands in it: then one record decides how the totals of others are rounded.
+    `whole` numbers are not rounded, and added in any order.
     """
     with np.errstate(over="ignore"):
-        if sparse.issparse(block):  # entry by entry, row by row
-            return block @ np.ones(block.shape[1])
+        if whole or sparse.issparse(block):  # a sparse one goes entry by entry, row by row
+            totals = block @ np.ones(block.shape[1])
+            if sparse.issparse(block) or _largest(totals) < _EXACT:
+                return totals
         while block.shape[1] > 1:
             half = block.shape[1] // 2
             sums = block[:, :half] + block[:, half : 2 * half]
@@ -386,13 +392,25 @@ def _clipped(block: Any, clip: float) -> Any:
     return block if _largest(entries) <= clip else _with_entries(block, np.minimum(entries, clip))
 
 
-def _scaled(block: Any, factor: np.ndarray, grid: float | None = None) -> Any:
-    """Rows times factors, rounded down to the grid where there is one."""
+def _scaled(
+    block: Any,
+    factor: np.ndarray,
+    grid: float | None = None,
+    rows: np.ndarray | slice = slice(None),
+) -> Any:
+    """The block with some rows times factors, rounded down to the grid where there is one."""
+    entries = _entries(block).copy()
     if sparse.issparse(block):
-        entries = block.data * np.repeat(factor, np.diff(block.indptr))
+        per_row = np.diff(block.indptr)
+        factor = np.repeat(factor, per_row)
+        if isinstance(rows, np.ndarray):
+            rows = np.repeat(rows, per_row)
+        factor = factor[rows]
     else:
-        entries = block * factor[:, np.newaxis]
-    return _with_entries(block, entries if grid is None else _rounded_down(entries, grid))
+        factor = factor[rows, np.newaxis]
+    scaled = entries[rows] * factor
+    entries[rows] = scaled if grid is None else _rounded_down(scaled, grid)
+    return _with_entries(block, entries)
 
 
 def _whole_rows(block: Any) -> np.ndarray:
