@@ -25,6 +25,7 @@ from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
+from .mechanisms.sampling import check_platform
 from .mechanisms.table import CountTable
 
 
@@ -171,7 +172,9 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise is not "
                 "calibrated together with that of others. Fit it by itself"
             )
-        # Whatever fails in making the generator fails before the charge.
+        # A platform that cannot draw exactly, or a wrong seed, is refused before the charge.
+        if self._is_private:
+            check_platform()
         generator = noise_generator(self.random_state) if self._is_private else None
         if self.accountant is not None:
             label = type(self).__name__ if self.label is None else self.label

@@ -19,6 +19,7 @@ from skdirdp.accounting import Composition, NoPrivacy, PureDP
 from skdirdp.base import PrivacyReport, PrivateEstimator
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.posterior import (
+from tests.probes import Recorder
     PrivateDirichletPosterior,
     global_sensitivity,
     hellinger_distance,
@@ -892,3 +893,16 @@ def test_neighbours_in_the_brute_force_are_one_record_apart():
             if tuple(np.bincount(y, minlength=3)) == b
         )
         assert moved[i, j] == hamming
+
+
+@pytest.mark.parametrize("mechanism", ["ehds", "lshist"])
+def test_a_platform_that_cannot_draw_is_refused_before_the_charge(mechanism, monkeypatch):
+    def refuse():
+        raise RuntimeError("imprecise")
+
+    monkeypatch.setattr("skdirdp.base.check_platform", refuse)
+    ledger = Recorder()
+    estimator = PrivateDirichletPosterior(mechanism=mechanism, accountant=ledger)
+    with pytest.raises(RuntimeError, match="imprecise"):
+        estimator.fit_counts([3, 4])
+    assert ledger.charges == []
