@@ -19,7 +19,6 @@ from skdirdp.accounting import Composition, NoPrivacy, PureDP
 from skdirdp.base import PrivacyReport, PrivateEstimator
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.posterior import (
-from tests.probes import Recorder
     PrivateDirichletPosterior,
     global_sensitivity,
     hellinger_distance,
@@ -901,7 +900,7 @@ def test_a_platform_that_cannot_draw_is_refused_before_the_charge(mechanism, mon
         raise RuntimeError("imprecise")
 
     monkeypatch.setattr("skdirdp.base.check_platform", refuse)
-    ledger = Recorder()
+    ledger = Ledger()
     estimator = PrivateDirichletPosterior(mechanism=mechanism, accountant=ledger)
     with pytest.raises(RuntimeError, match="imprecise"):
         estimator.fit_counts([3, 4])
