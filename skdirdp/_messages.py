@@ -24,8 +24,9 @@ _ENCODE = (
     "known: OrdinalEncoder(categories=[...]), for example"
 )
 _FILL = (
-    "Fill in a public constant, SimpleImputer(strategy='constant'), or make 'missing' a "
-    "category of its own; a mean or a median of the data is not private"
+    "Fill in a public constant, SimpleImputer(strategy='constant', fill_value=0, "
+    "keep_empty_features=True) for example, or make 'missing' a category of its own; a mean "
+    "or a median of the data is not private"
 )
 _SHAPE = r"\([\d, ]*\)"
 
@@ -77,6 +78,12 @@ _PASSED_ON = tuple(
         (r"(Input(?: \w+)? contains NaN)\b.*", rf"\1. {_FILL}"),
         (r"(Input(?: \w+)? contains infinity or a value too large for dtype\('\w+'\)\.)", r"\1"),
         (r"(Complex data not supported)\b.*", r"\1; numbers must be real"),
+        (
+            r"(Found unknown categories) .* (in column \d+ during (?:fit|transform))\.?",
+            r"\1 \2; categories must name all that may occur",
+        ),
+        # The names are those that a ColumnTransformer was given.
+        (r"((?:A given column is not a|Some column names are not) columns? of .*)", r"\1"),
         (r"(Sparse data was passed(?: for \w+)?, but dense data is required\.) .*", r"\1"),
         (r"(np\.matrix is not supported\.) .*", r"\1 Convert it by np.asarray"),
         (r"((?:float|int)\(\) argument must be a string[\w ,-]* number, not '[\w.]+')", r"\1"),
@@ -112,7 +119,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
     except Warning:
         raise
     except Exception as error:
-        refusal = error if _is_raised_here(error) else _refusal(error, given)
+        refusal = error if is_raised_here(error) else _refusal(error, given)
         try:
             raise refusal from None
         finally:
@@ -120,7 +127,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
             refusal.__context__ = None
 
 
-def _is_raised_here(error: Exception) -> bool:
+def is_raised_here(error: Exception) -> bool:
     """Whether a raise statement of this package made the error."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
@@ -134,18 +141,26 @@ def _is_raised_here(error: Exception) -> bool:
 def _refusal(error: Exception, given: dict[str, Any]) -> Exception:
     """The error to raise instead of one of another library."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
+    message = known_message(error)
+    if message is not None:
+        return kind(message)
+    found = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
+    return kind(
+        f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(found)}{found}. "
+        f"The reason, a {type(error).__name__}, is not shown because it may hold data"
+    )
+
+
+def known_message(error: Exception) -> str | None:
+    """What may be shown of an error of another library; None if it is not known."""
     message = ""
     with suppress(Exception):
         message = str(error)
     for pattern, kept in _PASSED_ON:
         known = pattern.fullmatch(message)
         if known:
-            return kind(known.expand(kept))
-    found = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
-    return kind(
-        f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(found)}{found}. "
-        f"The reason, a {type(error).__name__}, is not shown because it may hold data"
-    )
+            return known.expand(kept)
+    return None
 
 
 def describe(value: Any) -> str:

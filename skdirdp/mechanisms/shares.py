@@ -20,6 +20,14 @@ from .calibration import Problem, _gaussian_mu, _last_allowed
 from .dirichlet import DirichletMechanism
 from .table import CountTable
 
+# What steps before the last get of the budget, in terms in which budgets add up. Their part of
+# epsilon is about the square root: a quarter.
+_PART_BEFORE = 1 / 12
+# What they get at least: a value that most records share shows through almost any noise.
+_LEAST_BEFORE = 1 / 300
+# About so many groups of records have to be told apart by what they release.
+_GROUPS = 10
+
 # Of the logarithm of the common factor. What is left unused of the budget is of this order.
 _TOLERANCE = 1e-6
 
@@ -54,11 +62,7 @@ def calibrate_shares(
     """
     if np.isinf(epsilon):
         return [list(calibrate(np.inf)) for _, _, calibrate in models]
-    budget: ApproximateDP | RenyiDP
-    if order is None:
-        budget = ApproximateDP(float(epsilon), float(delta), adjacency)
-    else:
-        budget = RenyiDP(float(order), float(epsilon), adjacency)
+    budget = _budget(epsilon, delta, order, adjacency)
     whole = sum(share for share, _, _ in models)
     found = [
         list(calibrate(_epsilon_of_share(budget, share / whole))) for share, _, calibrate in models
@@ -73,6 +77,65 @@ def calibrate_shares(
     precision = _common_precision(tuple(Counter(pairs).items()), budget, adjacency)
     scaled = iter([_scaled(*pair, precision) for pair in pairs])
     return [[next(scaled) for _ in mechanisms] for mechanisms in found]
+
+
+def part_before(
+    tables: Sequence[CountTable],
+    *,
+    epsilon: float,
+    delta: float,
+    order: float | None,
+    adjacency: str,
+) -> float:
+    """The part of a budget for models that only prepare the data of another one.
+
+    As much as would be best for large data; less, the less they could tell with it. See
+    the theory, 9.1, for why it is so. It follows from public sizes alone.
+
+    Parameters
+    ----------
+    tables : sequence of CountTable
+        All that the models before the last release.
+    epsilon, delta, order, adjacency
+        The budget of all models together.
+
+    Returns
+    -------
+    float
+        Between 1/300 and 1/12.
+
+    Examples
+    --------
+    Histograms of five columns, of many records and of few:
+
+    >>> from skdirdp.mechanisms.shares import part_before
+    >>> from skdirdp.mechanisms.table import CountTable
+    >>> budget = {"epsilon": 1.0, "delta": 1e-5, "order": None, "adjacency": "replace"}
+    >>> for n_samples in (30_000, 500, 100):
+    ...     print(round(part_before([CountTable(n_samples, 512)] * 5, **budget), 4))
+    0.0833
+    0.0277
+    0.0033
+    """
+    if np.isinf(epsilon):
+        return _PART_BEFORE
+    budget = _budget(epsilon, delta, order, adjacency)
+    squared_norm = sum(table.contribution.squared_norm(adjacency) for table in tables)
+    # Of one cell, were all of the budget spent here.
+    variance = squared_norm / _gaussian_mu(budget) ** 2
+    errors = [
+        variance * (_GROUPS / table.n_samples) ** 2 if table.n_samples else np.inf
+        for table in tables
+    ]
+    return max(_LEAST_BEFORE, _PART_BEFORE - float(np.mean(errors)))
+
+
+def _budget(
+    epsilon: float, delta: float, order: float | None, adjacency: str
+) -> ApproximateDP | RenyiDP:
+    if order is None:
+        return ApproximateDP(float(epsilon), float(delta), adjacency)
+    return RenyiDP(float(order), float(epsilon), adjacency)
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
-from .knowledge import META_ESTIMATORS, TRANSFORMERS, Rule
+from .knowledge import META_ESTIMATORS, SAMPLERS, TRANSFORMERS, Rule, is_known
+
+_LEARNERS: dict[str, Rule] = {**TRANSFORMERS, **SAMPLERS}
 
 #: What users have said of their own classes.
 _REGISTERED: dict[type, Rule] = {}
@@ -131,7 +133,7 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
         fault = _fault(step, epsilon)
         yield Finding(name, kind, "leaks" if fault else "private", fault)
         return
-    if kind in META_ESTIMATORS and _known(step):
+    if kind in META_ESTIMATORS and is_known(step):
         reason = _apply(META_ESTIMATORS[kind], step) or _chooses_columns(step)
         if reason:
             yield Finding(name, kind, "leaks", reason)
@@ -141,16 +143,11 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
         return
     if type(step) in _REGISTERED:
         reason = _apply(_REGISTERED[type(step)], step)
-    elif kind in TRANSFORMERS and _known(step):
-        reason = _apply(TRANSFORMERS[kind], step)
+    elif kind in _LEARNERS and is_known(step):
+        reason = _apply(_LEARNERS[kind], step)
     else:
         reason = "is not known to learn nothing from the data"
     yield Finding(name, kind, "leaks" if reason else "learns nothing", reason or "")
-
-
-def _known(step: Any) -> bool:
-    # A subclass, or another class of the same name, may do something else.
-    return type(step).__module__.split(".")[0] in ("sklearn", __name__.split(".")[0])
 
 
 def _apply(rule: Rule, step: Any) -> str | None:

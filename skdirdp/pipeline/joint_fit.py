@@ -11,10 +11,10 @@ were declared is refused.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import joblib
 import numpy as np
@@ -23,16 +23,13 @@ from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
 from ..base import JOINT_FIT, CountingEstimator, PrivacyReport, Release, Terms, draw_tables
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
-from ..mechanisms.shares import calibrate_shares
+from ..mechanisms.shares import calibrate_shares, part_before
 from ..mechanisms.table import CountTable
+from .errors import errors_of_steps_without_data
 
 #: Public parameters about labels, weights and the number of records: no step changes these,
 #: so that they are what they were in the rehearsal also where they are taken from the data.
 _NOT_OF_X = frozenset({"classes", "max_weight", "n_samples"})
-
-# What the last step gets beside the steps before it, in terms in which budgets add up.
-# Its part of epsilon is about the square root: the steps before get about a quarter.
-_PART_BEFORE = 1 / 12
 
 
 @dataclass(frozen=True)
@@ -42,6 +39,7 @@ class Declaration:
     Attributes
     ----------
     step : the step of the pipeline that it is, or is in.
+    path : where it is, in the names of `set_params`.
     estimator : the estimator as it was rehearsed, for its parameters.
     tables : the tables that have more than one category.
     counts : the exact counts of the rehearsal, for checks that are made before the charge.
@@ -49,6 +47,7 @@ class Declaration:
     """
 
     step: str
+    path: str
     estimator: CountingEstimator
     tables: tuple[CountTable, ...]
     counts: tuple[np.ndarray, ...]
@@ -59,11 +58,19 @@ class Declaration:
 class _Stage:
     """Either pass of a fit: which step is under way, on what terms, and what is known of it."""
 
+    #: What a failure means for the budget.
+    outcome: ClassVar[str] = ""
+
     terms: Terms
     step: str = ""
     known: dict[str, Any] = field(default_factory=dict)
     _fitting: Any = None
     _known_of_output: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def estimator(self) -> str:
+        """The name of the class of the step that is under way."""
+        return type(self._fitting).__name__
 
     def enter(self, name: str, step: Any) -> None:
         """Go on to the next step, which takes its sizes from what was declared before it."""
@@ -88,13 +95,21 @@ def _under_way(stage: Any):
         stack.enter_context(joblib.parallel_config(backend="sequential"))
         token = JOINT_FIT.set(stage)
         stack.callback(JOINT_FIT.reset, token)
+        stack.enter_context(errors_of_steps_without_data(stage))
         yield
 
 
 @dataclass
 class Rehearsal(_Stage):
-    """The first pass: it finds the tables, and nothing of it is kept but them."""
+    """The first pass: it finds the tables, and nothing of it is kept but them.
 
+    Estimators have their paths as labels, and `feeds` tells of two paths whether what the
+    first releases may decide on the data of the second.
+    """
+
+    outcome: ClassVar[str] = "Nothing was charged"
+
+    feeds: Callable[[str | None, str | None], bool] = field(kw_only=True)
     declared: list[Declaration] = field(default_factory=list)
 
     def release(
@@ -103,12 +118,16 @@ class Rehearsal(_Stage):
         tables: Sequence[tuple[CountTable, np.ndarray]],
         leaks: Sequence[str],
     ) -> list[Release]:
-        self._check(estimator, leaks)
+        # One that is made by a step, and is none of its parameters, has no path.
+        path = estimator.label or self.step
+        self._check(estimator, path, leaks)
         self._look_ahead(estimator)
-        estimator._warn_of_leak([f"{self.step}__{name}" for name in leaks])
+        estimator._warn_of_leak([f"{path}__{name}" for name in leaks])
         informative = _informative(tables)
         counts = tuple(counts for table, counts in tables if table.n_categories > 1)
-        self.declared.append(Declaration(self.step, estimator, informative, counts, tuple(leaks)))
+        self.declared.append(
+            Declaration(self.step, path, estimator, informative, counts, tuple(leaks))
+        )
         estimator.privacy_ = PrivacyReport(
             np.inf, None, None, self.terms.adjacency, (), tuple(leaks)
         )
@@ -121,16 +140,17 @@ class Rehearsal(_Stage):
             tables, [_stand_in(table, self.terms) for table in informative], noise_generator()
         )
 
-    def _check(self, estimator: CountingEstimator, leaks: Sequence[str]) -> None:
-        name = f"{type(estimator).__name__} in step {self.step!r}"
+    def _check(self, estimator: CountingEstimator, path: str, leaks: Sequence[str]) -> None:
+        name = f"{type(estimator).__name__} in step {path!r}"
         if estimator.calibration != "exact":
             raise ValueError(
                 f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
                 f"for {name}. The papers' bounds do not compose exactly"
             )
         unknown = [leak for leak in leaks if leak not in _NOT_OF_X]
-        follows = any(earlier.step != self.step for earlier in self.declared)
-        if unknown and follows and np.isfinite(self.terms.epsilon):
+        if not unknown or not np.isfinite(self.terms.epsilon):
+            return
+        if any(self.feeds(earlier.path, path) for earlier in self.declared):
             raise ValueError(
                 f"{', '.join(unknown)} must be given for {name}: it follows a private step, so "
                 "that its noise has to be chosen before its data are known"
@@ -168,7 +188,7 @@ class Plan:
     def of(cls, rehearsal: Rehearsal, shares: Any, last_step: str) -> "Plan":
         """The noise of all that was rehearsed, within the terms of the rehearsal."""
         terms, declared = rehearsal.terms, tuple(rehearsal.declared)
-        parts = _shares(declared, shares, last_step)
+        parts = _shares(declared, shares, last_step, terms)
         calibrated = calibrate_shares(
             [
                 (share, each.tables, _Calibrate(each, terms))
@@ -205,14 +225,17 @@ class _Calibrate:
             return self.declaration.estimator._calibrate(self.declaration.tables)
 
 
-def _shares(declared: Sequence[Declaration], shares: Any, last_step: str) -> list[float]:
+def _shares(
+    declared: Sequence[Declaration], shares: Any, last_step: str, terms: Terms
+) -> list[float]:
     """The share of the budget of each estimator; those of one step by their tables."""
     n_tables: Counter[str] = Counter()
     for each in declared:
         n_tables[each.step] += len(each.tables)
     steps = [step for step, number in n_tables.items() if number]
     if shares is None:
-        by_step = _default_shares(n_tables, last_step)
+        before = [table for each in declared if each.step != last_step for table in each.tables]
+        by_step = _default_shares(n_tables, last_step, before, terms)
     else:
         if set(shares) != set(steps):
             raise ValueError(
@@ -227,12 +250,14 @@ def _shares(declared: Sequence[Declaration], shares: Any, last_step: str) -> lis
     ]
 
 
-def _default_shares(n_tables: Counter[str], last_step: str) -> dict[str, float]:
-    before = sum(number for step, number in n_tables.items() if step != last_step)
+def _default_shares(
+    n_tables: Counter[str], last_step: str, before: Sequence[CountTable], terms: Terms
+) -> dict[str, float]:
     if not n_tables[last_step] or not before:
         return {step: float(number) for step, number in n_tables.items()}
+    part = part_before(before, **terms._asdict())
     return {
-        step: 1 - _PART_BEFORE if step == last_step else _PART_BEFORE * number / before
+        step: 1 - part if step == last_step else part * number / len(before)
         for step, number in n_tables.items()
     }
 
@@ -240,6 +265,8 @@ def _default_shares(n_tables: Counter[str], last_step: str) -> dict[str, float]:
 @dataclass
 class Performance(_Stage):
     """The second pass: it releases what was declared, by mechanisms that were paid for."""
+
+    outcome: ClassVar[str] = "The charge stays"
 
     plan: Plan = field(kw_only=True)
     reports: list[tuple[str, PrivacyReport]] = field(default_factory=list)
@@ -278,6 +305,15 @@ class Performance(_Stage):
         estimator.privacy_ = self._report(estimator, parts, leaks)
         self.reports.append((self.step, estimator.privacy_))
         return releases
+
+    def taken_from_data(self) -> list[str]:
+        """Public parameters that were missing, in the names of `set_params`."""
+        return [
+            f"{declared.path}__{name}"
+            for declared, (_, report) in zip(self.plan.declared, self.reports, strict=False)
+            for name in report.not_covered
+            if name != "random_state"
+        ]
 
     def _report(self, estimator: CountingEstimator, parts: Any, leaks: Sequence[str]):
         """What an estimator's own releases guarantee, at the delta or the order of all."""

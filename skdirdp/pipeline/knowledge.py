@@ -10,6 +10,15 @@ from typing import Any
 Rule = str | None | Callable[[Any], str | None]
 
 
+# Classes of the same name elsewhere may do something else, and so may subclasses.
+_PACKAGES = frozenset({"sklearn", "imblearn", __name__.partition(".")[0]})
+
+
+def is_known(step: Any) -> bool:
+    """Whether it is an estimator of a package that the names here are of."""
+    return type(step).__module__.partition(".")[0] in _PACKAGES
+
+
 def _unless_given(parameter: str, learns: str) -> Rule:
     return lambda step: learns if getattr(step, parameter, None) is None else None
 
@@ -72,10 +81,12 @@ def _random_projection(step: Any) -> str | None:
 
 def _bagging(step: Any) -> str | None:
     if step.bootstrap:
-        return "repeats records, by which one counts as many"
+        return _REPEATS
     return _LABELS
 
 
+_REPEATS = "repeats records or makes new ones of several, by which one counts as many"
+_LEAVES_OUT = "leaves out records by what others are"
 _SELECTS = "chooses columns by the data"
 _PROJECTS = "learns directions of the data"
 _KEEPS_RECORDS = "keeps the records themselves"
@@ -161,6 +172,31 @@ TRANSFORMERS: dict[str, Rule] = {
     "VarianceThreshold": _SELECTS,
 }
 
+#: Samplers of imbalanced-learn.
+SAMPLERS: dict[str, Rule] = {
+    "ADASYN": _REPEATS,
+    "AllKNN": _LEAVES_OUT,
+    "BorderlineSMOTE": _REPEATS,
+    "ClusterCentroids": _CLUSTERS,
+    "CondensedNearestNeighbour": _LEAVES_OUT,
+    "EditedNearestNeighbours": _LEAVES_OUT,
+    "InstanceHardnessThreshold": _LEAVES_OUT,
+    "KMeansSMOTE": _REPEATS,
+    "NearMiss": _LEAVES_OUT,
+    "NeighbourhoodCleaningRule": _LEAVES_OUT,
+    "OneSidedSelection": _LEAVES_OUT,
+    "RandomOverSampler": _REPEATS,
+    "RandomUnderSampler": _LEAVES_OUT,
+    "RepeatedEditedNearestNeighbours": _LEAVES_OUT,
+    "SMOTE": _REPEATS,
+    "SMOTEENN": _REPEATS,
+    "SMOTEN": _REPEATS,
+    "SMOTENC": _REPEATS,
+    "SMOTETomek": _REPEATS,
+    "SVMSMOTE": _REPEATS,
+    "TomekLinks": _LEAVES_OUT,
+}
+
 #: Estimators that hold others, by the name of their class: what they do with the data beside
 #: fitting those. None: a private estimator inside keeps its guarantee, once for each time
 #: that it is fitted.
@@ -174,6 +210,9 @@ META_ESTIMATORS: dict[str, Rule] = {
     "OutputCodeClassifier": _LABELS,
     "Pipeline": None,
     "PrivatePipeline": None,
+    "RFE": None,
+    "SelectFromModel": None,
+    "TransformedTargetRegressor": None,
     "VotingClassifier": _LABELS,
     "AdaBoostClassifier": "keeps exact errors and weighs each record by those of all others",
     "BaggingClassifier": _bagging,
@@ -182,12 +221,39 @@ META_ESTIMATORS: dict[str, Rule] = {
     "HalvingGridSearchCV": "keeps exact scores, and chooses by them",
     "HalvingRandomSearchCV": "keeps exact scores, and chooses by them",
     "OneVsOneClassifier": "fits on the records of two labels, whose number the labels tell",
-    "RFE": "chooses columns by the models of a second fit",
     "RFECV": "chooses columns by exact scores",
     "RandomizedSearchCV": "keeps exact scores, and chooses by them",
     "SelfTrainingClassifier": "keeps the labels and the turn of each record",
     "SequentialFeatureSelector": "chooses columns by exact scores",
     "StackingClassifier": "fits its last estimator on predictions for exact records",
-    "TransformedTargetRegressor": "transforms targets by what it learns of them",
     "TunedThresholdClassifierCV": "chooses the threshold on exact records",
 }
+
+#: Of those, the ones that fit what is inside side by side: nothing that one releases decides
+#: on the data of another.
+SIDE_BY_SIDE: dict[str, bool | Callable[[Any], bool]] = {
+    "BaggingClassifier": True,
+    "CalibratedClassifierCV": True,
+    "ClassifierChain": lambda step: step.cv is None,
+    "ColumnTransformer": True,
+    "FeatureUnion": True,
+    "FixedThresholdClassifier": True,
+    "MultiOutputClassifier": True,
+    "OneVsOneClassifier": True,
+    "OneVsRestClassifier": True,
+    "OutputCodeClassifier": True,
+    "VotingClassifier": True,
+}
+
+#: And the ones that choose by results what they fit next, or how often.
+ADAPTIVE = frozenset(
+    {
+        "AdaBoostClassifier",
+        "GridSearchCV",
+        "HalvingGridSearchCV",
+        "HalvingRandomSearchCV",
+        "RFECV",
+        "RandomizedSearchCV",
+        "SelfTrainingClassifier",
+    }
+)

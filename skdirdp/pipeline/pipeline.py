@@ -1,12 +1,12 @@
 """A pipeline with one budget for all of its steps."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.frozen import FrozenEstimator
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_memory
 from .._messages import warn
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
-from ..base import JOINT_FIT, PrivateEstimator, Terms
+from ..base import JOINT_FIT, Terms
 from ..exceptions import PrivacyLeakWarning
 from .check import check_pipeline
 from .joint_fit import Performance, Plan, Rehearsal
 from .report import PipelineReport
+from .structure import adaptive_part, feeds, label_by_path, private_estimators
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
@@ -266,7 +267,9 @@ class PrivatePipeline(Pipeline):
             result = fit(copy, X, y, **params)
         self.steps = copy.steps
         self.privacy_ = self._report(
-            () if joint is None else joint.parts, leaking, tuple(performance.reports)
+            () if joint is None else joint.parts,
+            [*leaking, *performance.taken_from_data()],
+            tuple(performance.reports),
         )
         return result
 
@@ -274,18 +277,21 @@ class PrivatePipeline(Pipeline):
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict
     ) -> "tuple[Plan, _Prefix]":
         """The noise of all steps, and the steps before the first private one, fitted."""
-        rehearsal = Rehearsal(Terms(self.epsilon, self.delta, self.order, self.adjacency))
+        terms = Terms(self.epsilon, self.delta, self.order, self.adjacency)
+        self._check_not_adaptive()
+        rehearsal = Rehearsal(terms, feeds=partial(feeds, self))
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
         copy.__dict__.pop("_skl_callbacks", None)
+        label_by_path(copy)
         with rehearsal.under_way():
             fit(copy, X, y, **params)
         self._check_all_released(rehearsal)
         return Plan.of(rehearsal, self.shares, self.steps[-1][0]), prefix
 
     def _holds_private_steps(self) -> bool:
-        return any(_private_estimators(step) for _, _, step in self._iter())
+        return any(private_estimators(step) for _, _, step in self._iter())
 
     def _copy(self, stage: Rehearsal | Performance, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
@@ -300,10 +306,21 @@ class PrivatePipeline(Pipeline):
             stage.enter(*self.steps[step_idx])
         return super()._log_message(step_idx)
 
+    def _check_not_adaptive(self) -> None:
+        found = adaptive_part(self)
+        if found is not None and np.isfinite(self.epsilon):
+            path, part = found
+            raise ValueError(
+                f"{type(part).__name__} in step {path!r} cannot hold private estimators in a "
+                "PrivatePipeline: it chooses by results what it fits, or how often, so that the "
+                "noise cannot be chosen before. Nothing was charged. Put the PrivatePipeline "
+                f"into {type(part).__name__} instead, where every fit has its own budget"
+            )
+
     def _check_all_released(self, rehearsal: Rehearsal) -> None:
         heard = {declared.step for declared in rehearsal.declared}
         for _, name, step in self._iter():
-            if name not in heard and _private_estimators(step):
+            if name not in heard and private_estimators(step):
                 raise RuntimeError(
                     f"step {name!r} holds a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
@@ -320,13 +337,7 @@ class PrivatePipeline(Pipeline):
             )
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
-    def _report(self, mechanisms, leaking, steps) -> PipelineReport:
-        names = [
-            f"{step}__{name}"
-            for step, report in steps
-            for name in report.not_covered
-            if name != "random_state"
-        ]
+    def _report(self, mechanisms, leaks, steps) -> PipelineReport:
         seeded = any("random_state" in report.not_covered for _, report in steps)
         return PipelineReport(
             epsilon=float(self.epsilon),
@@ -334,7 +345,7 @@ class PrivatePipeline(Pipeline):
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
             mechanisms=mechanisms,
-            not_covered=(*dict.fromkeys([*leaking, *names]), *["random_state"] * seeded),
+            not_covered=(*dict.fromkeys(leaks), *["random_state"] * seeded),
             steps=steps,
         )
 
@@ -352,24 +363,6 @@ class PrivatePipeline(Pipeline):
                 name: share for name, share in self.shares.items() if name in names
             } or None
         return type(self)(**parameters)
-
-
-def _private_estimators(step: Any) -> list[PrivateEstimator]:
-    """The private estimators that fitting a step would fit."""
-    return [*_walk(step)]
-
-
-def _walk(step: Any) -> Iterator[PrivateEstimator]:
-    if isinstance(step, PrivateEstimator):
-        yield step
-    elif isinstance(step, FrozenEstimator):
-        return
-    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
-        for value in step.get_params(deep=False).values():
-            yield from _walk(value)
-    elif isinstance(step, (list, tuple)):
-        for value in step:
-            yield from _walk(value)
 
 
 class _Prefix:
@@ -396,7 +389,7 @@ class _Prefix:
         cached = self._memory.cache(function, **options)
 
         def fit_transform(transformer, *args, **kwargs):
-            self._ended = self._ended or bool(_private_estimators(transformer))
+            self._ended = self._ended or bool(private_estimators(transformer))
             if self._ended:
                 return function(transformer, *args, **kwargs)
             found = next(self._known, None)

@@ -1,0 +1,94 @@
+"""Where the private estimators of a pipeline are, and which of them are fed by others."""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+
+from ..base import PrivateEstimator
+from .knowledge import ADAPTIVE, SIDE_BY_SIDE, is_known
+
+
+def private_estimators(step: Any) -> list[PrivateEstimator]:
+    """The private estimators that fitting a step would fit."""
+    return [*_walk(step)]
+
+
+def _walk(step: Any) -> Iterator[PrivateEstimator]:
+    if isinstance(step, PrivateEstimator):
+        yield step
+    elif isinstance(step, FrozenEstimator):
+        return
+    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
+        for value in step.get_params(deep=False).values():
+            yield from _walk(value)
+    elif isinstance(step, (list, tuple)):
+        for value in step:
+            yield from _walk(value)
+
+
+def label_by_path(pipe: Pipeline) -> None:
+    """Call each private estimator by where it is, in the names of `set_params`.
+
+    The label is a parameter, so that it is known also of the clones that steps make.
+    """
+    for path, estimator in _parts(pipe):
+        if isinstance(estimator, PrivateEstimator):
+            estimator.label = path
+
+
+def adaptive_part(pipe: Pipeline) -> tuple[str, Any] | None:
+    """An estimator, and its path, that fits private ones as often as results suggest."""
+    for path, part in _parts(pipe):
+        if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
+            return path, part
+    return None
+
+
+def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
+    """All estimators that a fit would fit, by the names of `set_params`."""
+    parts = [
+        (path, value)
+        for path, value in pipe.get_params(deep=True).items()
+        if hasattr(value, "get_params") and not isinstance(value, type)
+    ]
+    frozen = [f"{path}__" for path, part in parts if isinstance(part, FrozenEstimator)]
+    return [part for part in parts if not part[0].startswith(tuple(frozen))]
+
+
+def feeds(pipe: Pipeline, earlier: str | None, later: str | None) -> bool:
+    """Whether what one estimator releases may decide on the data of one fitted after it.
+
+    Parameters
+    ----------
+    pipe : Pipeline
+        That both are in.
+    earlier, later : str or None
+        Their paths, which are one where an estimator is fitted several times; None where it
+        is not known.
+    """
+    container: Any = pipe
+    for one, other in zip_longest((earlier or "").split("__"), (later or "").split("__")):
+        in_sequence = isinstance(container, Pipeline)
+        if not in_sequence and not _fits_side_by_side(container):
+            return True
+        inside = container.get_params(deep=True)
+        if one not in inside or other not in inside:
+            return True
+        if one != other:
+            order = [name for name, _ in container.steps] if in_sequence else []
+            return in_sequence and order.index(one) < order.index(other)
+        container = inside[one]
+        if isinstance(container, PrivateEstimator):
+            return False
+    return True
+
+
+def _fits_side_by_side(container: Any) -> bool:
+    if not is_known(container):
+        return False
+    rule = SIDE_BY_SIDE.get(type(container).__name__, False)
+    return rule(container) if callable(rule) else rule

@@ -1,0 +1,341 @@
+"""What a private pipeline refuses, when, and what its errors tell."""
+
+import re
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import AdaBoostClassifier, StackingClassifier, VotingClassifier
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.feature_selection import RFECV
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    HalvingRandomSearchCV,
+    RandomizedSearchCV,
+)
+from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
+from sklearn.semi_supervised import SelfTrainingClassifier
+
+from skdirdp import (
+    DirichletCategoricalNB,
+    DirichletHistogramTransformer,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    PrivatePipeline,
+    check_pipeline,
+    make_private_pipeline,
+)
+from skdirdp.pipeline.knowledge import ADAPTIVE
+from skdirdp.pipeline.structure import feeds
+
+N = 300
+rng = np.random.default_rng(0)
+X = rng.normal(size=(N, 3))
+Y = (X[:, 0] + 0.5 * rng.normal(size=N) > 0).astype(int)
+SECRET = 271828.1828
+
+
+def bins(n_bins=4, bounds=(-4, 4), **params):
+    params = {"encode": "ordinal", "n_fine_bins": 16, **params}
+    return DirichletHistogramTransformer(n_bins, bounds=bounds, **params)
+
+
+def model(**params):
+    return DirichletCategoricalNB(**{"classes": [0, 1], "n_categories": 4, **params})
+
+
+# Missing parameters inside a step --------------------------------------------------
+
+
+class Doubled(TransformerMixin, BaseEstimator):
+    """Of a class that is not known: fits two private estimators, one on what the other gives."""
+
+    def __init__(self, first, second):
+        self.first = first
+        self.second = second
+
+    def fit(self, X, y=None):
+        self.second_ = clone(self.second).fit(clone(self.first).fit_transform(X))
+        return self
+
+    def transform(self, X):
+        return X
+
+
+@pytest.mark.filterwarnings("ignore:step 'inner':skdirdp.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        (
+            make_pipeline(bins(), model(n_categories=None)),
+            "n_categories must be given for .* in step 'inner__dirichletcategoricalnb'",
+        ),
+        (
+            make_pipeline(FunctionTransformer(), make_pipeline(bins()), bins(bounds=None)),
+            "bounds must be given",
+        ),
+        (
+            ColumnTransformer([("a", make_pipeline(bins(), bins(bounds=None)), [0, 1])]),
+            "bounds must be given for .* in step 'inner__a__dirichlethistogramtransformer-2'",
+        ),
+        (
+            FeatureUnion([("b", PrivatePipeline([("c", bins()), ("d", bins(bounds=None))]))]),
+            "bounds must be given for .* in step 'inner__b__d'",
+        ),
+        (
+            MultiOutputClassifier(make_pipeline(bins(), model(n_categories=None))),
+            "n_categories must be given",
+        ),
+        (Doubled(bins(), bins(bounds=None)), "bounds must be given"),
+        (
+            StackingClassifier([("a", make_pipeline(bins(), model()))], model(n_categories=None)),
+            "n_categories must be given",
+        ),
+    ],
+    ids=["pipeline", "deeper", "columns", "union", "outputs", "unknown", "stacked"],
+)
+def test_a_parameter_that_is_missing_inside_a_step_is_refused_before_the_charge(inner, message):
+    accountant = PrivacyAccountant()
+    target = np.column_stack([Y, Y]) if isinstance(inner, MultiOutputClassifier) else Y
+    with pytest.raises(ValueError, match=message):
+        PrivatePipeline([("inner", inner)], accountant=accountant).fit(X, target)
+    assert len(accountant) == 0
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        ColumnTransformer([("a", bins(), [0]), ("b", bins(bounds=None), [1, 2])]),
+        FeatureUnion([("a", make_pipeline(bins(), bins(bounds=(0, 4)))), ("b", bins(bounds=None))]),
+    ],
+    ids=["columns", "union"],
+)
+def test_what_is_fitted_beside_a_private_estimator_takes_bounds_from_the_data(inner):
+    """They are the same in the rehearsal and in the fit, and named as set_params names them."""
+    accountant = PrivacyAccountant()
+    with pytest.warns(PrivacyLeakWarning, match="inner__b__bounds: not given"):
+        pipe = PrivatePipeline([("inner", inner)], accountant=accountant).fit(X, Y)
+    assert pipe.privacy_.not_covered == ("inner__b__bounds",)
+    assert len(accountant) == 1
+
+
+def test_several_outputs_are_several_fits_side_by_side():
+    inner = MultiOutputClassifier(model(classes=None))
+    accountant = PrivacyAccountant()
+    pipe = PrivatePipeline([("bins", bins()), ("model", inner)], accountant=accountant)
+    with pytest.warns(PrivacyLeakWarning, match="model__estimator__classes"):
+        pipe.fit(X, np.column_stack([Y, 1 - Y]))
+    assert pipe.privacy_.releases == 3 + 2 * 4
+    assert len(accountant) == 1
+
+
+def test_which_estimators_feed_others():
+    inner = make_pipeline(bins(), model())
+    pipe = Pipeline(
+        [
+            ("union", FeatureUnion([("a", inner), ("b", bins())])),
+            ("chain", ClassifierChain(clone(inner))),
+            ("cross", ClassifierChain(clone(inner), cv=2)),
+            ("vote", VotingClassifier([("a", model()), ("b", model())])),
+        ]
+    )
+    first, last = "dirichlethistogramtransformer", "dirichletcategoricalnb"
+
+    def feeds_(one, other):
+        return feeds(pipe, one, other)
+
+    assert feeds_(f"union__a__{first}", f"union__a__{last}")
+    assert not feeds_(f"union__a__{last}", f"union__a__{first}")
+    assert not feeds_(f"union__a__{last}", "union__b")
+    assert feeds_("union__b", "vote__a")
+    assert not feeds_("vote__a", "vote__b")
+    for container, fed in (("chain", False), ("cross", True)):
+        name = "base_estimator" if "chain__base_estimator" in pipe.get_params() else "estimator"
+        if f"{container}__estimator__{first}" in pipe.get_params():
+            name = "estimator"
+        paths = [f"{container}__{name}__{inside}" for inside in (first, last)]
+        assert feeds_(*paths)
+        assert feeds_(*reversed(paths)) is fed
+        assert feeds_(paths[0], paths[0]) is fed
+    # What is not known may do anything.
+    assert feeds_(None, "vote__a")
+    assert feeds_("vote__a", "vote__c")
+
+
+def test_labels_of_the_estimators_that_were_given_stay():
+    given, frozen = bins(label="mine"), bins(label="frozen").fit(X)
+    pipe = PrivatePipeline(
+        [("first", given), ("frozen", FrozenEstimator(frozen)), ("model", model())]
+    ).fit(X, Y)
+    assert given.label == pipe["first"].label == "mine"
+    assert frozen.label == pipe["frozen"].estimator.label == "frozen"
+    assert pipe["model"].label is None
+
+
+# Steps that go by results ----------------------------------------------------------
+
+GRID = {"alpha": [1.0, 2.0]}
+GO_BY_RESULTS = [
+    AdaBoostClassifier(model()),
+    GridSearchCV(model(), GRID),
+    HalvingGridSearchCV(model(), GRID),
+    HalvingRandomSearchCV(model(), GRID),
+    RFECV(model()),
+    RandomizedSearchCV(model(), GRID),
+    SelfTrainingClassifier(model()),
+]
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+@pytest.mark.parametrize("step", GO_BY_RESULTS, ids=lambda step: type(step).__name__)
+def test_a_step_that_goes_by_results_is_refused_before_the_charge(step):
+    accountant = PrivacyAccountant()
+    nested = make_pipeline(step)
+    for last, path in ((step, "last"), (nested, f"last__{nested.steps[0][0]}")):
+        pipe = PrivatePipeline([("bins", bins()), ("last", last)], accountant=accountant)
+        with pytest.raises(ValueError, match=f"in step {path!r} cannot hold private estimators"):
+            pipe.fit(X, Y)
+        with pytest.raises(ValueError, match="Put the PrivatePipeline into"):
+            pipe.rehearse(X, Y)
+    assert len(accountant) == 0
+
+
+def test_all_that_go_by_results_are_tried():
+    assert {type(step).__name__ for step in GO_BY_RESULTS} == ADAPTIVE
+
+
+# What errors tell ------------------------------------------------------------------
+
+
+class Telling(TransformerMixin, BaseEstimator):
+    """Fails with a record in its message, in the given one of its fits."""
+
+    fits = 0
+
+    def __init__(self, error=ValueError, fails_at=1):
+        self.error = error
+        self.fails_at = fails_at
+
+    def fit(self, X, y=None):
+        type(self).fits += 1
+        if type(self).fits == self.fails_at:
+            raise self.error(f"what is {SECRET}?")
+        return self
+
+    def transform(self, X):
+        return X
+
+
+def everything_told(error):
+    """All that is printed of an error, and of those that it knows of."""
+    told = "".join(traceback.format_exception(error))
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    return told + repr(error) + repr(vars(error))
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    ("position", "fails_at", "outcome", "charges"),
+    [
+        (0, 1, "Nothing was charged", 0),
+        (1, 1, "Nothing was charged", 0),
+        (1, 2, "The charge stays", 1),
+    ],
+)
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(ValueError, ValueError), (KeyError, ValueError), (TypeError, TypeError)],
+)
+def test_errors_of_other_steps_are_told_without_their_message(
+    position, fails_at, outcome, charges, error, raised
+):
+    accountant = PrivacyAccountant()
+    Telling.fits = 0
+    steps = [("bins", bins()), ("model", model())]
+    steps.insert(position, ("telling", Telling(error, fails_at)))
+    pipe = PrivatePipeline(steps, accountant=accountant)
+    with pytest.raises(raised) as caught:
+        pipe.fit(X, Y)
+    told = everything_told(caught.value)
+    assert "271828" not in told
+    assert f"step 'telling' (Telling) failed with {error.__name__}" in told
+    assert told.count(outcome) >= 1
+    assert len(accountant) == charges
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+def test_the_way_to_see_an_error_shows_it_and_is_not_charged():
+    Telling.fits = 0
+    accountant = PrivacyAccountant()
+    steps = [("telling", Telling(KeyError)), ("bins", bins()), ("model", model())]
+    pipe = PrivatePipeline(steps, accountant=accountant)
+    with pytest.raises(ValueError, match="failed with KeyError") as caught:
+        pipe.fit(X, Y)
+    (advice,) = re.findall(r"set_params\(.*\)", str(caught.value))
+    Telling.fits = 0
+    with pytest.raises(KeyError, match=str(SECRET)):
+        eval(f"pipe.{advice}").fit(X, Y)
+    assert len(accountant) == 0
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+@pytest.mark.parametrize("error", [MemoryError, ImportError, KeyboardInterrupt])
+def test_errors_about_the_machine_pass(error):
+    Telling.fits = 0
+    with pytest.raises(error):
+        make_private_pipeline(Telling(error), model()).fit(X, Y)
+
+
+def test_a_category_that_is_not_known_is_not_shown():
+    answers = np.array([["yes"], ["no"], ["secret illness"]] * 5)
+    pipe = PrivatePipeline(
+        [
+            ("codes", OrdinalEncoder(categories=[["yes", "no"]])),
+            ("model", model(n_categories=2)),
+        ]
+    )
+    with pytest.raises(ValueError, match="unknown") as caught:
+        pipe.fit(answers, np.resize(Y, 15))
+    told = everything_told(caught.value)
+    assert "secret" not in told
+    assert (
+        "step 'codes' (OrdinalEncoder): Found unknown categories in column 0 during fit; "
+        "categories must name all that may occur"
+    ) in told
+
+
+def test_a_column_that_does_not_exist_is_said():
+    columns = ColumnTransformer([("a", bins(), ["a", "d"])])
+    pipe = PrivatePipeline([("columns", columns), ("model", model())])
+    with pytest.raises(ValueError, match=r"step 'columns' .*: (A given|Some) column"):
+        pipe.fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
+
+
+def test_errors_that_no_step_raises_are_those_of_scikit_learn():
+    with pytest.raises(ValueError, match=r"Pipeline\.fit does not accept the sample_weight"):
+        make_private_pipeline(bins(), model()).fit(X, Y, sample_weight=np.ones(N))
+
+
+def test_errors_of_private_steps_keep_their_words():
+    with pytest.raises(ValueError, match=r"^y must hold only labels that are in classes"):
+        make_private_pipeline(bins(), model()).fit(X, Y + 5)
+
+
+def test_the_imputer_that_is_recommended_learns_nothing():
+    gaps = np.where(X > 1, np.nan, X)
+    with pytest.raises(ValueError, match="NaN") as caught:
+        bins().fit(gaps)
+    (advice,) = re.findall(r"SimpleImputer\([^)]*\)", str(caught.value))
+    imputer = eval(advice, {"SimpleImputer": SimpleImputer})
+    assert check_pipeline(make_pipeline(imputer))[0].verdict == "learns nothing"
+    pipe = make_private_pipeline(imputer, bins(), model()).fit(gaps, Y)
+    assert pipe.privacy_.not_covered == ()
