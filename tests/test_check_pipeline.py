@@ -22,28 +22,17 @@ from sklearn import (
     random_projection,
 )
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.feature_extraction import text
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import (
-    FixedThresholdClassifier,
-    GridSearchCV,
-    TunedThresholdClassifierCV,
-)
-from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
-from sklearn.multioutput import ClassifierChain, MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils import all_estimators
 
 from skdirdp import (
-    DirichletCategoricalNB,
     DirichletHistogramTransformer,
     DirichletNB,
-    PrivacyAccountant,
     PrivateDirichletPosterior,
     PrivatePipeline,
     check_pipeline,
@@ -340,77 +329,6 @@ def test_columns_chosen_by_a_function_leak_and_those_chosen_by_type_do_not():
         "learns nothing"
     }
     assert check_pipeline(make_pipeline(by_data))[0].reason.startswith("chooses columns")
-
-
-# Meta-estimators -------------------------------------------------------------------
-
-COUNTS = rng.integers(4, size=(300, 3))
-LABELS = rng.integers(3, size=300)
-
-
-def private(accountant, **params):
-    return DirichletCategoricalNB(
-        classes=params.pop("classes", [0, 1, 2]), n_categories=4, accountant=accountant, **params
-    )
-
-
-META = [
-    (lambda inner: ensemble.VotingClassifier([("a", inner), ("b", clone(inner))]), 2, False),
-    (lambda inner: FixedThresholdClassifier(inner, threshold=0.5), 1, True),
-    (lambda inner: OneVsRestClassifier(inner.set_params(classes=[0, 1])), 3, False),
-    (
-        lambda inner: OutputCodeClassifier(
-            inner.set_params(classes=[0, 1]), code_size=2, random_state=0
-        ),
-        4,  # two of the six columns of its code are constant
-        False,
-    ),
-    (lambda inner: MultiOutputClassifier(inner), 2, True),
-    (lambda inner: ensemble.BaggingClassifier(inner, 3, bootstrap=False), 3, False),
-    (lambda inner: ensemble.BaggingClassifier(inner, 3), None, False),
-    (lambda inner: OneVsOneClassifier(inner), 3, False),
-    (lambda inner: CalibratedClassifierCV(inner, cv=2), 2, False),
-    (
-        lambda inner: ensemble.StackingClassifier([("a", inner)], cv=2),
-        3,
-        False,
-    ),
-    (lambda inner: TunedThresholdClassifierCV(inner, cv=2), 3, False),
-    (lambda inner: GridSearchCV(inner, {"alpha": [1.0, 2.0]}, cv=2), 5, False),
-    (
-        lambda inner: fs.SequentialFeatureSelector(inner, n_features_to_select=1, cv=2),
-        2 * 3,
-        False,
-    ),
-    (lambda inner: ensemble.AdaBoostClassifier(inner, n_estimators=3), None, False),
-    (lambda inner: SelfTrainingClassifier(inner, max_iter=2), None, False),
-    (lambda inner: ClassifierChain(inner, cv=2), None, False),
-    (lambda inner: ClassifierChain(inner), None, True),
-]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    ("make", "fits", "keeps"), META, ids=[type(m[0](private(None))).__name__ for m in META]
-)
-def test_meta_estimators_charge_for_every_fit_inside(make, fits, keeps):
-    """Those that keep the guarantee fit so many times, and that is all they do with the data."""
-    accountant = PrivacyAccountant()
-    meta = make(private(accountant))
-    findings = check_pipeline(make_pipeline(meta))
-    leaking = [finding for finding in findings if finding.verdict == "leaks"]
-    assert (not leaking) is keeps
-    assert "private" in {finding.verdict for finding in findings}
-    if fits is None:
-        return
-    binary = isinstance(meta, (FixedThresholdClassifier, TunedThresholdClassifierCV))
-    target = np.minimum(LABELS, 1) if binary else LABELS
-    if isinstance(meta, MultiOutputClassifier):
-        target = np.column_stack([LABELS, LABELS[::-1]])
-    if binary:
-        meta.set_params(estimator__classes=[0, 1])
-    meta.fit(COUNTS, target)
-    assert len(accountant) == fits
 
 
 def test_meta_estimators_that_are_known_exist():

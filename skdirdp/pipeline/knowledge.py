@@ -180,6 +180,7 @@ SAMPLERS: dict[str, Rule] = {
     "ClusterCentroids": _CLUSTERS,
     "CondensedNearestNeighbour": _LEAVES_OUT,
     "EditedNearestNeighbours": _LEAVES_OUT,
+    "FunctionSampler": "makes records by a function of all of them",
     "InstanceHardnessThreshold": _LEAVES_OUT,
     "KMeansSMOTE": _REPEATS,
     "NearMiss": _LEAVES_OUT,

@@ -73,3 +73,10 @@ def test_a_grid_search_is_charged_as_its_fits_one_by_one(quick):
     assert set(results["fits"]) == {16}
     if "diffprivlib" in results.index.get_level_values("library"):
         assert results.loc[("diffprivlib", "GridSearchCV"), "epsilon"] == 0
+
+
+def test_a_pipeline_spends_its_budget_and_is_more_accurate_where_bins_would_drown(quick):
+    (row,) = quick("pipeline-split").to_dict("records")
+    assert 0.999 <= row["spent"] <= 1.0
+    assert row["share"] < BINS_SHARE / 4
+    assert row["accuracy_difference"] > 0
