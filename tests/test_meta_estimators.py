@@ -390,16 +390,14 @@ def test_all_samplers_of_imbalanced_learn_are_known():
 def test_autolog_of_mlflow_writes_the_exact_score_of_a_private_model(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="needs mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    mlflow.set_tracking_uri(tmp_path.as_uri())
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     mlflow.sklearn.autolog(log_models=False, log_datasets=False)
     try:
         with mlflow.start_run() as run:
             model = DirichletCategoricalNB(classes=[0, 1, 2], n_categories=4)
-            PrivatePipeline([("model", model)]).fit(X, THREE)
+            pipe = PrivatePipeline([("model", model)]).fit(X, THREE)
         logged = mlflow.get_run(run.info.run_id).data.metrics
     finally:
         mlflow.sklearn.autolog(disable=True)
-    exact = [value for name, value in logged.items() if "accuracy" in name or "score" in name]
-    assert exact
-    # Some number of right answers, out of all records: no noise was added to it.
-    assert any(value * N == pytest.approx(round(value * N), abs=1e-9) for value in exact)
+    # Of the records themselves: no noise was added to it.
+    assert pipe.score(X, THREE) in logged.values()

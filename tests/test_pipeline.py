@@ -7,6 +7,8 @@ import matplotlib.pyplot
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer
@@ -34,6 +36,8 @@ from skdirdp.accounting import Composition
 from skdirdp.base import JOINT_FIT
 from skdirdp.displays import BudgetCurveDisplay, PrivacyProfileDisplay
 from skdirdp.mechanisms.base import Mechanism
+from skdirdp.mechanisms.shares import part_before
+from skdirdp.mechanisms.table import CountTable
 
 N = 600
 rng = np.random.default_rng(0)
@@ -191,10 +195,53 @@ def test_shares_move_noise_between_steps_and_not_the_total(drawn):
     assert by_shares[0.01] < by_shares[1.0] < by_shares[100.0] < 1.0
 
 
-def test_by_default_steps_before_the_last_get_about_a_quarter_of_epsilon():
-    reports = dict(two_steps().fit(X, Y).privacy_.steps)
+def test_by_default_steps_before_the_last_get_about_a_quarter_of_epsilon_for_many_records():
+    steps = [("bins", bins(n_samples=1e5)), ("model", model(n_samples=1e5))]
+    reports = dict(PrivatePipeline(steps).fit(X, Y).privacy_.steps)
     assert 0.24 < reports["bins"].epsilon < 0.26
     assert 0.9 < reports["model"].epsilon < 1.0
+
+
+def test_by_default_steps_before_the_last_get_little_where_they_would_drown():
+    steps = [("bins", bins(n_samples=100)), ("model", model(n_samples=100))]
+    reports = dict(PrivatePipeline(steps).fit(X, Y).privacy_.steps)
+    assert reports["bins"].epsilon < 0.06
+    assert reports["model"].epsilon > 0.98
+
+
+def gaussian_mu(epsilon, delta):
+    """Of noise that uses up the budget, by the analytic Gaussian formula."""
+
+    def excess(mu):
+        tails = norm.cdf(mu / 2 - epsilon / mu), norm.cdf(-mu / 2 - epsilon / mu)
+        return tails[0] - np.exp(epsilon) * tails[1] - delta
+
+    return brentq(excess, 1e-3, 50.0, xtol=1e-12)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize(("n_samples", "number"), [(2000, 3), (1500, 10), (10**6, 50)])
+def test_the_default_part_is_that_of_the_theory(n_samples, number, adjacency):
+    tables = [CountTable(n_samples, 512)] * number
+    budget = {"delta": 1e-5, "order": None, "adjacency": adjacency}
+    for epsilon in (0.5, 1.0, 4.0):
+        changed = {"replace": 2, "add_remove": 1}[adjacency]  # cells of each table
+        variance = number * changed / gaussian_mu(epsilon, 1e-5) ** 2
+        expected = max(1 / 300, 1 / 12 - variance * 100 / n_samples**2)
+        found = part_before(tables, epsilon=epsilon, **budget)
+        assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_default_part_is_least_without_records_and_most_without_noise():
+    budget = {"delta": 1e-5, "order": None, "adjacency": "replace"}
+    assert part_before([CountTable(0, 512)], epsilon=1.0, **budget) == 1 / 300
+    assert part_before([CountTable(5, 512)], epsilon=np.inf, **budget) == 1 / 12
+    by_order = [
+        part_before([CountTable(400, 512)], epsilon=0.1, **(budget | {"order": order}))
+        for order in (2.0, 8.0, 32.0)
+    ]
+    assert by_order == sorted(by_order, reverse=True)
+    assert len(set(by_order)) == 3
 
 
 @pytest.mark.parametrize(

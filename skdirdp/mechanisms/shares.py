@@ -89,8 +89,8 @@ def part_before(
 ) -> float:
     """The part of a budget for models that only prepare the data of another one.
 
-    As much as would be best for large data; less, the less they could tell with it. See
-    the theory, 9.1, for why it is so. It follows from public sizes alone.
+    As much as is best where there are many records; less, the less could be told with it.
+    Section 12 of the theory says why. It follows from public sizes alone.
 
     Parameters
     ----------

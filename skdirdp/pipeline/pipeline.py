@@ -52,9 +52,10 @@ class PrivatePipeline(Pipeline):
     shares : dict of {str: float}, default=None
         How the budget is divided over the private steps, by their names: positive numbers,
         of which only the ratios count. Variances of the privacy loss add up to the budget,
-        so that a share of 1/12 is about a quarter of epsilon. By default a last step that
-        is private gets 11/12 and the steps before it the rest; several estimators in one
-        step, and steps where the last is not private, get shares by their numbers of tables.
+        so that a share of 1/12 is about a quarter of epsilon. By default the steps before
+        a last one that is private get 1/12; or less, down to 1/300, where by public sizes
+        they would drown in noise. Several estimators in one step, and steps where the last
+        is not private, get shares by their numbers of tables.
     accountant : PrivacyAccountant, default=None
         Charged once by every fit, before any noise is drawn.
     label : str, default=None
@@ -86,6 +87,9 @@ class PrivatePipeline(Pipeline):
     left out), and a step that fails on the data fails before anything is charged. If a fit
     fails after the charge (it was interrupted, say), the charge stays, and the
     pipeline is as it was before the fit.
+
+    Errors of steps of other libraries may quote records. In a private fit they are told by
+    the step and the type of the error; without privacy, at infinite `epsilon`, they pass.
 
     Steps that learn from the data without noise are named by a `PrivacyLeakWarning` and in
     `privacy_`; see `check_pipeline`.
