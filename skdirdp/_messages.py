@@ -84,6 +84,7 @@ _PASSED_ON = tuple(
         ),
         # The names are those that a ColumnTransformer was given.
         (r"((?:A given column is not a|Some column names are not) columns? of .*)", r"\1"),
+        (r"(Specifying the columns using strings is only supported for .*)", r"\1"),
         (r"(Sparse data was passed(?: for \w+)?, but dense data is required\.) .*", r"\1"),
         (r"(np\.matrix is not supported\.) .*", r"\1 Convert it by np.asarray"),
         (r"((?:float|int)\(\) argument must be a string[\w ,-]* number, not '[\w.]+')", r"\1"),

@@ -650,10 +650,11 @@ class InAnotherThread(TransformerMixin, BaseEstimator):
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_step_that_escapes_the_joint_fit_is_refused_before_the_charge():
     accountant = PrivacyAccountant()
     steps = [("escapes", InAnotherThread(bins())), ("model", model())]
-    with pytest.raises(RuntimeError, match="'escapes' holds a private estimator"):
+    with pytest.raises(RuntimeError, match="'escapes__inner' was fitted in another"):
         PrivatePipeline(steps, accountant=accountant).fit(X, Y)
     assert len(accountant) == 0
 

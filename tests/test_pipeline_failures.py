@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -166,7 +167,6 @@ def test_which_estimators_feed_others():
         assert feeds_(*reversed(paths)) is fed
         assert feeds_(paths[0], paths[0]) is fed
     # What is not known may do anything.
-    assert feeds_(None, "vote__a")
     assert feeds_("vote__a", "vote__c")
 
 
@@ -178,6 +178,86 @@ def test_labels_of_the_estimators_that_were_given_stay():
     assert given.label == pipe["first"].label == "mine"
     assert frozen.label == pipe["frozen"].estimator.label == "frozen"
     assert pipe["model"].label is None
+
+
+class InAnotherThread(TransformerMixin, BaseEstimator):
+    """Fits in a thread of its own, which knows nothing of what is under way."""
+
+    def __init__(self, inner, lost=False):
+        self.inner = inner
+        self.lost = lost
+
+    def fit(self, X, y=None):
+        self.inner_ = clone(self.inner)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(self.inner_.fit, X)
+            if not self.lost:
+                waiting.result()
+        return self
+
+    def transform(self, X):
+        return np.zeros_like(X)
+
+
+@pytest.mark.filterwarnings("ignore:step 'union__a'")
+@pytest.mark.parametrize("lost", [False, True])
+def test_one_of_several_estimators_that_escapes_is_refused_before_the_charge(lost):
+    accountant, own = PrivacyAccountant(), PrivacyAccountant()
+    union = FeatureUnion(
+        [("a", InAnotherThread(bins(accountant=own), lost)), ("b", bins(accountant=own))]
+    )
+    pipe = PrivatePipeline([("union", union), ("model", model())], accountant=accountant)
+    with pytest.raises(RuntimeError, match="'union__a__inner' was fitted in another thread"):
+        pipe.fit(X, Y)
+    assert len(accountant) == len(own) == 0
+
+
+class MakesItsOwn(TransformerMixin, BaseEstimator):
+    """Fits a private estimator that is none of its parameters."""
+
+    def fit(self, X, y=None):
+        self.bins_ = bins().fit(X)
+        return self
+
+    def transform(self, X):
+        return self.bins_.transform(X)
+
+
+@pytest.mark.filterwarnings("ignore:step 'own'")
+def test_a_private_estimator_that_a_step_makes_for_itself_is_refused():
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="'own' uses a DirichletHistogramTransformer that is none"):
+        PrivatePipeline([("own", MakesItsOwn()), ("model", model())], accountant=accountant).fit(
+            X, Y
+        )
+    assert len(accountant) == 0
+
+
+class SameWhenCloned(DirichletHistogramTransformer):
+    """Is shared by a pipeline and its copies."""
+
+    def __sklearn_clone__(self):
+        return self
+
+
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
+@pytest.mark.parametrize("epsilon", [1.0, np.inf])
+def test_what_is_not_the_pipelines_own_is_neither_released_nor_changed(epsilon):
+    """A frozen model that still counts would be released with noise that nobody paid for."""
+    codes = rng.integers(4, size=(N, 2))
+    counting = model(accountant=PrivacyAccountant(), label="mine").partial_fit(codes, Y)
+    stack = StackingClassifier([("frozen", FrozenEstimator(counting))], cv="prefit")
+    beside = ColumnTransformer([("bins", bins(bounds=(0, 4)), [0, 1])])
+    pipe = PrivatePipeline([("bins", beside), ("stack", stack)], epsilon=epsilon)
+    with pytest.raises(ValueError, match="is frozen and was not released yet"):
+        pipe.fit(codes, Y)
+    assert "_tally_" in vars(counting)
+    assert len(counting.accountant) == 0
+    shared = SameWhenCloned(4, encode="ordinal", bounds=(-4, 4), label="mine")
+    with pytest.raises(ValueError, match="none of its parameters"):
+        make_private_pipeline(shared, model(), epsilon=epsilon).fit(X, Y)
+    assert (shared.label, shared.accountant) == ("mine", None)
+    assert not hasattr(shared, "release_")
 
 
 # Steps that go by results ----------------------------------------------------------

@@ -26,6 +26,7 @@ from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.shares import calibrate_shares, part_before
 from ..mechanisms.table import CountTable
 from .errors import errors_of_steps_without_data
+from .structure import Outside
 
 #: Public parameters about labels, weights and the number of records: no step changes these,
 #: so that they are what they were in the rehearsal also where they are taken from the data.
@@ -103,13 +104,14 @@ def _under_way(stage: Any):
 class Rehearsal(_Stage):
     """The first pass: it finds the tables, and nothing of it is kept but them.
 
-    Estimators have their paths as labels, and `feeds` tells of two paths whether what the
-    first releases may decide on the data of the second.
+    Estimators have their paths as labels, and `outside` as accountant. `feeds` tells of two
+    paths whether what the first releases may decide on the data of the second.
     """
 
     outcome: ClassVar[str] = "Nothing was charged"
 
-    feeds: Callable[[str | None, str | None], bool] = field(kw_only=True)
+    feeds: Callable[[str, str], bool] = field(kw_only=True)
+    outside: Outside = field(default_factory=Outside, kw_only=True)
     declared: list[Declaration] = field(default_factory=list)
 
     def release(
@@ -118,8 +120,13 @@ class Rehearsal(_Stage):
         tables: Sequence[tuple[CountTable, np.ndarray]],
         leaks: Sequence[str],
     ) -> list[Release]:
-        # One that is made by a step, and is none of its parameters, has no path.
-        path = estimator.label or self.step
+        if estimator.accountant is not self.outside:
+            raise ValueError(
+                f"step {self.step!r} uses a {type(estimator).__name__} that is none of its "
+                "parameters, or is frozen and was not released yet: it cannot be paid for with "
+                "the others. Nothing was charged"
+            )
+        path = str(estimator.label)
         self._check(estimator, path, leaks)
         self._look_ahead(estimator)
         estimator._warn_of_leak([f"{path}__{name}" for name in leaks])

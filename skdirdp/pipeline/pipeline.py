@@ -19,7 +19,7 @@ from ..exceptions import PrivacyLeakWarning
 from .check import check_pipeline
 from .joint_fit import Performance, Plan, Rehearsal
 from .report import PipelineReport
-from .structure import adaptive_part, feeds, label_by_path, private_estimators
+from .structure import adaptive_part, feeds, mark, private_estimators
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
@@ -288,9 +288,12 @@ class PrivatePipeline(Pipeline):
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
         copy.__dict__.pop("_skl_callbacks", None)
-        label_by_path(copy)
-        with rehearsal.under_way():
-            fit(copy, X, y, **params)
+        mark(copy, self, rehearsal.outside)
+        try:
+            with rehearsal.under_way():
+                fit(copy, X, y, **params)
+        finally:
+            rehearsal.outside.refuse()
         self._check_all_released(rehearsal)
         return Plan.of(rehearsal, self.shares, self.steps[-1][0]), prefix
 

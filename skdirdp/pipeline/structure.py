@@ -30,14 +30,44 @@ def _walk(step: Any) -> Iterator[PrivateEstimator]:
             yield from _walk(value)
 
 
-def label_by_path(pipe: Pipeline) -> None:
+class Outside:
+    """An accountant of estimators that a joint fit pays for: it refuses to be charged.
+
+    Whoever charges it was fitted outside of the joint fit, in a thread of its own, say.
+    """
+
+    def __init__(self) -> None:
+        self.charged_by: list[str] = []
+
+    def charge(self, mechanism: Any, releases: int = 1, label: str = "") -> None:
+        self.charged_by.append(label)
+        self.refuse()
+
+    def refuse(self) -> None:
+        """Raise an error if it was charged, for that of a thread may be lost."""
+        if self.charged_by:
+            raise RuntimeError(
+                f"the private estimator {self.charged_by[0]!r} was fitted in another thread or "
+                "process, which knows nothing of the budget of the PrivatePipeline. Nothing was "
+                "charged"
+            ) from None
+
+    def __deepcopy__(self, memo: Any) -> "Outside":
+        # It is one for all clones, as every accountant is.
+        return self
+
+
+def mark(pipe: Pipeline, given: Pipeline, outside: Outside) -> None:
     """Call each private estimator by where it is, in the names of `set_params`.
 
-    The label is a parameter, so that it is known also of the clones that steps make.
+    The label is a parameter, and so is the accountant: they are known also of the clones
+    that steps make, and only of these. What a copy shares with the pipeline that was given
+    is left alone.
     """
+    shared = {id(part) for _, part in _parts(given)}
     for path, estimator in _parts(pipe):
-        if isinstance(estimator, PrivateEstimator):
-            estimator.label = path
+        if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
+            estimator.label, estimator.accountant = path, outside
 
 
 def adaptive_part(pipe: Pipeline) -> tuple[str, Any] | None:
@@ -59,19 +89,18 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
     return [part for part in parts if not part[0].startswith(tuple(frozen))]
 
 
-def feeds(pipe: Pipeline, earlier: str | None, later: str | None) -> bool:
+def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
     """Whether what one estimator releases may decide on the data of one fitted after it.
 
     Parameters
     ----------
     pipe : Pipeline
         That both are in.
-    earlier, later : str or None
-        Their paths, which are one where an estimator is fitted several times; None where it
-        is not known.
+    earlier, later : str
+        Their paths, which are one where an estimator is fitted several times.
     """
     container: Any = pipe
-    for one, other in zip_longest((earlier or "").split("__"), (later or "").split("__")):
+    for one, other in zip_longest(earlier.split("__"), later.split("__")):
         in_sequence = isinstance(container, Pipeline)
         if not in_sequence and not _fits_side_by_side(container):
             return True
