@@ -233,6 +233,32 @@ def test_a_private_estimator_that_a_step_makes_for_itself_is_refused():
     assert len(accountant) == 0
 
 
+class HoldsAList(TransformerMixin, BaseEstimator):
+    """Holds estimators that have no names."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit(self, X, y=None):
+        self.inner_ = [clone(each).fit(X) for each in self.inner]
+        return self
+
+    def transform(self, X):
+        return np.column_stack([each.transform(X) for each in self.inner_])
+
+
+@pytest.mark.filterwarnings("ignore:step 'list'")
+def test_estimators_without_names_are_paid_for_with_the_others():
+    accountant = PrivacyAccountant()
+    steps = [("list", HoldsAList([bins(label="mine"), bins()])), ("model", model())]
+    pipe = PrivatePipeline(steps, accountant=accountant).fit(X, Y)
+    assert pipe.privacy_.releases == 3 + 3 + 7
+    assert 0.999 <= accountant.total(1e-5) <= 1.0
+    assert [each.label for each in pipe["list"].inner_] == ["mine", None]
+    with pytest.raises(ValueError, match=r"bounds must be given for .* in step 'list__inner'"):
+        pipe.set_params(list__inner=[bins(), bins(bounds=None)]).fit(X, Y)
+
+
 class SameWhenCloned(DirichletHistogramTransformer):
     """Is shared by a pipeline and its copies."""
 

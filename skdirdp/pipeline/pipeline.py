@@ -269,12 +269,13 @@ class PrivatePipeline(Pipeline):
             self.accountant.charge(mechanism, releases=releases, label=label)
         with performance.under_way():
             result = fit(copy, X, y, **params)
-        self.steps = copy.steps
-        self.privacy_ = self._report(
+        report = self._report(
             () if joint is None else joint.parts,
             [*leaking, *performance.taken_from_data()],
             tuple(performance.reports),
         )
+        # Together, so that whoever reads meanwhile has a report of the steps that are there.
+        vars(self).update(steps=copy.steps, privacy_=report)
         return result
 
     def _plan(

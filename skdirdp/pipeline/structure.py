@@ -79,14 +79,25 @@ def adaptive_part(pipe: Pipeline) -> tuple[str, Any] | None:
 
 
 def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
-    """All estimators that a fit would fit, by the names of `set_params`."""
-    parts = [
+    """All estimators that a fit would fit, by the names of `set_params`.
+
+    Private ones in a list that gives them no names have that of the list; where there is a
+    better name it comes later.
+    """
+    parameters = pipe.get_params(deep=True)
+    unnamed = [
+        (path, estimator)
+        for path, value in parameters.items()
+        if isinstance(value, (list, tuple))
+        for estimator in _walk(value)
+    ]
+    named = [
         (path, value)
-        for path, value in pipe.get_params(deep=True).items()
+        for path, value in parameters.items()
         if hasattr(value, "get_params") and not isinstance(value, type)
     ]
-    frozen = [f"{path}__" for path, part in parts if isinstance(part, FrozenEstimator)]
-    return [part for part in parts if not part[0].startswith(tuple(frozen))]
+    frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
+    return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
 
 
 def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
