@@ -275,7 +275,7 @@ class PrivatePipeline(Pipeline):
             tuple(performance.reports),
         )
         # Together, so that whoever reads meanwhile has a report of the steps that are there.
-        vars(self).update(steps=copy.steps, privacy_=report)
+        self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
     def _plan(
