@@ -140,7 +140,7 @@ class PipelineSplit(Experiment):
             "standard errors of the mean over repeated 70-30 splits; both have the same splits "
             f"and seeds. By hand, bins get {BINS_SHARE:g} of ε and naive Bayes what exact "
             f"composition leaves. The rule for shares was chosen on {', '.join(CHOSEN_ON)}; "
-            "the other data sets were not looked at before. Where there are many records for the "
+            "the other data sets had no part in it. Where there are many records for the "
             "columns both splits are nearly the same, by design, and so are the models. Where "
             "the bins would drown in noise the pipeline leaves them nearly nothing."
         )
