@@ -14,7 +14,9 @@ __version__ = "0.2.0.dev0"
 # Where each public name lives; a module is imported when a name of it is first used.
 _HOMES = {
     "BudgetExceededError": "exceptions",
+    "DirichletBernoulliNB": "naive_bayes",
     "DirichletCategoricalNB": "naive_bayes",
+    "DirichletComplementNB": "naive_bayes",
     "DirichletHistogramTransformer": "histogram",
     "DirichletNB": "naive_bayes",
     "LedgerError": "accountant",
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from .exceptions import BudgetExceededError as BudgetExceededError
     from .exceptions import PrivacyLeakWarning as PrivacyLeakWarning
     from .histogram import DirichletHistogramTransformer as DirichletHistogramTransformer
+    from .naive_bayes import DirichletBernoulliNB as DirichletBernoulliNB
     from .naive_bayes import DirichletCategoricalNB as DirichletCategoricalNB
+    from .naive_bayes import DirichletComplementNB as DirichletComplementNB
     from .naive_bayes import DirichletNB as DirichletNB
     from .pipeline import PrivatePipeline as PrivatePipeline
     from .pipeline import check_pipeline as check_pipeline

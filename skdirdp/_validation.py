@@ -177,7 +177,8 @@ def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
     prior = real_array("class_prior", class_prior)
     if prior.shape != (n_classes,):
         raise ValueError(
-            f"class_prior must have one entry per class, {n_classes}; got {describe(class_prior)}"
+            "Number of priors must match number of classes: class_prior must have one entry per "
+            f"class, {n_classes}; got {describe(class_prior)}"
         )
     if not np.all(np.isfinite(prior) & (prior >= 0)):
         raise ValueError("class_prior must be finite and at least 0; some entries are not")

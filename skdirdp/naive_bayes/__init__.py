@@ -1,6 +1,13 @@
 """Private naive Bayes classifiers that drop in for scikit-learn's."""
 
+from .bernoulli import DirichletBernoulliNB
 from .categorical import DirichletCategoricalNB
+from .complement import DirichletComplementNB
 from .multinomial import DirichletNB
 
-__all__ = ["DirichletCategoricalNB", "DirichletNB"]
+__all__ = [
+    "DirichletBernoulliNB",
+    "DirichletCategoricalNB",
+    "DirichletComplementNB",
+    "DirichletNB",
+]
