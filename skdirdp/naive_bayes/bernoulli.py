@@ -234,9 +234,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
 
     def _count(self, X, codes, weights):
         n_classes, n_features = len(self.classes_), X.shape[1]
-        limit = self._public("max_total")
-        if limit is not None and limit >= n_features:
-            limit = None
+        given = self._public("max_total")
+        limit = None if given is None or given >= n_features else int(given)
         total = n_features if limit is None else limit
         return Occurrences(
             sum_rows(X, codes, n_classes, weights, 1.0, float(total)),
@@ -266,3 +265,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         absent = np.log1p(-np.exp(self.feature_log_prob_))
         scores = safe_sparse_dot(X, (self.feature_log_prob_ - absent).T)
         return scores + absent.sum(axis=1)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.binarize is None
+        return tags
