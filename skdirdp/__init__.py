@@ -24,6 +24,7 @@ _HOMES = {
     "PrivacyLeakWarning": "exceptions",
     "PrivacyReport": "base",
     "PrivateBayesNetMLE": "bayes_net",
+    "PrivateCountVectorizer": "text",
     "PrivateDirichletPosterior": "posterior",
     "PrivatePipeline": "pipeline",
     "check_pipeline": "pipeline",
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from .pipeline import PrivatePipeline as PrivatePipeline
     from .pipeline import check_pipeline as check_pipeline
     from .pipeline import make_private_pipeline as make_private_pipeline
+    from .text import PrivateCountVectorizer as PrivateCountVectorizer
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
 else:
 

@@ -335,10 +335,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """What is known of a table after its release; exact counts go on only without noise."""
         if not self._is_private:
             return Estimate(counts, release.probabilities, least)
-        totals = np.full((table.n_rows, 1), table.n_samples / table.n_rows)
+        totals = np.array([table.n_samples])
         if table.n_rows >= len(shares):  # rows belong to the classes, in order and equal numbers
-            rows = table.n_rows // len(shares)
-            totals = table.n_samples / rows * np.repeat(shares, rows)[:, np.newaxis]
+            totals *= len(shares) / table.n_rows
+            totals = totals * np.repeat(shares, len(release.probabilities) // len(shares))
+        totals = totals[:, np.newaxis]
         return Estimate(totals * release.probabilities, release.probabilities, 0.0)
 
     def _check_alpha(self) -> Any:

@@ -31,12 +31,14 @@ class Occurrences:
     classes : ndarray of shape (n_classes,), the weight of each class.
     contribution : what a record adds to `classes` at most.
     limit : how many features of a record are counted; None if all.
+    n_columns : the number of features that noise is chosen for.
     """
 
     ones: RowSums
     classes: np.ndarray
     contribution: ContributionBound
     limit: int | None
+    n_columns: int
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -49,6 +51,7 @@ class Occurrences:
             self.classes + other.classes,
             self.contribution | other.contribution,
             None if None in limits else max(limits),  # type: ignore[type-var]
+            self.n_columns,
         )
 
     def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
@@ -60,9 +63,10 @@ class Occurrences:
         """For each class and feature, the records without it and with it."""
         ones = self.ones.table
         pairs = np.stack([self.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
-        n_features, weight = ones.shape[1], self.contribution.max_count
-        bound = ContributionBound(weight, product_up(weight, n_features), self.ones.bound.grid)
-        table = CountTable(n_samples * n_features, 2, len(pairs), bound, min_smoothing=alpha)
+        weight, n_columns = self.contribution.max_count, self.n_columns
+        bound = ContributionBound(weight, product_up(weight, n_columns), self.ones.bound.grid)
+        n_rows = len(ones) * n_columns
+        table = CountTable(n_samples * n_columns, 2, n_rows, bound, min_smoothing=alpha)
         return [(table, pairs)]
 
     def _shares(
@@ -70,19 +74,18 @@ class Occurrences:
     ) -> list[tuple[CountTable, np.ndarray]]:
         """How full the records of a class are, of `limit` places each; and with what."""
         ones, weight = self.ones.table, self.contribution.max_count
-        n_classes, n_features = ones.shape
         full, places = ones.sum(axis=1), limit * self.classes
         most, total, grid = product_up(weight, limit), n_samples * limit, self.ones.bound.grid
         fill = CountTable(
             total,
             2,
-            n_classes,
+            len(ones),
             ContributionBound(most, most, grid),
             precision=math.sqrt(_PART_OF_FILL / limit),
             min_smoothing=0.0,
         )
         bound = ContributionBound(weight, most, grid)
-        shares = CountTable(total, n_features, n_classes, bound, min_smoothing=alpha)
+        shares = CountTable(total, self.n_columns, len(ones), bound, min_smoothing=alpha)
         return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
 
 
@@ -242,6 +245,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             count_cells(codes, n_classes, weights),
             ContributionBound(weights.bound),
             limit,
+            self._declared("n_columns", n_features),
         )
 
     def _keep(self, estimates, extra):

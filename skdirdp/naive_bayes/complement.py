@@ -21,7 +21,8 @@ class ComplementSums(FeatureSums):
         assert bound.max_total is not None
         smoothing = alpha / max(len(counts) - 1, 1)
         total = n_samples * bound.max_total
-        table = CountTable(total, counts.size, 1, bound, min_smoothing=smoothing)
+        size = len(counts) * self.n_columns
+        table = CountTable(total, size, 1, bound, min_smoothing=smoothing)
         return [(table, counts.reshape(1, -1))]
 
 
@@ -125,6 +126,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
         **_NumericNaiveBayes._parameter_constraints,
         "norm": ["boolean"],
     }
+    _sums = ComplementSums
     _released_attributes: ClassVar[tuple[str, ...]] = (
         *_NumericNaiveBayes._released_attributes,
         "feature_all_",
@@ -172,9 +174,6 @@ class DirichletComplementNB(_NumericNaiveBayes):
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
-
-    def _count(self, X, codes, weights):
-        return ComplementSums(super()._count(X, codes, weights).sums)
 
     def _known_prior(self):
         prior = super()._known_prior()

@@ -18,23 +18,28 @@ from .base import _PrivateNaiveBayes
 
 @dataclass(frozen=True)
 class FeatureSums:
-    """Sums of the features by class, as one table with a row for each class."""
+    """Sums of the features by class, as one table with a row for each class.
+
+    `n_columns` is the number of features that noise is chosen for: that of the table, or one
+    that was declared of it.
+    """
 
     sums: RowSums
+    n_columns: int
 
     @property
     def missing(self) -> tuple[str, ...]:
         return self.sums.missing
 
     def __add__(self, other: Any) -> Any:
-        return type(self)(self.sums + other.sums)
+        return type(self)(self.sums + other.sums, self.n_columns)
 
     def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
         counts, bound = self.sums.table, self.sums.bound
-        n_classes, n_features = counts.shape
         assert bound.max_total is not None
         total = n_samples * bound.max_total
-        return [(CountTable(total, n_features, n_classes, bound, min_smoothing=alpha), counts)]
+        table = CountTable(total, self.n_columns, len(counts), bound, min_smoothing=alpha)
+        return [(table, counts)]
 
 
 class _NumericNaiveBayes(_PrivateNaiveBayes):
@@ -49,6 +54,9 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         *_PrivateNaiveBayes._released_attributes,
         "feature_count_",
     )
+
+    #: How the sums become tables.
+    _sums: ClassVar[type[FeatureSums]] = FeatureSums
 
     max_count: float | None
     max_total: float | None
@@ -83,7 +91,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 
     def _count(self, X, codes, weights):
         bounds = (self._public("max_count"), self._public("max_total"))
-        return FeatureSums(sum_rows(X, codes, len(self.classes_), weights, *bounds))
+        sums = sum_rows(X, codes, len(self.classes_), weights, *bounds)
+        return self._sums(sums, self._declared("n_columns", X.shape[1]))
 
     def _log_likelihood(self, X):
         return safe_sparse_dot(X, self.feature_log_prob_.T)
