@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from .pipeline import PrivatePipeline as PrivatePipeline
     from .pipeline import check_pipeline as check_pipeline
     from .pipeline import make_private_pipeline as make_private_pipeline
-    from .text import PrivateCountVectorizer as PrivateCountVectorizer
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
+    from .text import PrivateCountVectorizer as PrivateCountVectorizer
 else:
 
     def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """A count vectorizer whose vocabulary is private."""
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -221,7 +221,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
 
     def _frequencies(self, n_documents: int) -> tuple[float, float, list[str]]:
         """The least and the largest count of a word, and what finding them leaks."""
-        lowest, highest, leaks = float(self.min_df), float(self.max_df), []
+        leaks: list[str] = []
+        lowest, highest = float(self.min_df), float(self.max_df)
         parts = [not isinstance(value, Integral) for value in (self.min_df, self.max_df)]
         if parts[1] and highest == 1:  # the default: no limit, and no need to know of how many
             parts[1], highest = False, np.inf
