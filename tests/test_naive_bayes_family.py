@@ -198,3 +198,20 @@ def test_least_categories_are_no_public_number_of_them():
         DirichletCategoricalNB(classes=[0, 1, 2], min_categories=9).fit(X, y)
     model = DirichletCategoricalNB(classes=[0, 1, 2], n_categories=8, min_categories=9).fit(X, y)
     assert model.n_categories_.tolist() == [9] * 6
+
+
+@pytest.mark.parametrize("cls", PUBLIC)
+@pytest.mark.parametrize("epsilon", [1.0, INF])
+def test_scikit_learns_own_class_predicts_what_was_released(cls, epsilon):
+    X, y = records()
+    ours = model_of(cls, epsilon=epsilon).fit(X, y)
+    theirs = ours.to_sklearn()
+    assert type(theirs).__module__ == "sklearn.naive_bayes"
+    np.testing.assert_allclose(
+        theirs.predict_joint_log_proba(X), ours.predict_joint_log_proba(X), rtol=1e-12
+    )
+    kept = vars(theirs)
+    assert b"skdirdp" not in pickle.dumps(theirs)
+    assert not any("privacy" in name or "tally" in name for name in kept)
+    theirs.feature_log_prob_[0][:] = 0.0  # a copy
+    assert np.any(ours.feature_log_prob_[0] != 0.0)

@@ -3,6 +3,7 @@
 import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -23,6 +24,9 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import CountTable
+
+# Fitted attributes that are known before anything is released.
+_PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
 
 # scikit-learn's least smoothing, unless it is forced to less.
 _LEAST_ALPHA = 1e-10
@@ -120,6 +124,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "feature_log_prob_",
         "privacy_",
     )
+
+    #: What it drops in for.
+    _original: ClassVar[type]
 
     alpha: Any
     force_alpha: bool
@@ -405,6 +412,31 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def __sklearn_is_fitted__(self) -> bool:
         return "classes_" in vars(self)
+
+    # Exporting ---------------------------------------------------------------------
+
+    def to_sklearn(self):
+        """The released model as scikit-learn's own, for those who have no skdirdp.
+
+        It predicts the same, and holds what was released and nothing else. Its `partial_fit`
+        would add exact counts to released ones: do not.
+
+        Returns
+        -------
+        estimator of `sklearn.naive_bayes`
+            Fitted.
+        """
+        self.release()
+        parameters = self.get_params(deep=False)
+        original = type(self)._original
+        model = original(
+            **{name: parameters[name] for name in original().get_params() if name in parameters}
+        )
+        for name, value in vars(self).items():
+            if name in _PUBLIC_FITTED or name in type(self)._released_attributes:
+                setattr(model, name, deepcopy(value))
+        del model.privacy_, model.alpha_
+        return model.set_params(alpha=self.alpha_)
 
     # Predicting --------------------------------------------------------------------
 

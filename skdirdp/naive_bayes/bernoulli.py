@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.naive_bayes import BernoulliNB
 from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
 
@@ -187,6 +188,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         "max_total": [None, Interval(Integral, 1, None, closed="left")],
     }
     _parameter_constraints.pop("max_count")
+
+    _original = BernoulliNB
 
     def __init__(
         self,

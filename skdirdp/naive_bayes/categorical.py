@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from .._contributions import Weights, count_categories
@@ -168,6 +169,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         "category_count_",
         "n_categories_",
     )
+
+    _original = CategoricalNB
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import numpy as np
+from sklearn.naive_bayes import ComplementNB
 
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.table import CountTable
@@ -131,6 +132,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
         *_NumericNaiveBayes._released_attributes,
         "feature_all_",
     )
+
+    _original = ComplementNB
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Multinomial naive Bayes."""
 
 import numpy as np
+from sklearn.naive_bayes import MultinomialNB
 
 from .numeric import _NumericNaiveBayes
 
@@ -96,6 +97,8 @@ class DirichletNB(_NumericNaiveBayes):
     >>> model.privacy_.epsilon, model.privacy_.releases
     (1.0, 2)
     """
+
+    _original = MultinomialNB
 
     def __init__(
         self,
