@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from .._contributions import Weights, count_categories
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
-from .._validation import check_sizes
+from .._validation import check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
@@ -83,9 +83,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         warning.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
-    n_categories : int or array-like of shape (n_features,), default=None
-        The number of categories of all features, or of each; categories are integers
-        from 0. Public.
+    n_categories : int, array-like of shape (n_features,) or dict, default=None
+        The number of categories of all features, or of each, in order or by name;
+        categories are integers from 0. Public.
     min_categories : int or array-like of shape (n_features,), default=None
         The least number of categories of all features, or of each; `n_categories` is raised
         to it. Without `n_categories` it does not keep the number from being taken from the
@@ -159,7 +159,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_PrivateNaiveBayes._parameter_constraints,
-        "n_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
+        "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "min_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
         "handle_unknown": [StrOptions({"error", "ignore"})],
@@ -258,6 +258,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_categories = self._public("n_categories")
         if n_categories is None:
             return None
+        names = getattr(self, "feature_names_in_", None)
+        n_categories = in_order("n_categories", n_categories, names, n_features)
+        if np.ndim(n_categories) == 1 and any(size is None for size in n_categories):
+            raise ValueError("n_categories must be given for every feature; some have none")
         return check_sizes("n_categories", n_categories, n_features, at_least=1)
 
     def _keep(self, estimates, extra):
