@@ -393,8 +393,20 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                     values[block, k] = np.interp(X[block, k], histogram.edges, histogram.cdf)
         return values
 
+    def _representatives(self, k: int) -> np.ndarray:
+        """A value that stands for each bin of a feature."""
+        edges, histogram = self.bin_edges_[k], self._histograms_[k]
+        if histogram is None or histogram.mechanism.is_exact or self._is_categorical_[k]:
+            with np.errstate(invalid="ignore"):
+                return edges[1:] / 2 + edges[:-1] / 2
+        return histogram.means(edges)
+
     def inverse_transform(self, X):
-        """The centre of each bin; for `encode="cdf"` the quantile.
+        """A value in each bin; for `encode="cdf"` the quantile.
+
+        The centre of the bin, as in `KBinsDiscretizer`, at infinite `epsilon`. Else the mean
+        of its records, as far as the released fine bins tell: the outermost of bins with
+        equally many records are wide, and most of their records are far from the centre.
 
         Parameters
         ----------
@@ -424,16 +436,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 else:
                     values[:, k] = np.interp(X[:, k], histogram.cdf, histogram.edges)
             return values
-        with np.errstate(invalid="ignore"):
-            centres = [edges[1:] / 2 + edges[:-1] / 2 for edges in self.bin_edges_]
         if "onehot" in self.encode:
             X = bins_of_onehot(X, self.n_bins_)
         if np.any(X < 0) or np.any(self.n_bins_ <= X):
             raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
         bins = X.astype(np.intp)
         values = np.empty(bins.shape, dtype=X.dtype)
-        for k, centre in enumerate(centres):
-            values[:, k] = centre[bins[:, k]]
+        for k in range(n_features):
+            values[:, k] = self._representatives(k)[bins[:, k]]
         return values
 
     def get_feature_names_out(self, input_features=None):
