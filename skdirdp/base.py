@@ -246,7 +246,7 @@ class CountingEstimator(PrivateEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PrivateEstimator._parameter_constraints,
-        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
         "order": [None, Interval(Real, 1, None, closed="neither")],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "calibration": [StrOptions(set(CALIBRATIONS))],

@@ -215,3 +215,20 @@ def test_scikit_learns_own_class_predicts_what_was_released(cls, epsilon):
     assert not any("privacy" in name or "tally" in name for name in kept)
     theirs.feature_log_prob_[0][:] = 0.0  # a copy
     assert np.any(ours.feature_log_prob_[0] != 0.0)
+
+
+@pytest.mark.parametrize("cls", PUBLIC)
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("mechanism", ["laplace", "auto"])
+def test_laplace_noise_needs_no_delta(cls, adjacency, mechanism):
+    X, y = records()
+    given = {"adjacency": adjacency, "n_samples": 3000, "delta": 0, "epsilon": 0.7}
+    model = model_of(cls, mechanism=mechanism, **given).fit(X, y)
+    # A pure loss is the limit of the Renyi divergences.
+    total = model.privacy_.composition().rdp(1e12)
+    assert 0.999 * 0.7 < total <= 0.7
+    assert model.privacy_.delta == 0
+    assert str(model.privacy_).startswith("(0.7, 0)-differentially private")
+    for name in ("dirichlet", "gaussian"):
+        with pytest.raises(ValueError, match="delta must be positive for mechanism"):
+            model_of(cls, mechanism=name, delta=0).fit(X, y)

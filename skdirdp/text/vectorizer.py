@@ -1,7 +1,7 @@
 """A count vectorizer whose vocabulary is private."""
 
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,6 +87,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             for name, constraint in CountingEstimator._parameter_constraints.items()
             if name not in ("order", "mechanism", "calibration")
         },
+        "delta": [Interval(Real, 0, 1, closed="neither")],
         "max_words": [Interval(Integral, 1, None, closed="left")],
         "max_features": [Interval(Integral, 1, None, closed="left")],
     }
