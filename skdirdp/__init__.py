@@ -14,7 +14,9 @@ __version__ = "0.2.0.dev0"
 # Where each public name lives; a module is imported when a name of it is first used.
 _HOMES = {
     "BudgetExceededError": "exceptions",
+    "DirichletBernoulliNB": "naive_bayes",
     "DirichletCategoricalNB": "naive_bayes",
+    "DirichletComplementNB": "naive_bayes",
     "DirichletHistogramTransformer": "histogram",
     "DirichletNB": "naive_bayes",
     "LedgerError": "accountant",
@@ -22,6 +24,7 @@ _HOMES = {
     "PrivacyLeakWarning": "exceptions",
     "PrivacyReport": "base",
     "PrivateBayesNetMLE": "bayes_net",
+    "PrivateCountVectorizer": "text",
     "PrivateDirichletPosterior": "posterior",
     "PrivatePipeline": "pipeline",
     "check_pipeline": "pipeline",
@@ -39,12 +42,15 @@ if TYPE_CHECKING:
     from .exceptions import BudgetExceededError as BudgetExceededError
     from .exceptions import PrivacyLeakWarning as PrivacyLeakWarning
     from .histogram import DirichletHistogramTransformer as DirichletHistogramTransformer
+    from .naive_bayes import DirichletBernoulliNB as DirichletBernoulliNB
     from .naive_bayes import DirichletCategoricalNB as DirichletCategoricalNB
+    from .naive_bayes import DirichletComplementNB as DirichletComplementNB
     from .naive_bayes import DirichletNB as DirichletNB
     from .pipeline import PrivatePipeline as PrivatePipeline
     from .pipeline import check_pipeline as check_pipeline
     from .pipeline import make_private_pipeline as make_private_pipeline
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
+    from .text import PrivateCountVectorizer as PrivateCountVectorizer
 else:
 
     def __getattr__(name: str) -> Any:

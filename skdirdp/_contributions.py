@@ -6,6 +6,7 @@ only its functions add them up:
 
 - `count_cells`: records that fall into one cell of a table each;
 - `count_categories`: records that fall into one cell of each of several tables;
+- `count_names`: records that hold some names each, of which none is known beforehand;
 - `sum_rows`: records that add a whole row each, clipped and scaled to public bounds.
 
 Each looks at what it is about to add, however that came, and refuses a contribution
@@ -13,9 +14,10 @@ beyond its bound. Why the bounds hold in floating point, and not only for real n
 shown in ``docs/theory.md``, "Where the data enter".
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -184,6 +186,30 @@ def count_categories(
         counts += found
     _check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
+
+
+def count_names(records: Iterable[Iterable[Any]], limit: int) -> tuple[int, Counter[Any]]:
+    """How many records hold each name, where each gives its first different ones.
+
+    Parameters
+    ----------
+    records : iterable of iterables of hashables
+        The names that each record holds, in its own order.
+    limit : int
+        How many names a record gives at most.
+
+    Returns
+    -------
+    n_records : int
+    counts : Counter
+    """
+    n_records, counts = 0, Counter[Any]()
+    for names in records:
+        given = list(islice(dict.fromkeys(names), limit))
+        _check(len(given) <= limit and len(set(given)) == len(given))
+        counts.update(given)
+        n_records += 1
+    return n_records, counts
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,21 @@ def check_counts(counts: Any) -> np.ndarray:
     return counts
 
 
+def in_order(name: str, given: Any, names: Any, n_features: int) -> Any:
+    """A parameter that may be given by column: the values in the order of the columns.
+
+    Columns that are not named get None. Whatever is no mapping is left as it is.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    columns = list(range(n_features)) if names is None else list(names)
+    unknown = [column for column in given if column not in columns]
+    if unknown:
+        kind = "numbers" if names is None else "names"
+        raise ValueError(f"{name} must be given by {kind} of columns; {unknown[0]!r} is none")
+    return [given.get(column) for column in columns]
+
+
 def check_sizes(name: str, sizes: Any, n_features: int, *, at_least: int) -> np.ndarray:
     """The size that each feature has, from one for all or one for each."""
     if np.ndim(sizes) == 0:
@@ -177,7 +192,8 @@ def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
     prior = real_array("class_prior", class_prior)
     if prior.shape != (n_classes,):
         raise ValueError(
-            f"class_prior must have one entry per class, {n_classes}; got {describe(class_prior)}"
+            "Number of priors must match number of classes: class_prior must have one entry per "
+            f"class, {n_classes}; got {describe(class_prior)}"
         )
     if not np.all(np.isfinite(prior) & (prior >= 0)):
         raise ValueError("class_prior must be finite and at least 0; some entries are not")
@@ -198,7 +214,7 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
             "replace labels by 0, 1, ..., so that estimators inside them need "
             f"classes=list(range({len(classes)}))."
         )
-    elif y.dtype.kind != classes.dtype.kind:
+    elif (y.dtype.kind in "biuf") != (classes.dtype.kind in "biuf") and y.dtype.kind != "O":
         hint = " They are of another type."
     raise ValueError(
         f"y must hold only labels that are in classes; some are not.{hint} Declare them, or map "

@@ -246,7 +246,7 @@ class CountingEstimator(PrivateEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PrivateEstimator._parameter_constraints,
-        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
         "order": [None, Interval(Real, 1, None, closed="neither")],
         "mechanism": [StrOptions(set(MECHANISMS))],
         "calibration": [StrOptions(set(CALIBRATIONS))],
@@ -278,6 +278,11 @@ class CountingEstimator(PrivateEstimator):
         """A public parameter; where it is not given, what a joint fit knows in its place."""
         value, joint = getattr(self, parameter), JOINT_FIT.get()
         return joint.known.get(parameter) if value is None and joint is not None else value
+
+    def _declared(self, size: str, found: int) -> int:
+        """A size of the data, as it was declared of the step before in a joint fit."""
+        joint = JOINT_FIT.get()
+        return found if joint is None else joint.known.get(size, found)
 
     def _public_output(self) -> dict[str, Any]:
         """Parameters of a next step that hold for what a transformer gives it, data aside."""

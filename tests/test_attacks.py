@@ -28,7 +28,9 @@ import pytest
 from scipy.special import erfcx, gammaln
 
 from skdirdp import (
+    DirichletBernoulliNB,
     DirichletCategoricalNB,
+    DirichletComplementNB,
     DirichletHistogramTransformer,
     DirichletNB,
     PrivateBayesNetMLE,
@@ -234,6 +236,49 @@ def attack_multinomial(mechanism, adjacency):
     return Attack(fit, changes)
 
 
+def attack_complement(mechanism, adjacency):
+    """A record of two entries; shares of one class are in the weights of the other."""
+    data = neighbours([1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [[0, 0, 0, 0, 1]] * CROWD, adjacency)
+
+    def fit(parameters, first):
+        X = data[0] if first else data[1]
+        model = DirichletComplementNB(classes=[0, 1], max_count=1, max_total=2, **parameters)
+        return model.fit(X, np.zeros(len(X), dtype=int))
+
+    def changes(model):
+        noise = model.privacy_.mechanism
+        row = model.feature_count_[0] / model.feature_count_.sum()
+        return [
+            change
+            for pair in ([0, 2, 4], [1, 3, 4])
+            for change in changed_cells(row[pair], noise, adjacency)
+        ]
+
+    return Attack(fit, changes)
+
+
+def attack_bernoulli(mechanism, adjacency):
+    """A record that alone has all three features, in one class or the other."""
+    others = [[label, 0, 0, 0] for label in (0, 1)] * CROWD
+    data = neighbours([0, 1, 1, 1], [1, 1, 1, 1], others, adjacency)
+
+    def fit(parameters, first):
+        records = data[0] if first else data[1]
+        model = DirichletBernoulliNB(classes=[0, 1], fit_prior=False, **parameters)
+        return model.fit(records[:, 1:], records[:, 0])
+
+    def changes(model):
+        noise = model.privacy_.mechanism
+        gaining, losing = ([p, p, 1 - p] for p in np.exp(model.feature_log_prob_))
+        return [
+            change
+            for rows in zip(np.transpose(gaining), np.transpose(losing), strict=True)
+            for change in changed_cells_of_rows(*rows, noise, adjacency)
+        ]
+
+    return Attack(fit, changes)
+
+
 def attack_histogram(mechanism, adjacency):
     """Two features, one of numbers and one of categories."""
     data = neighbours([0.5, 0.0], [1.5, 1.0], [[2.5, 2.0]] * CROWD, adjacency)
@@ -286,6 +331,8 @@ CASES = [
         ("DirichletCategoricalNB", attack_categorical_features, MECHANISMS),
         ("DirichletCategoricalNB with classes", attack_categorical_classes, MECHANISMS[1:]),
         ("DirichletNB", attack_multinomial, MECHANISMS),
+        ("DirichletComplementNB", attack_complement, MECHANISMS),
+        ("DirichletBernoulliNB", attack_bernoulli, MECHANISMS),
         ("DirichletHistogramTransformer", attack_histogram, MECHANISMS),
         ("PrivateBayesNetMLE", attack_network, MECHANISMS),
     ]

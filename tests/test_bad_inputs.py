@@ -13,7 +13,9 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from skdirdp import (
+    DirichletBernoulliNB,
     DirichletCategoricalNB,
+    DirichletComplementNB,
     DirichletHistogramTransformer,
     DirichletNB,
     PrivateBayesNetMLE,
@@ -221,6 +223,8 @@ FRAME = pd.DataFrame(GOOD_X, columns=names())
 
 multinomial = DirichletNB(classes=[0, 1], max_count=3, max_total=3, max_weight=2)
 categorical = DirichletCategoricalNB(classes=[0, 1], n_categories=3, max_weight=2)
+bernoulli = DirichletBernoulliNB(classes=[0, 1], binarize=None)
+complement = DirichletComplementNB(classes=[0, 1], max_count=3, max_total=3)
 open_multinomial = DirichletNB(epsilon=np.inf)  # or each case would be calibrated anew
 open_categorical = DirichletCategoricalNB()
 strings = DirichletCategoricalNB(classes=["no", "yes"], n_categories=3)
@@ -242,6 +246,9 @@ TABLE_PLACES = {
     "DirichletNB.partial_fit": lambda X: DirichletNB().partial_fit(X, GOOD_Y, [0, 1]),
     "DirichletNB.predict": lambda X: multinomial.predict(X),
     "DirichletNB.score": lambda X: multinomial.score(X, GOOD_Y),
+    "DirichletBernoulliNB.fit": lambda X: bernoulli.fit(X, GOOD_Y),
+    "DirichletBernoulliNB.predict": lambda X: bernoulli.predict(X),
+    "DirichletComplementNB.fit": lambda X: complement.fit(X, GOOD_Y),
     "DirichletCategoricalNB.fit": lambda X: categorical.fit(X, GOOD_Y),
     "DirichletCategoricalNB.fit without sizes": lambda X: open_categorical.fit(X, GOOD_Y),
     "DirichletCategoricalNB.partial_fit": lambda X: DirichletCategoricalNB(

@@ -27,9 +27,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import ClassifierMixin
 
 from skdirdp import (
+    DirichletBernoulliNB,
     DirichletCategoricalNB,
+    DirichletComplementNB,
     DirichletHistogramTransformer,
     DirichletNB,
     PrivateBayesNetMLE,
@@ -200,7 +203,7 @@ class Way:
             try:
                 for batch, (X, y, weight) in zip(batches, data, strict=True):
                     model.set_params(**batch.changes)
-                    if not issubclass(self.estimator, (DirichletNB, DirichletCategoricalNB)):
+                    if not issubclass(self.estimator, ClassifierMixin):
                         model.fit(X)
                     elif self.whole:
                         model.fit(X, y, sample_weight=weight)
@@ -390,6 +393,18 @@ ROWS = {
     "max_weight": st.sampled_from(MAX_WEIGHTS),
 }
 ROW_CHANGES = changes_of(max_count=MAX_COUNTS, max_total=MAX_TOTALS, max_weight=MAX_WEIGHTS)
+COMPLEMENT = {**ROWS, "norm": st.booleans()}
+#: Two of three features at most, all, or none declared; some values are no 0 or 1.
+OCCURRENCES = {
+    "classes": st.just([0, 1]),
+    "fit_prior": st.booleans(),
+    "binarize": st.sampled_from((0.0, 1.5, None)),
+    "max_total": st.sampled_from((None, 1, 2, np.int8(2), 3)),
+    "max_weight": st.sampled_from(MAX_WEIGHTS),
+}
+OCCURRENCE_CHANGES = changes_of(
+    binarize=(0.0, 1.5, None), max_total=(None, 1, 2), max_weight=MAX_WEIGHTS
+)
 CATEGORIES = {
     "classes": st.just([0, 1]),
     "fit_prior": st.booleans(),
@@ -428,6 +443,24 @@ def test_counts_of_categories_differ_by_what_was_charged(way):
 
 @tried(ways(DirichletCategoricalNB, codes, DENSE, CATEGORIES, CATEGORY_CHANGES), 100)
 def test_counts_of_categories_in_batches_differ_by_what_was_charged(way):
+    check(way)
+
+
+@tried(ways(DirichletComplementNB, values, tuple(CONTAINER_DTYPES), COMPLEMENT), 60)
+def test_sums_of_complements_differ_by_what_was_charged(way):
+    check(way)
+
+
+@tried(ways(DirichletBernoulliNB, values, tuple(CONTAINER_DTYPES), OCCURRENCES), 100)
+def test_occurrences_differ_by_what_was_charged(way):
+    check(way)
+
+
+@tried(
+    ways(DirichletBernoulliNB, values, tuple(CONTAINER_DTYPES), OCCURRENCES, OCCURRENCE_CHANGES),
+    100,
+)
+def test_occurrences_in_batches_differ_by_what_was_charged(way):
     check(way)
 
 

@@ -887,3 +887,17 @@ def test_a_seed_warns_and_repeats_and_secure_noise_differs():
     for one, other in zip(first.release_, second.release_, strict=True):
         np.testing.assert_array_equal(one, other)
     assert not np.array_equal(public().fit(X).release_[0], public().fit(X).release_[0])
+
+
+def test_numbers_from_bins_lie_where_the_records_do():
+    rng = np.random.default_rng(0)
+    X = rng.normal(50, 8, (20_000, 1))
+    model = DirichletHistogramTransformer(5, encode="ordinal", bounds=(0, 100)).fit(X)
+    bins = model.transform(X)
+    values = model.inverse_transform(bins)
+    for number in range(5):
+        inside = bins[:, 0] == number
+        assert abs(values[inside].mean() - X[inside].mean()) < 1.0
+    np.testing.assert_array_equal(model.transform(values), bins)
+    # By centres of the outer bins, half of the bounds away, it is more than twice as much.
+    assert 0.8 * X.std() < values.std() <= X.std()

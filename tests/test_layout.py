@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "skdirdp"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior"}
+FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "text"}
 SERVICES = {"exceptions", "numerics", "_messages", "_random", "_sklearn_compat", "_validation"}
 #: From the bottom up. A member imports itself and what lies below it.
 LAYERS: tuple[set[str], ...] = (

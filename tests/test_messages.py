@@ -215,11 +215,6 @@ def test_labels_that_no_encoding_can_write_are_labels():
     assert set(model.fit(np.zeros((4, 1), dtype=int), y).predict([[0]])) <= set(y)
 
 
-def test_bounds_by_name_are_refused_with_what_is_wanted():
-    with pytest.raises(TypeError, match="in the order of the columns; got a mapping"):
-        DirichletHistogramTransformer(bounds={"a": (0, 1)}).fit([[0.5], [0.2]])
-
-
 # The gate --------------------------------------------------------------------------
 
 

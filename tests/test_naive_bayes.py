@@ -1,4 +1,4 @@
-"""DirichletNB and DirichletCategoricalNB: drop-in, private, and nothing exact kept."""
+"""The naive Bayes models: drop-in, private, and nothing exact kept."""
 
 import pickle
 from dataclasses import replace
@@ -16,17 +16,28 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.naive_bayes import CategoricalNB, MultinomialNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyLeakWarning
+from skdirdp import (
+    DirichletBernoulliNB,
+    DirichletCategoricalNB,
+    DirichletComplementNB,
+    DirichletNB,
+    PrivacyLeakWarning,
+)
 from skdirdp.accounting import ApproximateDP, Composition
 from tests.probes import Recorder, encodings
 
 INF = float("inf")
-BOTH = [DirichletNB, DirichletCategoricalNB]
+FAMILY = {
+    DirichletNB: MultinomialNB,
+    DirichletCategoricalNB: CategoricalNB,
+    DirichletBernoulliNB: BernoulliNB,
+    DirichletComplementNB: ComplementNB,
+}
 SEEDED = pytest.mark.filterwarnings("ignore:random_state:skdirdp.exceptions.PrivacyLeakWarning")
 
 
@@ -45,17 +56,22 @@ def categories(n=300, d=6, n_categories=4, n_classes=3, seed=0):
 
 
 def data_for(estimator, **sizes):
-    return word_counts(**sizes) if isinstance(estimator, DirichletNB) else categories(**sizes)
+    of_categories = isinstance(estimator, DirichletCategoricalNB)
+    return categories(**sizes) if of_categories else word_counts(**sizes)
 
 
 def public(cls, n_classes=3, **parameters):
     """An estimator with every public parameter given, so that nothing leaks or warns."""
-    bounds = {"max_count": 5, "max_total": 20} if cls is DirichletNB else {"n_categories": 4}
+    bounds = {
+        DirichletCategoricalNB: {"n_categories": 4},
+        DirichletBernoulliNB: {},
+    }.get(cls, {"max_count": 5, "max_total": 20})
     return cls(classes=np.arange(n_classes), **{**bounds, **parameters})
 
 
-def private_equivalent(cls):
-    return MultinomialNB if cls is DirichletNB else CategoricalNB
+def without_threshold(cls):
+    """Parameters with which values are taken as they are, and none may be negative."""
+    return {"binarize": None} if cls is DirichletBernoulliNB else {}
 
 
 # scikit-learn's own checks ---------------------------------------------------------
@@ -68,10 +84,11 @@ NOISE_PER_RECORD = (
 
 
 def expected_failures(estimator):
-    failures = {"check_fit_score_takes_y": FROZEN}
+    failures = {}
     if np.isfinite(estimator.epsilon):
+        failures["check_fit_score_takes_y"] = FROZEN
         failures["check_sample_weight_equivalence_on_dense_data"] = NOISE_PER_RECORD
-        if isinstance(estimator, DirichletNB):
+        if not isinstance(estimator, DirichletCategoricalNB):
             failures["check_sample_weight_equivalence_on_sparse_data"] = NOISE_PER_RECORD
     if sklearn.__version__.startswith("1.6.") and isinstance(estimator, DirichletCategoricalNB):
         failures["check_positive_only_tag_during_fit"] = "subtracts a mean from integers in place"
@@ -80,7 +97,7 @@ def expected_failures(estimator):
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 @parametrize_with_checks(
-    [cls(epsilon=epsilon) for cls in BOTH for epsilon in (INF, 1.0)],
+    [cls(epsilon=epsilon) for cls in FAMILY for epsilon in (INF, 1.0)],
     expected_failed_checks=expected_failures,
 )
 def test_scikit_learn_accepts_the_estimator(estimator, check):
@@ -92,13 +109,17 @@ def test_scikit_learn_accepts_the_estimator(estimator, check):
 
 def assert_same_model(ours, theirs, X):
     np.testing.assert_allclose(ours.class_log_prior_, theirs.class_log_prior_, rtol=0, atol=1e-12)
-    if isinstance(theirs, MultinomialNB):
+    np.testing.assert_array_equal(ours.class_count_, theirs.class_count_)
+    if not isinstance(theirs, CategoricalNB):
+        np.testing.assert_allclose(ours.feature_count_, theirs.feature_count_, rtol=1e-14)
         np.testing.assert_allclose(
             ours.feature_log_prob_, theirs.feature_log_prob_, rtol=0, atol=1e-12
         )
     else:
         for mine, its in zip(ours.feature_log_prob_, theirs.feature_log_prob_, strict=True):
             np.testing.assert_allclose(mine, its, rtol=0, atol=1e-12)
+        for mine, its in zip(ours.category_count_, theirs.category_count_, strict=True):
+            np.testing.assert_allclose(mine, its, rtol=1e-14)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=0, atol=1e-12)
     np.testing.assert_allclose(
         ours.predict_joint_log_proba(X), theirs.predict_joint_log_proba(X), rtol=1e-12
@@ -106,13 +127,13 @@ def assert_same_model(ours, theirs, X):
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace", "auto"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_infinite_epsilon_is_scikit_learns_model(cls, mechanism, weighted):
     ours, theirs = (
         cls(alpha=0.7, epsilon=INF, mechanism=mechanism),
-        private_equivalent(cls)(alpha=0.7),
+        FAMILY[cls](alpha=0.7),
     )
     X, y = data_for(ours)
     weight = np.random.default_rng(1).uniform(0, 3, len(y)) if weighted else None
@@ -121,24 +142,25 @@ def test_infinite_epsilon_is_scikit_learns_model(cls, mechanism, weighted):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array])
-def test_infinite_epsilon_on_sparse_input_is_scikit_learns_model(container, weighted):
+@pytest.mark.parametrize("cls", [DirichletNB, DirichletBernoulliNB, DirichletComplementNB])
+def test_infinite_epsilon_on_sparse_input_is_scikit_learns_model(cls, container, weighted):
     X, y = word_counts()
     weight = np.random.default_rng(1).uniform(0, 3, len(y)) if weighted else None
-    ours = DirichletNB(epsilon=INF).fit(container(X), y, weight)
-    assert_same_model(ours, MultinomialNB().fit(container(X), y, weight), container(X))
+    ours = cls(epsilon=INF).fit(container(X), y, weight)
+    assert_same_model(ours, FAMILY[cls]().fit(container(X), y, weight), container(X))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 @pytest.mark.parametrize(
     "prior", [{"fit_prior": False}, {"class_prior": [0.2, 0.3, 0.5]}, {"fit_prior": True}]
 )
 def test_priors_are_as_in_scikit_learn(cls, prior):
     ours = cls(epsilon=INF, **prior)
     X, y = data_for(ours)
-    assert_same_model(ours.fit(X, y), private_equivalent(cls)(**prior).fit(X, y), X)
+    assert_same_model(ours.fit(X, y), FAMILY[cls](**prior).fit(X, y), X)
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_string_labels_and_feature_names_are_kept(cls):
     ours = cls(epsilon=INF)
     X, y = data_for(ours)
@@ -147,13 +169,13 @@ def test_string_labels_and_feature_names_are_kept(cls):
     ours.fit(frame, labels)
     assert list(ours.classes_) == ["maybe", "no", "yes"]
     assert list(ours.feature_names_in_) == list(frame.columns)
-    assert_same_model(ours, private_equivalent(cls)().fit(frame, labels), frame)
+    assert_same_model(ours, FAMILY[cls]().fit(frame, labels), frame)
 
 
 # The guarantee ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace", "auto"])
 @pytest.mark.parametrize("budget", [{"epsilon": 0.8}, {"epsilon": 0.3, "order": 4.0}])
@@ -161,7 +183,9 @@ def test_all_that_a_fit_releases_stays_within_its_budget(cls, adjacency, mechani
     model = public(cls, adjacency=adjacency, mechanism=mechanism, n_samples=300, **budget)
     model.fit(*data_for(model))
     total = Composition(model.privacy_.mechanisms)
-    assert model.privacy_.releases == (2 if cls is DirichletNB else 7)
+    # A table of the prior, but where predictions do not use it, and those of the features.
+    releases = {DirichletCategoricalNB: 7, DirichletComplementNB: 1}.get(cls, 2)
+    assert model.privacy_.releases == releases
     assert model.privacy_.adjacency == total.adjacency == adjacency
     if "order" in budget:
         assert model.privacy_.delta is None
@@ -274,8 +298,11 @@ def test_a_fitted_model_holds_no_exact_count(mechanism):
     X = np.zeros((len(y), 2), dtype=int)
     X[:5683, 1] = 1
     secrets = [*planted, 5683, 12347 - 5683]
-    for cls in BOTH:
-        bounds = {"max_count": 1, "max_total": 2} if cls is DirichletNB else {"n_categories": 2}
+    for cls in FAMILY:
+        bounds = {
+            DirichletCategoricalNB: {"n_categories": 2},
+            DirichletBernoulliNB: {},
+        }.get(cls, {"max_count": 1, "max_total": 2})
         model = cls(classes=[0, 1], mechanism=mechanism, **bounds).fit(X, y)
         kept = pickle.dumps(model) + repr(vars(model)).encode() + repr(model).encode()
         kept += model._repr_html_().encode() + str(model.privacy_).encode()
@@ -286,9 +313,9 @@ def test_a_fitted_model_holds_no_exact_count(mechanism):
         assert any(code in pickle.dumps(pending._tally_) for code in encodings(12347))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_errors_name_no_count(cls):
-    model = public(cls)
+    model = public(cls, **without_threshold(cls))
     X, y = data_for(model)
     bad_X, bad_y = X.copy(), y.copy()
     bad_X[17, 1], bad_y[23] = -86753, 98127
@@ -303,7 +330,7 @@ def test_errors_name_no_count(cls):
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 @pytest.mark.parametrize("parameters", ["given", "missing"])
 def test_chunks_give_the_model_of_one_fit(cls, parameters):
     model = public(cls, random_state=7) if parameters == "given" else cls(random_state=7)
@@ -324,7 +351,7 @@ class Bankrupt:
         raise RuntimeError("no budget left")
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_partial_fit_charges_once_and_at_first_use(cls):
     recorder = Recorder()
     model = public(cls).set_params(accountant=recorder)
@@ -340,7 +367,7 @@ def test_partial_fit_charges_once_and_at_first_use(cls):
         model.partial_fit(X, y)
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_a_model_with_exact_counts_is_not_pickled(cls):
     model = public(cls)
     X, y = data_for(model)
@@ -352,7 +379,7 @@ def test_a_model_with_exact_counts_is_not_pickled(cls):
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_a_refused_charge_changes_nothing(cls):
     model = public(cls)
     X, y = data_for(model)
@@ -372,7 +399,7 @@ def test_a_refused_charge_changes_nothing(cls):
 
 
 @SEEDED
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_it_works_inside_scikit_learns_tools(cls):
     model = public(cls, epsilon=5.0, random_state=0)
     X, y = data_for(model)
@@ -411,7 +438,7 @@ def test_columns_can_be_encoded_before_it():
     assert model.score(frame, y) > 0.5
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_weights_are_routed(cls):
     with config_context(enable_metadata_routing=True):
         model = public(cls, epsilon=INF).set_fit_request(sample_weight=True)
@@ -445,7 +472,7 @@ def test_a_missing_public_parameter_warns_by_name(model, names):
     assert said == names
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -474,10 +501,10 @@ def test_a_bad_parameter_is_named_before_any_charge(cls, change, message):
     assert not hasattr(model, "classes_")
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_bad_data_is_refused_and_the_model_stays(cls):
     recorder = Recorder()
-    model = public(cls).set_params(accountant=recorder)
+    model = public(cls, accountant=recorder, **without_threshold(cls))
     X, y = data_for(model)
     model.fit(X, y)
     before, kept = model.predict_proba(X), vars(model).copy()
@@ -530,7 +557,7 @@ def test_unknown_categories_are_refused_or_left_out():
     np.testing.assert_allclose(joint[1:], model.predict_joint_log_proba(X[1:3]))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_a_public_class_may_be_empty_and_one_class_is_enough(cls):
     model = public(cls, n_classes=4)
     X, y = data_for(model)
@@ -538,7 +565,7 @@ def test_a_public_class_may_be_empty_and_one_class_is_enough(cls):
     single = public(cls, n_classes=1).fit(X, np.zeros(len(y), dtype=int))
     np.testing.assert_array_equal(single.predict_proba(X), 1.0)
     # There is nothing to learn about the prior of one class, and nothing is paid.
-    assert single.privacy_.releases == (1 if cls is DirichletNB else 6)
+    assert single.privacy_.releases == (6 if cls is DirichletCategoricalNB else 1)
 
 
 def test_rows_beyond_the_bounds_are_clipped():
@@ -555,14 +582,14 @@ def test_rows_beyond_the_bounds_are_clipped():
     np.testing.assert_allclose(table(sparse.csr_array(long)), table(long), rtol=1e-12)
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_a_budget_too_small_to_be_met_is_a_clear_error(cls):
     model = public(cls, epsilon=1e-320, delta=1e-300)
     with pytest.raises(ValueError, match="epsilon"):
         model.fit(*data_for(model))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_secure_noise_differs_between_fits(cls):
     model = public(cls)
     X, y = data_for(model)
@@ -570,7 +597,7 @@ def test_secure_noise_differs_between_fits(cls):
     assert not np.array_equal(first, model.fit(X, y).predict_log_proba(X))
 
 
-@pytest.mark.parametrize("cls", BOTH)
+@pytest.mark.parametrize("cls", FAMILY)
 def test_a_seed_warns_and_repeats(cls):
     model = public(cls, random_state=3)
     X, y = data_for(model)

@@ -24,6 +24,7 @@ from ..mechanisms import (
     Mechanism,
     SimplexMechanism,
 )
+from ..mechanisms.selection import SelectionMechanism
 from .ledger import LedgerError
 
 #: What a ledger can hold, by the name it is stored under.
@@ -38,6 +39,7 @@ CHARGEABLE: dict[str, type] = {
         NoPrivacy,
         PureDP,
         RenyiDP,
+        SelectionMechanism,
         SimplexMechanism,
         TruncatedConcentratedDP,
         ZeroConcentratedDP,

@@ -35,6 +35,9 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     `columns` names those of an array, which else are numbered. An array may lack the
     one column called `optional`.
     """
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow calls columns otherwise
+        with errors_without_data(X=X):
+            X = X.to_pandas()
     if hasattr(X, "columns") and hasattr(X, "shape"):
         names = list(X.columns)
         _check_distinct("X", names)
@@ -82,11 +85,21 @@ def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
 
 
 def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
-    """The public states of each variable, as lists."""
+    """The public states of each variable, as lists.
+
+    A code book may have more columns than the network has nodes. Where it lacks one, a name
+    that is no node is more likely a misspelt one.
+    """
     checked = {}
+    lacking = [node for node in nodes if node not in states]
     for name, given in states.items():
+        if name not in nodes and lacking:
+            raise ValueError(
+                f"states must name nodes of the structure; {name!r} is none, and {lacking[0]!r} "
+                "has no states"
+            )
         if name not in nodes:
-            raise ValueError(f"states must name nodes of the structure; {name!r} is none")
+            continue
         if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
             raise ValueError(
                 f"states must be a list for each variable; for {name!r} got {type(given).__name__}"

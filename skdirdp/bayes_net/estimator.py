@@ -70,7 +70,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         The budget of one `fit`. Infinite for no noise: the tables are then those of pgmpy's
         estimators with `alpha` pseudo-counts.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private.
+        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
     order : float, default=None
         Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"

@@ -1,6 +1,5 @@
 """Checks of the histogram's public parameters, and of what it is given to bin."""
 
-from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -37,8 +36,6 @@ def public_bounds(bounds: Any, n_features: int, sizes: list[int | None]) -> list
     """A pair per feature, or None where it has to be taken from the data."""
     if bounds is None:
         return [None] * n_features
-    if isinstance(bounds, Mapping):
-        raise TypeError("bounds must be a list of pairs in the order of the columns; got a mapping")
     pairs = list(bounds)
     if len(pairs) == 2 and all(isinstance(end, Real) for end in pairs):
         pairs = [pairs] * n_features

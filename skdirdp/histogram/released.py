@@ -51,6 +51,23 @@ class ReleasedHistogram:
         """The estimated share of records in each bin."""
         return np.diff(self.cdf) if self.ordered else project_to_simplex(self._unbiased)
 
+    def means(self, edges: np.ndarray) -> np.ndarray:
+        """The estimated mean of the records in each of some wider bins.
+
+        The centre of a bin in which none are estimated to be.
+        """
+        points = np.union1d(self.edges, edges)
+        shares = np.diff(np.interp(points, self.edges, self.cdf))
+        middles = points[:-1] / 2 + points[1:] / 2
+        bins = np.clip(np.searchsorted(edges, middles) - 1, 0, len(edges) - 2)
+        total = np.bincount(bins, shares, len(edges) - 1)
+        # Weights first, which sum to 1: values may be as large as floats are.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = np.bincount(bins, shares / total[bins] * middles, len(edges) - 1)
+        centres = edges[:-1] / 2 + edges[1:] / 2
+        inside = np.clip(means, edges[:-1], np.nextafter(edges[1:], edges[:-1]))
+        return np.where(total > 0, inside, centres)
+
     @property
     def has_band(self) -> bool:
         """Whether `band` and `cdf_band` are known for the mechanism."""

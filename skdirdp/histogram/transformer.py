@@ -12,7 +12,7 @@ from .._contributions import count_cells
 from .._messages import errors_without_data, warn
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
-from .._validation import check_integer, check_real
+from .._validation import check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
@@ -63,12 +63,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of about equally many records, or of equal width. A value that many records
         share fills a bin by itself, and the others are smaller.
-    bounds : (low, high), or array-like of such pairs, one per feature, default=None
-        Public bounds on all features, or on each; None, as a whole or for a feature,
-        takes them from the data, with a warning. Values beyond fall into the end bins.
-    n_categories : array-like of shape (n_features,), default=None
-        For each feature None, or the number of its categories if it holds integer
-        codes from 0; each category is a bin then. An int makes all features categorical.
+    bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
+        Public bounds on all features, or on each, in order or by name; None, as a whole or
+        for a feature, takes them from the data, with a warning. Values beyond fall into the
+        end bins.
+    n_categories : array-like of shape (n_features,) or dict, default=None
+        For each feature, in order or by name, None, or the number of its categories if it
+        holds integer codes from 0; each category is a bin then. An int makes all features
+        categorical.
     n_fine_bins : int, default=512
         The number of bins of the released histogram of a numeric feature. Quantile bins
         are made of these, so it must be at least `n_bins`.
@@ -79,7 +81,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         The budget of one `fit`. Infinite for no noise: the bins are then those of
         `KBinsDiscretizer`, which merges narrow ones.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private.
+        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
     order : float, default=None
         Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
@@ -149,8 +151,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal", "density", "cdf"})],
         "strategy": [StrOptions({"uniform", "quantile"})],
-        "bounds": [None, "array-like"],
-        "n_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
+        "bounds": [None, "array-like", dict],
+        "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
         "n_fine_bins": [Interval(Integral, 2, None, closed="left")],
         "fine_scale": [StrOptions(set(FINE_SCALES))],
     }
@@ -214,7 +216,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             with errors_without_data(X=X):
                 X = validate_data(self, X, dtype=_FLOATS)
             n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
-            sizes = public_sizes(self.n_categories, X.shape[1])
+            sizes = self._public_sizes(X.shape[1])
             check_categories(X, sizes)
             grids, leaks = self._grids(X, n_bins, sizes)
             n_samples, size_leaks = self._public_n_samples(len(X))
@@ -234,9 +236,19 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         return self
 
+    @property
+    def _names(self) -> Any:
+        """The names of the columns, where they have some."""
+        return getattr(self, "feature_names_in_", None)
+
+    def _public_sizes(self, n_features: int) -> list[int | None]:
+        given = in_order("n_categories", self.n_categories, self._names, n_features)
+        return public_sizes(given, n_features)
+
     def _grids(self, X, n_bins, sizes) -> tuple[list[FineGrid | None], list[str]]:
         """Fine bins of the numeric features that vary, and what choosing them leaks."""
-        bounds = public_bounds(self.bounds, X.shape[1], sizes)
+        given = in_order("bounds", self.bounds, self._names, X.shape[1])
+        bounds = public_bounds(given, X.shape[1], sizes)
         n_fine_bins = int(self.n_fine_bins)
         grids: list[FineGrid | None] = [None] * X.shape[1]
         leaks = []
@@ -260,11 +272,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             return {}
         n_features = self.n_features_in_
         if self.encode == "ordinal":
-            pairs = zip(
-                public_bins(self.n_bins, n_features).tolist(),
-                public_sizes(self.n_categories, n_features),
-                strict=True,
-            )
+            n_bins = public_bins(self.n_bins, n_features).tolist()
+            pairs = zip(n_bins, self._public_sizes(n_features), strict=True)
             return {"n_categories": [bins if size is None else size for bins, size in pairs]}
         return {"max_count": 1.0, "max_total": float(n_features)}
 
@@ -384,8 +393,20 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                     values[block, k] = np.interp(X[block, k], histogram.edges, histogram.cdf)
         return values
 
+    def _representatives(self, k: int) -> np.ndarray:
+        """A value that stands for each bin of a feature."""
+        edges, histogram = self.bin_edges_[k], self._histograms_[k]
+        if histogram is None or histogram.mechanism.is_exact or self._is_categorical_[k]:
+            with np.errstate(invalid="ignore"):
+                return edges[1:] / 2 + edges[:-1] / 2
+        return histogram.means(edges)
+
     def inverse_transform(self, X):
-        """The centre of each bin; for `encode="cdf"` the quantile.
+        """A value in each bin; for `encode="cdf"` the quantile.
+
+        The centre of the bin, as in `KBinsDiscretizer`, at infinite `epsilon`. Else the mean
+        of its records, as far as the released fine bins tell: the outermost of bins with
+        equally many records are wide, and most of their records are far from the centre.
 
         Parameters
         ----------
@@ -415,16 +436,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 else:
                     values[:, k] = np.interp(X[:, k], histogram.cdf, histogram.edges)
             return values
-        with np.errstate(invalid="ignore"):
-            centres = [edges[1:] / 2 + edges[:-1] / 2 for edges in self.bin_edges_]
         if "onehot" in self.encode:
             X = bins_of_onehot(X, self.n_bins_)
         if np.any(X < 0) or np.any(self.n_bins_ <= X):
             raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
         bins = X.astype(np.intp)
         values = np.empty(bins.shape, dtype=X.dtype)
-        for k, centre in enumerate(centres):
-            values[:, k] = centre[bins[:, k]]
+        for k in range(n_features):
+            values[:, k] = self._representatives(k)[bins[:, k]]
         return values
 
     def get_feature_names_out(self, input_features=None):

@@ -208,13 +208,20 @@ def calibrate_tables(
         )
     check_real("epsilon", epsilon, above=0, allow_infinite=True)
     if order is None:
-        check_real("delta", delta, above=0, below=1)
+        check_real("delta", delta, at_least=0, below=1)
+        if delta == 0 and mechanism not in ("laplace", "auto"):
+            raise ValueError(
+                f"delta must be positive for mechanism {mechanism!r}, whose loss has no bound; "
+                "'laplace' takes delta=0"
+            )
     else:
         check_real("order", order, above=1)
     if not tables:
         return []
     if np.isinf(epsilon):
         return [_without_noise(table, mechanism, adjacency) for table in tables]
+    if order is None and delta == 0:
+        return _pure_laplace(tables, float(epsilon), adjacency)
     budget: ApproximateDP | RenyiDP
     if order is None:
         budget = ApproximateDP(float(epsilon), float(delta), adjacency)
@@ -440,6 +447,18 @@ def _gaussian(problem: Problem) -> Solution:
         )
         for table, _ in problem.tables
     )
+
+
+def _pure_laplace(tables: Sequence[CountTable], epsilon: float, adjacency: str) -> list[Mechanism]:
+    """Laplace noise whose losses add up to epsilon, whatever is drawn."""
+    total = sum(table.precision * table.contribution.total(adjacency) for table in tables)
+    scale = total / epsilon * (1 + 1e-12)
+    return [
+        LaplaceMechanism(
+            float(scale / table.precision), table.min_smoothing, **_common(table, adjacency)
+        )
+        for table in tables
+    ]
 
 
 @lru_cache(maxsize=1024)

@@ -84,7 +84,8 @@ def precision_beside(
     """
     if not tables:
         return 1.0
-    others = sum(table.contribution.squared_norm(adjacency) for table in tables) / len(tables)
+    norms = [table.precision**2 * table.contribution.squared_norm(adjacency) for table in tables]
+    others = sum(norms) / len(norms)
     own = contribution.squared_norm(adjacency)
     return max(1.0, float(np.sqrt(_PART_BESIDE * others / own)))
 

@@ -3,9 +3,10 @@
 import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -15,13 +16,20 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import Weights, count_cells
-from .._messages import errors_without_data
+from .._messages import errors_without_data, warn
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_class_prior, check_classes, encode_labels
-from ..base import CountingEstimator
+from ..base import CountingEstimator, Release
+from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import CountTable
+
+# Fitted attributes that are known before anything is released.
+_PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
+
+# scikit-learn's least smoothing, unless it is forced to less.
+_LEAST_ALPHA = 1e-10
 
 
 class FeatureCounts(Protocol):
@@ -36,6 +44,31 @@ class FeatureCounts(Protocol):
 
     def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
         """Public descriptions of the tables, and their counts."""
+
+
+class Estimate(NamedTuple):
+    """What a table of counts is taken to be after its release.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_rows, n_categories)
+        Exact without noise. Else the released probabilities times the total of each row, as
+        far as that is known, and so with the mechanism's smoothing in them.
+    probabilities : ndarray of the same shape
+        With the smoothing in them in either case.
+    smoothing : float
+        What is yet to be added to `counts` so that they are as smooth as `probabilities`.
+    """
+
+    counts: np.ndarray
+    probabilities: np.ndarray
+    smoothing: float
+
+    def smoothed(self, extra: Any) -> np.ndarray:
+        """Probabilities with more smoothing, in counts by category."""
+        if not np.any(extra):
+            return self.probabilities
+        return smoothed_mean(self.counts, self.smoothing + extra)
 
 
 @dataclass(frozen=True)
@@ -75,7 +108,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like"],
+        "force_alpha": ["boolean"],
         "fit_prior": ["boolean"],
         "class_prior": ["array-like", None],
         "classes": ["array-like", None],
@@ -85,12 +119,17 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     #: Attributes that do not exist before the counts are released.
     _released_attributes: ClassVar[tuple[str, ...]] = (
         "alpha_",
+        "class_count_",
         "class_log_prior_",
         "feature_log_prob_",
         "privacy_",
     )
 
-    alpha: float
+    #: What it drops in for.
+    _original: ClassVar[type]
+
+    alpha: Any
+    force_alpha: bool
     fit_prior: bool
     class_prior: Any
     classes: Any
@@ -108,8 +147,16 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """Exact counts of a batch, by class and feature."""
 
     @abstractmethod
-    def _keep(self, probabilities: list[np.ndarray]) -> None:
-        """Set the attributes that are read from the released tables."""
+    def _keep(self, estimates: list[Estimate], extra: Any) -> None:
+        """Set the attributes that are read from the released tables.
+
+        `extra` is the smoothing by feature beyond the least, which the tables have already.
+        """
+
+    @property
+    def _uses_prior(self) -> bool:
+        """Whether the class prior has a part in the score of a class."""
+        return True
 
     @abstractmethod
     def _log_likelihood(self, X: Any) -> np.ndarray:
@@ -164,25 +211,41 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         self
         """
         with self.__dict__.setdefault("_release_lock", threading.RLock()):
-            if "privacy_" in vars(self):
+            counted = vars(self).get("_tally_", self._exact_tally)
+            if "privacy_" in vars(self) and counted is None:
                 raise ValueError(
                     f"this {type(self).__name__} is released and takes no more records: the "
                     "noise is drawn once, for all of them. Call fit on all records to start again."
                 )
             if classes is None:
                 classes = self.classes
-            if "_tally_" in vars(self):
+            if counted is not None:
                 if classes is not None and not np.array_equal(
                     check_classes(classes), self.classes_
                 ):
-                    raise ValueError("classes must be the same as in the first call to partial_fit")
-                self._tally_ += self._tally(X, y, classes, sample_weight, first=False)
+                    raise ValueError(
+                        "`classes` is not the same as on last call to partial_fit, and must be"
+                    )
+                counted += self._tally(X, y, classes, sample_weight, first=False)
+                self._check_alpha()
+                self._forget_release()
+                self._tally_ = counted
             elif classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             else:
                 with self._fitting():
                     self._tally_ = self._tally(X, y, classes, sample_weight, first=True)
+                    self._check_alpha()
         return self
+
+    @property
+    def _exact_tally(self) -> Tally | None:
+        """The counts of a model that was released without noise, to which more can be added."""
+        return None if self._is_private else vars(self).get("_exact_tally_")
+
+    def _forget_release(self) -> None:
+        for name in (*type(self)._released_attributes, "_exact_tally_"):
+            self.__dict__.pop(name, None)
 
     def _tally(self, X, y, classes, sample_weight, *, first: bool) -> Tally:
         """Exact counts of one batch, within the bounds that hold now."""
@@ -245,16 +308,68 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             )
         known_prior = self._known_prior()
         n_samples, leaks = self._public_n_samples(tally.n_samples)
-        tables = tally.features.tables(n_samples, float(self.alpha))
+        alpha = self._check_alpha()
+        least = float(np.min(alpha))
+        tables = tally.features.tables(n_samples, least)
         if known_prior is None:
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
         releases = self._release(tables, [*tally.leaks, *leaks])
+        if known_prior is None:
+            prior = releases.pop(0).probabilities
+            del tables[0]
+        else:
+            prior = known_prior
+        private = self._is_private
         with np.errstate(divide="ignore"):
-            prior = releases.pop(0).probabilities if known_prior is None else known_prior
             self.class_log_prior_ = np.log(prior)
-            self._keep([release.probabilities for release in releases])
+            shares = prior / prior.sum()
+            self.class_count_ = n_samples * shares if private else tally.classes
+            self._keep(
+                [
+                    self._estimate(table, counts, release, shares, least)
+                    for (table, counts), release in zip(tables, releases, strict=True)
+                ],
+                alpha - least,
+            )
         drawn = [release.mechanism for release in releases if release.mechanism is not None]
-        self.alpha_ = drawn[-1].smoothing if drawn else float(self.alpha)
+        self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
+        if not private:
+            self._exact_tally_ = tally
+
+    def _estimate(
+        self, table: CountTable, counts: np.ndarray, release: Release, shares: Any, least: float
+    ) -> Estimate:
+        """What is known of a table after its release; exact counts go on only without noise."""
+        if not self._is_private:
+            return Estimate(counts, release.probabilities, least)
+        totals = np.array([table.n_samples])
+        if table.n_rows >= len(shares):  # rows belong to the classes, in order and equal numbers
+            totals *= len(shares) / table.n_rows
+            totals = totals * np.repeat(shares, len(release.probabilities) // len(shares))
+        totals = totals[:, np.newaxis]
+        return Estimate(totals * release.probabilities, release.probabilities, 0.0)
+
+    def _check_alpha(self) -> Any:
+        """The smoothing of each feature, as scikit-learn reads it."""
+        if isinstance(self.alpha, Real):
+            alpha: Any = float(self.alpha)
+        else:
+            alpha = np.asarray(self.alpha, dtype=float)
+            if alpha.shape != (self.n_features_in_,):
+                raise ValueError(
+                    "When alpha is an array, it should contains `n_features`. "
+                    f"Got {len(alpha)} elements instead of {self.n_features_in_}."
+                )
+            if not np.all(alpha >= 0):
+                raise ValueError("All values in alpha must be greater than 0.")
+        if np.min(alpha) < _LEAST_ALPHA and not self.force_alpha:
+            warn(
+                "alpha too small will result in numeric errors, setting alpha = "
+                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
+                UserWarning,
+            )
+            alpha = np.maximum(alpha, _LEAST_ALPHA)
+        return alpha
 
     def _known_prior(self) -> np.ndarray | None:
         """The class prior, where it is not learnt."""
@@ -275,6 +390,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self)._released_attributes and "_tally_" in vars(self):
+            if not self._is_private:  # there is nothing to spend, and nothing to hide
+                return getattr(self.release(), name)
             raise AttributeError(
                 f"{name} does not exist before the counts are released, which spends the budget: "
                 "call release(), or predict"
@@ -283,16 +400,43 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def __getstate__(self):
         if "_tally_" in vars(self):
-            raise TypeError(
-                f"this {type(self).__name__} still holds exact counts and is not pickled or "
-                "copied; call release() first"
-            )
+            if self._is_private:
+                raise TypeError(
+                    f"this {type(self).__name__} still holds exact counts and is not pickled or "
+                    "copied; call release() first"
+                )
+            self.release()
         state = super().__getstate__()
         state.pop("_release_lock", None)
         return state
 
     def __sklearn_is_fitted__(self) -> bool:
         return "classes_" in vars(self)
+
+    # Exporting ---------------------------------------------------------------------
+
+    def to_sklearn(self):
+        """The released model as scikit-learn's own, for those who have no skdirdp.
+
+        It predicts the same, and holds what was released and nothing else. Its `partial_fit`
+        would add exact counts to released ones: do not.
+
+        Returns
+        -------
+        estimator of `sklearn.naive_bayes`
+            Fitted.
+        """
+        self.release()
+        parameters = self.get_params(deep=False)
+        original = type(self)._original
+        model = original(
+            **{name: parameters[name] for name in original().get_params() if name in parameters}
+        )
+        for name, value in vars(self).items():
+            if name in _PUBLIC_FITTED or name in type(self)._released_attributes:
+                setattr(model, name, deepcopy(value))
+        del model.privacy_, model.alpha_
+        return model.set_params(alpha=self.alpha_)
 
     # Predicting --------------------------------------------------------------------
 
@@ -310,7 +454,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         self.release()
-        return self._log_likelihood(X) + self.class_log_prior_
+        scores = self._log_likelihood(X)
+        return scores + self.class_log_prior_ if self._uses_prior else scores
 
     def predict(self, X):
         """The most probable class of each record.

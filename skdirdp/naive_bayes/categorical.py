@@ -1,17 +1,18 @@
 """Categorical naive Bayes."""
 
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
+from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from .._contributions import Weights, count_categories
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
-from .._validation import check_sizes
+from .._validation import check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
@@ -77,11 +78,18 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     class_prior : array-like of shape (n_classes,), default=None
         Class priors, if they are known; they are not learnt then. In the order of
         `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
+    force_alpha : bool, default=True
+        Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
+        warning.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
-    n_categories : int or array-like of shape (n_features,), default=None
-        The number of categories of all features, or of each; categories are integers
-        from 0. Public.
+    n_categories : int, array-like of shape (n_features,) or dict, default=None
+        The number of categories of all features, or of each, in order or by name;
+        categories are integers from 0. Public.
+    min_categories : int or array-like of shape (n_features,), default=None
+        The least number of categories of all features, or of each; `n_categories` is raised
+        to it. Without `n_categories` it does not keep the number from being taken from the
+        data, which may hold more.
     handle_unknown : {"error", "ignore"}, default="error"
         What to do in a prediction with a category beyond `n_categories`: refuse, or
         leave that feature out of the record's score.
@@ -89,7 +97,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         The budget of one `fit`. Infinite for no noise: the model is then that of
         `CategoricalNB`.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private.
+        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
     order : float, default=None
         Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
@@ -118,8 +126,14 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     ----------
     classes_ : ndarray of shape (n_classes,)
     n_categories_ : ndarray of shape (n_features,)
+    class_count_ : ndarray of shape (n_classes,)
+        The number of records of each class: exact at infinite epsilon, else the released
+        prior times the public number of records.
     class_log_prior_ : ndarray of shape (n_classes,)
         Released.
+    category_count_ : list of ndarray of shape (n_classes, n_categories of the feature)
+        The number of records by class and category: exact at infinite epsilon, else the
+        released probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
         Released.
     alpha_ : float
@@ -145,13 +159,18 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_PrivateNaiveBayes._parameter_constraints,
-        "n_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
+        "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "min_categories": [None, "array-like", Interval(Integral, 1, None, closed="left")],
         "handle_unknown": [StrOptions({"error", "ignore"})],
     }
     _released_attributes: ClassVar[tuple[str, ...]] = (
         *_PrivateNaiveBayes._released_attributes,
+        "category_count_",
         "n_categories_",
     )
+
+    _original = CategoricalNB
 
     def __init__(
         self,
@@ -159,8 +178,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         fit_prior=True,
         class_prior=None,
         *,
+        force_alpha=True,
         classes=None,
         n_categories=None,
+        min_categories=None,
         handle_unknown="error",
         epsilon=1.0,
         delta=1e-5,
@@ -175,10 +196,12 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         random_state=None,
     ):
         self.alpha = alpha
+        self.force_alpha = force_alpha
         self.fit_prior = fit_prior
         self.class_prior = class_prior
         self.classes = classes
         self.n_categories = n_categories
+        self.min_categories = min_categories
         self.handle_unknown = handle_unknown
         self.epsilon = epsilon
         self.delta = delta
@@ -201,6 +224,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def _count(self, X, codes, weights: Weights) -> CategoryCounts:
         largest = X.max(axis=0)
+        least = self._least_sizes(X.shape[1])
         sizes = self._public_sizes(X.shape[1])
         missing = () if sizes is not None else ("n_categories",)
         if sizes is None:
@@ -210,7 +234,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
                     "or more; some are"
                 )
             sizes = largest + 1
-        elif np.any(largest >= sizes):
+        sizes = np.maximum(sizes, least)
+        if np.any(largest >= sizes):
             feature = int(np.argmax(largest >= sizes))
             raise ValueError(
                 f"X must hold categories below n_categories, {sizes[feature]} for feature "
@@ -219,15 +244,30 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         counts = count_categories(X, sizes, codes, len(self.classes_), weights)
         return CategoryCounts(counts, ContributionBound(weights.bound), missing)
 
+    def _least_sizes(self, n_features: int) -> np.ndarray:
+        if self.min_categories is None:
+            return np.ones(n_features, dtype=int)
+        if np.shape(self.min_categories) not in ((), (n_features,)):
+            raise ValueError(
+                f"'min_categories' should have shape ({n_features},) when an array-like is "
+                f"provided. Got {np.shape(self.min_categories)} instead."
+            )
+        return check_sizes("min_categories", self.min_categories, n_features, at_least=1)
+
     def _public_sizes(self, n_features: int) -> np.ndarray | None:
         n_categories = self._public("n_categories")
         if n_categories is None:
             return None
+        names = getattr(self, "feature_names_in_", None)
+        n_categories = in_order("n_categories", n_categories, names, n_features)
+        if np.ndim(n_categories) == 1 and any(size is None for size in n_categories):
+            raise ValueError("n_categories must be given for every feature; some have none")
         return check_sizes("n_categories", n_categories, n_features, at_least=1)
 
-    def _keep(self, probabilities):
-        self.feature_log_prob_ = [np.log(table) for table in probabilities]
-        self.n_categories_ = np.array([table.shape[1] for table in probabilities])
+    def _keep(self, estimates, extra):
+        self.category_count_ = [table.counts for table in estimates]
+        self.feature_log_prob_ = [np.log(table.probabilities) for table in estimates]
+        self.n_categories_ = np.array([table.counts.shape[1] for table in estimates])
 
     def _log_likelihood(self, X):
         sizes = self.n_categories_

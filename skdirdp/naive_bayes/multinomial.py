@@ -1,43 +1,12 @@
 """Multinomial naive Bayes."""
 
-from dataclasses import dataclass
-from numbers import Real
-from typing import Any, ClassVar
-
 import numpy as np
-from sklearn.utils import assert_all_finite
-from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.naive_bayes import MultinomialNB
 
-from .._contributions import RowSums, sum_rows
-from .._messages import errors_without_data
-from .._sklearn_compat import Interval
-from ..mechanisms.table import CountTable
-from .base import _PrivateNaiveBayes
+from .numeric import _NumericNaiveBayes
 
 
-@dataclass(frozen=True)
-class FeatureSums:
-    """Sums of the features by class."""
-
-    sums: RowSums
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        return self.sums.missing
-
-    def __add__(self, other: "FeatureSums") -> "FeatureSums":
-        return FeatureSums(self.sums + other.sums)
-
-    def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
-        counts, bound = self.sums.table, self.sums.bound
-        n_classes, n_features = counts.shape
-        assert bound.max_total is not None
-        total = n_samples * bound.max_total
-        return [(CountTable(total, n_features, n_classes, bound, min_smoothing=alpha), counts)]
-
-
-class DirichletNB(_PrivateNaiveBayes):
+class DirichletNB(_NumericNaiveBayes):
     """Private naive Bayes for multinomial models; drops in for `MultinomialNB`.
 
     Two tables are released: the class counts, and the sums of each feature by class.
@@ -47,13 +16,17 @@ class DirichletNB(_PrivateNaiveBayes):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        The least smoothing, in counts. The budget may need more: see `alpha_`.
+    alpha : float or array-like of shape (n_features,), default=1.0
+        The least smoothing, in counts, of all features or of each. The budget may need
+        more: see `alpha_`.
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
         Class priors, if they are known; they are not learnt then. In the order of
         `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
+    force_alpha : bool, default=True
+        Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
+        warning.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur. Public: a label's presence is not protected.
     max_count : float, default=None
@@ -65,7 +38,7 @@ class DirichletNB(_PrivateNaiveBayes):
         The budget of one `fit`. Infinite for no noise: the model is then that of
         `MultinomialNB`.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private.
+        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
     order : float, default=None
         Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
@@ -93,8 +66,15 @@ class DirichletNB(_PrivateNaiveBayes):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+    class_count_ : ndarray of shape (n_classes,)
+        The number of records of each class: exact at infinite epsilon, else the released
+        prior times the public number of records.
     class_log_prior_ : ndarray of shape (n_classes,)
         Released.
+    feature_count_ : ndarray of shape (n_classes, n_features)
+        The sum of each feature by class: exact at infinite epsilon, else the released
+        probabilities times `class_count_` and `max_total`, which is the total that a row may
+        have: where most have less, these are as many times too large.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Released.
     alpha_ : float
@@ -118,11 +98,7 @@ class DirichletNB(_PrivateNaiveBayes):
     (1.0, 2)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_PrivateNaiveBayes._parameter_constraints,
-        "max_count": [None, Interval(Real, 0, None, closed="neither")],
-        "max_total": [None, Interval(Real, 0, None, closed="neither")],
-    }
+    _original = MultinomialNB
 
     def __init__(
         self,
@@ -130,6 +106,7 @@ class DirichletNB(_PrivateNaiveBayes):
         fit_prior=True,
         class_prior=None,
         *,
+        force_alpha=True,
         classes=None,
         max_count=None,
         max_total=None,
@@ -146,6 +123,7 @@ class DirichletNB(_PrivateNaiveBayes):
         random_state=None,
     ):
         self.alpha = alpha
+        self.force_alpha = force_alpha
         self.fit_prior = fit_prior
         self.class_prior = class_prior
         self.classes = classes
@@ -163,31 +141,7 @@ class DirichletNB(_PrivateNaiveBayes):
         self.label = label
         self.random_state = random_state
 
-    def _validate(self, X, y="no_validation", *, reset):
-        with errors_without_data(X=X, y=y):
-            checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
-            X, *labels = checked if isinstance(checked, tuple) else (checked,)
-            if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
-                X = X.astype(np.float64)
-                assert_all_finite(X, input_name="X")
-            if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
-                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
-        # Counts must not be negative; a prediction, as in MultinomialNB, need not look.
-        if labels:
-            check_non_negative(X, f"{type(self).__name__} (input X)")
-        return (X, *labels) if labels else X
-
-    def _count(self, X, codes, weights):
-        bounds = (self._public("max_count"), self._public("max_total"))
-        return FeatureSums(sum_rows(X, codes, len(self.classes_), weights, *bounds))
-
-    def _keep(self, probabilities):
-        self.feature_log_prob_ = np.log(probabilities[0])
-
-    def _log_likelihood(self, X):
-        return safe_sparse_dot(X, self.feature_log_prob_.T)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+    def _keep(self, estimates, extra):
+        (sums,) = estimates
+        self.feature_count_ = sums.counts
+        self.feature_log_prob_ = np.log(sums.smoothed(extra))

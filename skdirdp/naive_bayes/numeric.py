@@ -1,0 +1,103 @@
+"""Naive Bayes models of numbers, dense or sparse, that are summed by class."""
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import assert_all_finite
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_non_negative, validate_data
+
+from .._contributions import RowSums, sum_rows
+from .._messages import errors_without_data
+from .._sklearn_compat import Interval
+from ..mechanisms.table import CountTable
+from .base import _PrivateNaiveBayes
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """Sums of the features by class, as one table with a row for each class.
+
+    `n_columns` is the number of features that noise is chosen for: that of the table, or one
+    that was declared of it.
+    """
+
+    sums: RowSums
+    n_columns: int
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self.sums.missing
+
+    def __add__(self, other: Any) -> Any:
+        return type(self)(self.sums + other.sums, self.n_columns)
+
+    def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
+        counts, bound = self.sums.table, self.sums.bound
+        assert bound.max_total is not None
+        total = n_samples * bound.max_total
+        table = CountTable(total, self.n_columns, len(counts), bound, min_smoothing=alpha)
+        return [(table, counts)]
+
+
+class _NumericNaiveBayes(_PrivateNaiveBayes):
+    """A naive Bayes model of non-negative numbers, each row within public bounds."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_PrivateNaiveBayes._parameter_constraints,
+        "max_count": [None, Interval(Real, 0, None, closed="neither")],
+        "max_total": [None, Interval(Real, 0, None, closed="neither")],
+    }
+    _released_attributes: ClassVar[tuple[str, ...]] = (
+        *_PrivateNaiveBayes._released_attributes,
+        "feature_count_",
+    )
+
+    #: How the sums become tables.
+    _sums: ClassVar[type[FeatureSums]] = FeatureSums
+
+    max_count: float | None
+    max_total: float | None
+
+    def _validate(self, X, y="no_validation", *, reset):
+        with errors_without_data(X=X, y=y):
+            checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
+            X, *labels = checked if isinstance(checked, tuple) else (checked,)
+            if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
+                X = X.astype(np.float64)
+                assert_all_finite(X, input_name="X")
+            if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
+                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
+        X = self._prepare(X)
+        # Counts must not be negative; a prediction, as in scikit-learn, need not look.
+        if labels:
+            self._check_non_negative(X)
+        return (X, *labels) if labels else X
+
+    def _prepare(self, X: Any) -> Any:
+        """What is counted of validated X, or scored."""
+        return X
+
+    def _check_non_negative(self, X: Any) -> None:
+        try:
+            check_non_negative(X, f"{type(self).__name__} (input X)")
+        except ValueError as error:
+            raise ValueError(
+                f"{error}. Where they come from a HashingVectorizer, it takes "
+                "alternate_sign=False: signs are drawn for features that are not counts"
+            ) from None
+
+    def _count(self, X, codes, weights):
+        bounds = (self._public("max_count"), self._public("max_total"))
+        sums = sum_rows(X, codes, len(self.classes_), weights, *bounds)
+        return self._sums(sums, self._declared("n_columns", X.shape[1]))
+
+    def _log_likelihood(self, X):
+        return safe_sparse_dot(X, self.feature_log_prob_.T)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

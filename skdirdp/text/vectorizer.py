@@ -1,0 +1,264 @@
+"""A count vectorizer whose vocabulary is private."""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.feature_extraction.text import CountVectorizer
+
+from .._contributions import count_names
+from .._messages import errors_without_data, warn
+from .._sklearn_compat import Interval, _fit_context
+from ..base import CountingEstimator
+from ..mechanisms.contribution import ContributionBound
+from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.table import CountTable
+
+
+class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
+    """A `CountVectorizer` whose vocabulary is learnt privately.
+
+    Each record gives at most `max_words` of its words, the first ones. How many records give
+    a word is counted, with noise; words whose noisy count is above a threshold, which follows
+    from the budget, become the vocabulary. What `transform` gives is as exact as its input:
+    only a private model may see it, as `DirichletNB` in the same pipeline.
+
+    Parameters
+    ----------
+    input, encoding, decode_error, strip_accents, lowercase, preprocessor, tokenizer, \
+stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
+        As for `CountVectorizer`. With a `vocabulary` nothing is learnt or spent.
+    max_words : int, default=50
+        How many different words of a record are counted for the vocabulary.
+    max_df, min_df : float in [0, 1] or int, default=1.0 and 1
+        As for `CountVectorizer`, but compared with noisy counts of the words that records
+        gave. `min_df` can raise the threshold and not lower it.
+    max_features : int, default=10000
+        The largest vocabulary; if more words are found, those of the largest noisy counts.
+        It is also the public number of columns for the steps that follow in a
+        `PrivatePipeline`.
+    epsilon : float, default=1.0
+        The budget of one `fit`. Infinite for no noise: then every word that some record
+        gave is in the vocabulary.
+    delta : float, default=1e-5
+        The fit is (epsilon, delta)-differentially private.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether a neighbouring data set has one record replaced, or one more or fewer.
+    n_samples : float, default=None
+        A public number of records, for a `max_df` or `min_df` that is a part of them. None
+        takes the actual one, which is public under replacement only.
+    accountant : PrivacyAccountant, default=None
+        Charged by every fit before any noise is drawn.
+    label : str, default=None
+        What the accountant's history calls the fit; by default, the name of the class.
+    random_state : None, int, Generator or RandomState, default=None
+        None draws cryptographically secure noise. Anything else is reproducible, and
+        whoever knows it can remove the noise.
+
+    Attributes
+    ----------
+    vocabulary_ : dict
+        The column of each word, in the order of the alphabet. Released.
+    document_count_ : ndarray of shape (n_words,)
+        The noisy number of records that gave each word. Released.
+    threshold_ : float
+        The noisy count that a word needed. It follows from the budget.
+    fixed_vocabulary_ : bool
+        Whether the vocabulary was given.
+    privacy_ : PrivacyReport
+        What was guaranteed.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivateCountVectorizer
+    >>> texts = ["a good film", "a very good film", "a bad film"] * 500 + ["jane doe saw it"]
+    >>> words = PrivateCountVectorizer(epsilon=1.0, max_words=5).fit(texts)
+    >>> sorted(words.vocabulary_)
+    ['bad', 'film', 'good', 'very']
+    >>> words.privacy_.epsilon, words.privacy_.delta
+    (1.0, 1e-05)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **CountVectorizer._parameter_constraints,
+        **{
+            name: constraint
+            for name, constraint in CountingEstimator._parameter_constraints.items()
+            if name not in ("order", "mechanism", "calibration")
+        },
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "max_words": [Interval(Integral, 1, None, closed="left")],
+        "max_features": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    # A threshold fails with some probability, which no Renyi divergence allows for.
+    order: ClassVar[None] = None  # type: ignore[misc]
+    calibration: ClassVar[str] = "exact"  # type: ignore[misc]
+
+    def __init__(
+        self,
+        *,
+        input="content",
+        encoding="utf-8",
+        decode_error="strict",
+        strip_accents=None,
+        lowercase=True,
+        preprocessor=None,
+        tokenizer=None,
+        stop_words=None,
+        token_pattern=r"(?u)\b\w\w+\b",
+        ngram_range=(1, 1),
+        analyzer="word",
+        max_words=50,
+        max_df=1.0,
+        min_df=1,
+        max_features=10_000,
+        vocabulary=None,
+        binary=False,
+        dtype=np.int64,
+        epsilon=1.0,
+        delta=1e-5,
+        adjacency="replace",
+        n_samples=None,
+        accountant=None,
+        label=None,
+        random_state=None,
+    ):
+        CountVectorizer.__init__(
+            self,
+            input=input,
+            encoding=encoding,
+            decode_error=decode_error,
+            strip_accents=strip_accents,
+            lowercase=lowercase,
+            preprocessor=preprocessor,
+            tokenizer=tokenizer,
+            stop_words=stop_words,
+            token_pattern=token_pattern,
+            ngram_range=ngram_range,
+            analyzer=analyzer,
+            max_df=max_df,
+            min_df=min_df,
+            max_features=max_features,
+            vocabulary=vocabulary,
+            binary=binary,
+            dtype=dtype,
+        )
+        self.max_words = max_words
+        self.epsilon = epsilon
+        self.delta = delta
+        self.adjacency = adjacency
+        self.n_samples = n_samples
+        self.accountant = accountant
+        self.label = label
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, raw_documents, y=None):
+        """Learn the vocabulary, and release it.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str, bytes, file names or files
+            As `input` says.
+        y : Ignored
+
+        Returns
+        -------
+        self
+        """
+        if isinstance(raw_documents, str):
+            raise ValueError("Iterable over raw text documents expected, string object received.")
+        self._validate_ngram_range()
+        self._warn_for_unused_params()
+        with self._fitting():
+            self._validate_vocabulary()
+            if self.fixed_vocabulary_:
+                self._release([], [])
+                return self
+            analyze = self.build_analyzer()
+            with errors_without_data(raw_documents=raw_documents):
+                n_documents, found = count_names(
+                    (analyze(document) for document in raw_documents), int(self.max_words)
+                )
+                words = sorted(found)
+            lowest, highest, leaks = self._frequencies(n_documents)
+            # One count of a word that no record gave, so that there is a table in any case.
+            counts = np.array([[0, *(found[word] for word in words)]], dtype=float)
+            size = int(self.max_features) + 1
+            table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
+            (release,) = self._release([(table, counts)], leaks)
+            published = release.probabilities[0, 1:]
+            if isinstance(release.mechanism, SelectionMechanism):
+                self.threshold_ = release.mechanism.threshold
+                self._keep(words, published, lowest, highest)
+            else:  # the rehearsal of a pipeline, of which nothing is kept
+                self._keep(words, published, 0.0, np.inf)
+            if not self.vocabulary_:
+                warn("no word was given by enough records to be published; the vocabulary is empty")
+        return self
+
+    def fit_transform(self, raw_documents, y=None):
+        """Learn the vocabulary, release it, and count its words in each record.
+
+        Parameters
+        ----------
+        raw_documents : iterable of str, bytes, file names or files
+            As `input` says.
+        y : Ignored
+
+        Returns
+        -------
+        sparse matrix of shape (n_samples, n_words)
+            Exact.
+        """
+        raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
+        return self.fit(raw_documents, y).transform(raw_documents)
+
+    @property
+    def _contribution(self) -> ContributionBound:
+        return ContributionBound(1.0, float(self.max_words))
+
+    def _frequencies(self, n_documents: int) -> tuple[float, float, list[str]]:
+        """The least and the largest count of a word, and what finding them leaks."""
+        leaks: list[str] = []
+        lowest, highest = float(self.min_df), float(self.max_df)
+        parts = [not isinstance(value, Integral) for value in (self.min_df, self.max_df)]
+        if parts[1] and highest == 1:  # the default: no limit, and no need to know of how many
+            parts[1], highest = False, np.inf
+        if any(parts):
+            n_samples, leaks = self._public_n_samples(n_documents)
+            lowest *= n_samples if parts[0] else 1
+            highest *= n_samples if parts[1] else 1
+        return lowest, highest, leaks
+
+    def _calibrate(self, tables: Sequence[CountTable]) -> list[Any]:
+        terms = self._terms
+        if terms.order is not None and np.isfinite(terms.epsilon):
+            raise ValueError(
+                "order must be None for a PrivateCountVectorizer: a word of one record is "
+                "published with a small probability, which no Renyi divergence allows for. State "
+                "the budget with delta"
+            )
+        budget = (terms.epsilon, terms.delta, terms.adjacency)
+        return [SelectionMechanism.within(*budget, table.contribution) for table in tables]
+
+    def _public_output(self) -> dict[str, Any]:
+        return {"n_columns": int(self.max_features)}
+
+    def _keep(
+        self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
+    ) -> None:
+        """Set the vocabulary from what was published; from here on nothing else is known."""
+        within = np.flatnonzero((counts > 0) & (counts >= lowest) & (counts <= highest))
+        largest = within[np.argsort(-counts[within], kind="stable")[: int(self.max_features)]]
+        chosen = np.sort(largest)
+        self.vocabulary_ = {words[i]: column for column, i in enumerate(chosen.tolist())}
+        self.document_count_ = counts[chosen]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
