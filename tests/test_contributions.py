@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp._contributions import UNWEIGHTED, ContributionError, _totals, sum_rows
+from skdirdp._contributions import UNWEIGHTED, ContributionError, _DenseRows, sum_rows
 from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
@@ -245,7 +245,7 @@ def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
         apart[:, ::2] = row
         layouts = [np.tile(row, (n_rows, 1)) for n_rows in range(1, 14)]
         layouts += [np.asfortranarray(layouts[-1]), apart[:, ::2], np.minimum(apart[:, ::2], 2)]
-        totals = np.concatenate([_totals(layout) for layout in layouts])
+        totals = np.concatenate([_DenseRows(layout).totals() for layout in layouts])
         assert len(set(totals.tolist())) == 1
         exact = sum(entries(row))
         assert abs(Fraction(totals[0]) - exact) <= exact * n_columns * Fraction(2) ** -53
