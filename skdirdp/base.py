@@ -24,6 +24,7 @@ from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
+from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.table import CountTable
@@ -353,12 +354,17 @@ def draw_tables(
 ) -> list[Release]:
     """Releases of tables that were paid for; a table of one category takes no mechanism."""
     waiting = iter(mechanisms)
+    requests = [
+        Request(next(waiting), counts, table.contribution.grid)
+        for table, counts in tables
+        if table.n_categories > 1
+    ]
+    drawn = zip(requests, Mechanism.draw_all(requests, generator), strict=True)
     releases = []
     for table, counts in tables:
         if table.n_categories > 1:
-            mechanism = next(waiting)
-            drawn = mechanism.draw(counts, generator, table.contribution.grid)
-            releases.append(Release(drawn, mechanism))
+            request, probabilities = next(drawn)
+            releases.append(Release(probabilities, request.mechanism))
         else:
             releases.append(Release(np.ones(counts.shape), None))
     return releases
