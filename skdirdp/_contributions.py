@@ -331,12 +331,26 @@ def _canonical(X: Any) -> Any:
     # in place.
     fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     # An index beyond the columns would count in another group, and for nothing in its total.
-    fresh.check_format(full_check=True)
+    if not _is_sound(fresh):
+        fresh.check_format(full_check=True)
     if not fresh.has_canonical_format:
         parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
         fresh = sparse.csr_array(parts, shape=X.shape)
         fresh.sum_duplicates()
     return fresh
+
+
+def _is_sound(X: Any) -> bool:
+    """Whether rows follow each other, and have columns that exist, once each and in order.
+
+    The first and the last column of a row then tell of all between.
+    """
+    lengths = np.diff(X.indptr)
+    if lengths.min(initial=0) < 0 or not X.has_canonical_format:
+        return False
+    filled = np.flatnonzero(lengths)
+    first, last = X.indices[X.indptr[filled]], X.indices[X.indptr[filled + 1] - 1]
+    return bool(first.min(initial=0) >= 0 and last.max(initial=-1) < X.shape[1])
 
 
 class _Rows(Protocol):

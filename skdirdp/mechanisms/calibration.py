@@ -333,9 +333,7 @@ class _Frontier:
     def at(self, alpha: float) -> Solution:
         """The mechanisms there, on the safe side."""
         guess, log_ceiling = self._guess(alpha)
-        log_r = _last_allowed(
-            self._excess(alpha), guess, _FINE, self._problem.slope, log_ceiling
-        )
+        log_r = _last_allowed(self._excess(alpha), guess, _FINE, self._problem.slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
     def near(self, alpha: float) -> Solution:

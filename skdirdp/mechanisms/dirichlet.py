@@ -17,13 +17,13 @@ from .reference import entry_quadrature, row_total
 from .sampling import (
     MAX_PLACES,
     gamma_cells,
-    gamma_cells_of_all,
     gamma_shapes,
     places_for,
     relative_weights,
     round_down,
     round_up,
 )
+from .sampling.gamma import gamma_cells_of_all
 from .table import CountTable
 
 # Bits of r and alpha in a release, and the fewest that alpha has beside a larger r.

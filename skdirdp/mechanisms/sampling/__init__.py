@@ -42,7 +42,7 @@ from .dyadic import (
     truncate,
 )
 from .exponential import exponential_cells, floored_laplace_cells, laplace_cells
-from .gamma import gamma_cells, gamma_cells_of_all
+from .gamma import gamma_cells
 from .margins import check_platform
 from .normal import normal_cells
 
@@ -57,7 +57,6 @@ __all__ = [
     "exponential_cells",
     "floored_laplace_cells",
     "gamma_cells",
-    "gamma_cells_of_all",
     "gamma_shapes",
     "laplace_cells",
     "log_weights",
