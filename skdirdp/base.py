@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -143,7 +145,7 @@ class PrivateEstimator(BaseEstimator):
         Fitted state is what ends in an underscore, as everywhere in scikit-learn.
         """
         before = vars(self).copy()
-        parameters = self.get_params(deep=False)
+        parameters = _parameters(type(self))
         for name in before:
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
@@ -188,6 +190,12 @@ class PrivateEstimator(BaseEstimator):
             return ()
         seed = () if self.random_state is None else ("random_state",)
         return (*dict.fromkeys(leaks), *seed)
+
+
+@cache
+def _parameters(cls: type) -> frozenset[str]:
+    """Names of the constructor's parameters, which scikit-learn looks up anew each time."""
+    return frozenset(signature(cls).parameters)
 
 
 class Terms(NamedTuple):
