@@ -5,7 +5,7 @@ charges the accountant, and only then draws noise. No estimator does privacy
 arithmetic of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -145,7 +145,7 @@ class PrivateEstimator(BaseEstimator):
         Fitted state is what ends in an underscore, as everywhere in scikit-learn.
         """
         before = vars(self).copy()
-        parameters = _parameters(type(self))
+        parameters = _parameters(type(self).__init__)
         for name in before:
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
@@ -193,9 +193,9 @@ class PrivateEstimator(BaseEstimator):
 
 
 @cache
-def _parameters(cls: type) -> frozenset[str]:
-    """Names of the constructor's parameters, which scikit-learn looks up anew each time."""
-    return frozenset(signature(cls).parameters)
+def _parameters(constructor: Callable[..., None]) -> frozenset[str]:
+    """Names of the parameters, which scikit-learn looks up anew each time."""
+    return frozenset(signature(constructor).parameters)
 
 
 class Terms(NamedTuple):
