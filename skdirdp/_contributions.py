@@ -16,9 +16,9 @@ shown in ``docs/theory.md``, "Where the data enter".
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -28,10 +28,9 @@ from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
 from .numerics.rounding import product_up
 
-# Dense rows are worked on in blocks of about this many entries, which stay in cache, and
-# sparse rows in larger ones: each block passes once over the whole table of sums.
+# Rows are worked on in blocks of about this many entries, which stay in cache.
 _DENSE_ENTRIES = 1 << 17
-_SPARSE_ENTRIES = 1 << 21
+_SPARSE_ENTRIES = 1 << 17
 
 _ULP = float(np.finfo(float).eps)
 # Whole numbers up to this are added and multiplied without rounding.
@@ -241,6 +240,7 @@ def sum_rows(
     weights: Weights,
     max_count: float | None,
     max_total: float | None,
+    n_columns: int | None = None,
 ) -> RowSums:
     """The sum of the rows of each group, each row within public bounds.
 
@@ -256,16 +256,21 @@ def sum_rows(
     n_groups : int
     weights : Weights
     max_count, max_total : float or None
+    n_columns : int, optional
+        A public number of columns, of which X may have fewer, that the bound is to hold for.
 
     Returns
     -------
     RowSums
     """
     X = _canonical(X)
-    n_columns, exact = X.shape[1], weights.exact
-    clip = _largest(_entries(X)) if max_count is None or exact else float(max_count)
+    columns, exact = max(X.shape[1], n_columns or 0), weights.exact
+    if max_count is None or exact:
+        clip = _largest(X.data if sparse.issparse(X) else X)
+    else:
+        clip = float(max_count)
     # No row can have a larger total than the first of these, and that is public.
-    limit = product_up(clip, n_columns)
+    limit = product_up(clip, columns)
     if max_total is not None and not exact:
         limit = min(limit, float(max_total))
     # Where nothing but zeros is counted, any bound holds.
@@ -276,14 +281,14 @@ def sum_rows(
     grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
     rule = _RowRule(clip, limit, weights, grid)
 
-    sums = np.zeros((n_groups, n_columns))
+    sums = np.zeros((n_groups, X.shape[1]))
     largest_total = 0.0
-    for rows, block in _float_blocks(X):
+    for rows, block in _blocks(X):
         block, total = rule.apply(block, rows)
-        entries = _entries(block)
+        entries = block.entries
         _check(exact or (entries.min(initial=0.0) >= 0 and _largest(entries) <= entry_bound))
         _check(exact or total <= total_bound)
-        sums += _sum_by_group(block, groups[rows], n_groups)
+        block.add_to(sums, groups[rows])
         largest_total = max(largest_total, total)
     _check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
@@ -318,25 +323,32 @@ class _RowRule:
     weights: Weights
     grid: float | None
 
-    def apply(self, block: Any, rows: slice) -> tuple[Any, float]:
+    def apply(self, block: "_Rows", rows: slice) -> tuple["_Rows", float]:
         """What these rows contribute, weights included, and the largest of their totals."""
         weight = self.weights[rows]
         if self.grid is None:
-            return (block if weight is None else _scaled(block, weight)), _largest(_totals(block))
-        block = _clipped(block, self.clip)
+            total = _largest(block.totals())
+            return (block if weight is None else _scaled(block, weight)), total
+        if _largest(block.entries) > self.clip:
+            # A copy: the records are not ours to change.
+            block = block.with_entries(np.minimum(block.entries, self.clip))
         whole = _whole_rows(block)
-        totals = _totals(block, whole=bool(whole.all()))
+        totals = block.totals(whole=bool(whole.all()))
         whole &= totals < _EXACT / self.weights.steps
-        slack = (block.shape[1] + 8) * _ULP
+        slack = (block.n_columns + 8) * _ULP
         over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
-        factor = np.ones(len(totals)) if weight is None else weight.copy()
-        factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
         # Whole rows within the limit are on the grid, and contribute what they are.
         changed = over | ~whole if weight is None else np.ones(len(totals), dtype=bool)
         if not changed.any():
             return block, _largest(totals)
-        block = _scaled(block, factor, self.grid, changed)
-        return block, max(_largest(totals[~changed]), _largest(_totals(block[changed])))
+        factor = np.ones(len(totals)) if weight is None else weight.copy()
+        factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
+        if changed.all():
+            block = _scaled(block, factor, self.grid)
+            return block, _largest(block.totals())
+        part = _scaled(block.some(changed), factor[changed], self.grid)
+        kept = _largest(totals[~changed])
+        return block.replaced(changed, part), max(kept, _largest(part.totals()))
 
 
 def _canonical(X: Any) -> Any:
@@ -348,7 +360,8 @@ def _canonical(X: Any) -> Any:
     # in place.
     fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     # An index beyond the columns would count in another group, and for nothing in its total.
-    fresh.check_format(full_check=True)
+    if not _is_sound(fresh):
+        fresh.check_format(full_check=True)
     if not fresh.has_canonical_format:
         parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
         fresh = sparse.csr_array(parts, shape=X.shape)
@@ -356,101 +369,192 @@ def _canonical(X: Any) -> Any:
     return fresh
 
 
-def _float_blocks(X: Any) -> Iterator[tuple[slice, Any]]:
-    """Blocks of rows as float64."""
+def _is_sound(X: Any) -> bool:
+    """Whether rows follow each other, and have columns that exist, once each and in order.
+
+    The first and the last column of a row then tell of all between.
+    """
+    lengths = np.diff(X.indptr)
+    if lengths.min(initial=0) < 0 or not X.has_canonical_format:
+        return False
+    filled = np.flatnonzero(lengths)
+    first, last = X.indices[X.indptr[filled]], X.indices[X.indptr[filled + 1] - 1]
+    return bool(first.min(initial=0) >= 0 and last.max(initial=-1) < X.shape[1])
+
+
+class _Rows(Protocol):
+    """A block of rows as float64; nothing in it is changed in place."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_columns(self) -> int: ...
+
+    @property
+    def entries(self) -> np.ndarray:
+        """All entries, or all but zeros."""
+
+    def with_entries(self, entries: np.ndarray) -> Any:
+        """Rows with these in the places of their entries."""
+
+    def some(self, chosen: np.ndarray) -> Any:
+        """The rows where a mask is true."""
+
+    def replaced(self, chosen: np.ndarray, others: Any) -> Any:
+        """The rows with others where a mask is true."""
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values of the rows, as factors of their entries."""
+
+    def totals(self, *, whole: bool = False) -> np.ndarray:
+        """Row totals, added in an order that the row's size alone decides.
+
+        A product with ones, or `sum`, takes an order that depends on the layout of the array
+        and on where a row stands in it: then one record decides how the totals of others are
+        rounded. `whole` numbers are not rounded, and added in any order.
+        """
+
+    def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
+        """Add each row to the row of the sums that its group has."""
+
+
+@dataclass(frozen=True)
+class _DenseRows:
+    entries: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        return self.entries.shape[0]
+
+    @property
+    def n_columns(self) -> int:
+        return self.entries.shape[1]
+
+    def with_entries(self, entries: np.ndarray) -> "_DenseRows":
+        return _DenseRows(entries)
+
+    def some(self, chosen: np.ndarray) -> "_DenseRows":
+        return _DenseRows(self.entries[chosen])
+
+    def replaced(self, chosen: np.ndarray, others: "_DenseRows") -> "_DenseRows":
+        entries = self.entries.copy()
+        entries[chosen] = others.entries
+        return _DenseRows(entries)
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        return values[:, np.newaxis]
+
+    def totals(self, *, whole: bool = False) -> np.ndarray:
+        block = self.entries
+        with np.errstate(over="ignore"):
+            if whole:
+                totals = block @ np.ones(block.shape[1])
+                if _largest(totals) < _EXACT:
+                    return totals
+            while block.shape[1] > 1:
+                half = block.shape[1] // 2
+                sums = block[:, :half] + block[:, half : 2 * half]
+                if block.shape[1] % 2:
+                    sums[:, 0] += block[:, -1]
+                block = sums
+            return block[:, 0]
+
+    def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
+        members = (np.ones(self.n_rows), groups, np.arange(self.n_rows + 1))
+        sums += sparse.csc_array(members, shape=(len(sums), self.n_rows)) @ self.entries
+
+
+@dataclass(frozen=True)
+class _SparseRows:
+    """Parts of a sparse matrix, as they are: scipy's own classes copy what is a view.
+
+    Attributes
+    ----------
+    entries, columns : ndarray, row by row.
+    ends : ndarray, from 0: where each row starts and the last one ends.
+    n_columns : int
+    """
+
+    entries: np.ndarray
+    columns: np.ndarray
+    ends: np.ndarray
+    n_columns: int
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.ends) - 1
+
+    @property
+    def _lengths(self) -> np.ndarray:
+        return np.diff(self.ends)
+
+    def with_entries(self, entries: np.ndarray) -> "_SparseRows":
+        return replace(self, entries=entries)
+
+    def some(self, chosen: np.ndarray) -> "_SparseRows":
+        of_entries = self.spread(chosen)
+        ends = np.concatenate([[0], np.cumsum(self._lengths[chosen])])
+        entries, columns = self.entries[of_entries], self.columns[of_entries]
+        return _SparseRows(entries, columns, ends, self.n_columns)
+
+    def replaced(self, chosen: np.ndarray, others: "_SparseRows") -> "_SparseRows":
+        entries = self.entries.copy()
+        entries[self.spread(chosen)] = others.entries
+        return self.with_entries(entries)
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        return np.repeat(values, self._lengths)
+
+    def totals(self, *, whole: bool = False) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            if whole and self.entries.size:
+                totals = np.zeros(self.n_rows)
+                filled = np.flatnonzero(self._lengths)
+                totals[filled] = np.add.reduceat(self.entries, self.ends[filled])
+                if _largest(totals) < _EXACT:
+                    return totals
+            # Entry by entry, row by row.
+            rows = self.spread(np.arange(self.n_rows))
+            return np.bincount(rows, self.entries, self.n_rows)
+
+    def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
+        cells = self.spread(groups * self.n_columns)
+        cells += self.columns
+        np.add.at(sums.reshape(-1), cells, self.entries)
+
+
+def _blocks(X: Any) -> Iterator[tuple[slice, _Rows]]:
+    """Blocks of rows that stay in the processor's cache."""
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
         for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
-            yield rows, np.asarray(X[rows], dtype=np.float64)
+            yield rows, _DenseRows(np.asarray(X[rows], dtype=np.float64))
         return
     # Blocks of rows with about as many entries each.
     blocks = max(1, X.nnz // _SPARSE_ENTRIES)
     edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)
     edges[0], edges[-1] = 0, n_rows
     for start, stop in pairwise(edges.tolist()):
-        entries = slice(X.indptr[start], X.indptr[stop])
-        data = np.asarray(X.data[entries], dtype=np.float64)
+        part = slice(X.indptr[start], X.indptr[stop])
+        data = np.asarray(X.data[part], dtype=np.float64)
         ends = X.indptr[start : stop + 1] - X.indptr[start]
-        yield (
-            slice(start, stop),
-            sparse.csr_array((data, X.indices[entries], ends), shape=(stop - start, n_columns)),
-        )
-
-
-def _with_entries(block: Any, entries: np.ndarray) -> Any:
-    if sparse.issparse(block):
-        return sparse.csr_array((entries, block.indices, block.indptr), shape=block.shape)
-    return entries
-
-
-def _entries(block: Any) -> np.ndarray:
-    return block.data if sparse.issparse(block) else block
+        yield slice(start, stop), _SparseRows(data, X.indices[part], ends, n_columns)
 
 
 def _largest(values: np.ndarray) -> float:
     return float(values.max(initial=0.0))
 
 
-def _totals(block: Any, *, whole: bool = False) -> np.ndarray:
-    """Row totals, added in an order that the number of columns alone decides.
-
-    A product with ones, or `sum`, takes an order that depends on the layout of the array and
-    on where a row stands in it: then one record decides how the totals of others are rounded.
-    `whole` numbers are not rounded, and added in any order.
-    """
-    with np.errstate(over="ignore"):
-        if whole or sparse.issparse(block):  # a sparse one goes entry by entry, row by row
-            totals = block @ np.ones(block.shape[1])
-            if sparse.issparse(block) or _largest(totals) < _EXACT:
-                return totals
-        while block.shape[1] > 1:
-            half = block.shape[1] // 2
-            sums = block[:, :half] + block[:, half : 2 * half]
-            if block.shape[1] % 2:
-                sums[:, 0] += block[:, -1]
-            block = sums
-        return block[:, 0]
+def _scaled(block: _Rows, factor: np.ndarray, grid: float | None = None) -> _Rows:
+    """The rows times factors, rounded down to the grid where there is one."""
+    entries = block.entries * block.spread(factor)
+    return block.with_entries(entries if grid is None else _rounded_down(entries, grid))
 
 
-def _clipped(block: Any, clip: float) -> Any:
-    entries = _entries(block)
-    # A copy where something is clipped: the records are not ours to change.
-    return block if _largest(entries) <= clip else _with_entries(block, np.minimum(entries, clip))
-
-
-def _scaled(
-    block: Any,
-    factor: np.ndarray,
-    grid: float | None = None,
-    rows: np.ndarray | slice = slice(None),
-) -> Any:
-    """The block with some rows times factors, rounded down to the grid where there is one."""
-    entries = _entries(block).copy()
-    if sparse.issparse(block):
-        per_row = np.diff(block.indptr)
-        factor = np.repeat(factor, per_row)
-        if isinstance(rows, np.ndarray):
-            rows = np.repeat(rows, per_row)
-        factor = factor[rows]
-    else:
-        factor = factor[rows, np.newaxis]
-    scaled = entries[rows] * factor
-    entries[rows] = scaled if grid is None else _rounded_down(scaled, grid)
-    return _with_entries(block, entries)
-
-
-def _whole_rows(block: Any) -> np.ndarray:
+def _whole_rows(block: _Rows) -> np.ndarray:
     """Which rows hold whole numbers only."""
-    broken = _entries(block) != np.rint(_entries(block))
+    broken = block.entries != np.rint(block.entries)
     if not broken.any():
-        return np.ones(block.shape[0], dtype=bool)
-    return _totals(_with_entries(block, broken.astype(float))) == 0
-
-
-def _sum_by_group(block: Any, groups: np.ndarray, n_groups: int) -> np.ndarray:
-    n_rows, n_columns = block.shape
-    if not sparse.issparse(block):
-        members = (np.ones(n_rows), (groups, np.arange(n_rows)))
-        return sparse.csr_array(members, shape=(n_groups, n_rows)) @ block
-    cells = np.repeat(groups * n_columns, np.diff(block.indptr)) + block.indices
-    return np.bincount(cells, block.data, n_groups * n_columns).reshape(n_groups, n_columns)
+        return np.ones(block.n_rows, dtype=bool)
+    return block.with_entries(broken.astype(float)).totals(whole=True) == 0

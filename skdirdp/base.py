@@ -5,10 +5,12 @@ charges the accountant, and only then draws noise. No estimator does privacy
 arithmetic of its own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -24,6 +26,7 @@ from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .mechanisms import JointMechanism, Mechanism
+from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.table import CountTable
@@ -142,7 +145,7 @@ class PrivateEstimator(BaseEstimator):
         Fitted state is what ends in an underscore, as everywhere in scikit-learn.
         """
         before = vars(self).copy()
-        parameters = self.get_params(deep=False)
+        parameters = _parameters(type(self).__init__)
         for name in before:
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
@@ -187,6 +190,12 @@ class PrivateEstimator(BaseEstimator):
             return ()
         seed = () if self.random_state is None else ("random_state",)
         return (*dict.fromkeys(leaks), *seed)
+
+
+@cache
+def _parameters(constructor: Callable[..., None]) -> frozenset[str]:
+    """Names of the parameters, which scikit-learn looks up anew each time."""
+    return frozenset(signature(constructor).parameters)
 
 
 class Terms(NamedTuple):
@@ -358,12 +367,17 @@ def draw_tables(
 ) -> list[Release]:
     """Releases of tables that were paid for; a table of one category takes no mechanism."""
     waiting = iter(mechanisms)
+    requests = [
+        Request(next(waiting), counts, table.contribution.grid)
+        for table, counts in tables
+        if table.n_categories > 1
+    ]
+    drawn = zip(requests, Mechanism.draw_all(requests, generator), strict=True)
     releases = []
     for table, counts in tables:
         if table.n_categories > 1:
-            mechanism = next(waiting)
-            drawn = mechanism.draw(counts, generator, table.contribution.grid)
-            releases.append(Release(drawn, mechanism))
+            request, probabilities = next(drawn)
+            releases.append(Release(probabilities, request.mechanism))
         else:
             releases.append(Release(np.ones(counts.shape), None))
     return releases

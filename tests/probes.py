@@ -38,13 +38,13 @@ def encodings(count):
 def drawn_tables():
     """Collect each table that is released, with the mechanism that it is handed to."""
     tables = []
-    draw = Mechanism.draw
+    draw_all = Mechanism.draw_all
 
-    def listening(self, counts, *arguments):
-        tables.append((self, np.array(counts)))
-        return draw(self, counts, *arguments)
+    def listening(requests, generator):
+        tables.extend((mechanism, np.array(counts)) for mechanism, counts, _ in requests)
+        return draw_all(requests, generator)
 
-    with patch.object(Mechanism, "draw", listening):
+    with patch.object(Mechanism, "draw_all", listening):
         yield tables
 
 

@@ -7,14 +7,21 @@ bounds of the mechanisms that were charged for them.
 import threading
 import warnings
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp._contributions import UNWEIGHTED, ContributionError, _totals, sum_rows
+from skdirdp import (
+    DirichletCategoricalNB,
+    DirichletNB,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    _contributions,
+)
+from skdirdp._contributions import UNWEIGHTED, ContributionError, _DenseRows, sum_rows
 from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
@@ -245,7 +252,7 @@ def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
         apart[:, ::2] = row
         layouts = [np.tile(row, (n_rows, 1)) for n_rows in range(1, 14)]
         layouts += [np.asfortranarray(layouts[-1]), apart[:, ::2], np.minimum(apart[:, ::2], 2)]
-        totals = np.concatenate([_totals(layout) for layout in layouts])
+        totals = np.concatenate([_DenseRows(layout).totals() for layout in layouts])
         assert len(set(totals.tolist())) == 1
         exact = sum(entries(row))
         assert abs(Fraction(totals[0]) - exact) <= exact * n_columns * Fraction(2) ** -53
@@ -377,3 +384,40 @@ def test_entries_too_large_to_square_are_refused_without_being_shown(epsilon):
         with pytest.raises(ValueError, match="must have finite row totals, and entries") as caught:
             fitted(X=[[1.7e308, 1.7e308, 0]], max_count=None, max_total=None, epsilon=epsilon)
     assert "308" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "ends"),
+    [
+        ([0, 3, 1, 2], [0, 2, 4]),  # beyond the columns, at the end of an ordered row
+        ([0, 1, -1, 2], [0, 2, 4]),  # below them, at its start
+        ([3, 0, 1, 2], [0, 2, 4]),  # in a row without order
+        ([0, 1, 2, 7], [0, 0, 4]),  # after an empty row
+        ([0, 1, 2, 0], [0, 3, 1, 4]),  # rows that do not follow each other
+    ],
+)
+def test_entries_outside_the_table_are_refused(columns, ends):
+    n_rows = len(ends) - 1
+    X = sparse.csr_array((n_rows, 3))
+    X.data, X.indices, X.indptr = np.ones(4), np.array(columns), np.array(ends)
+    groups = np.arange(n_rows) % 2
+    with pytest.raises(ValueError, match=r"indices must|indptr must"):
+        sum_rows(X, groups, 2, UNWEIGHTED, 1, 3)
+
+
+@pytest.mark.parametrize("max_total", [3, 50, None])
+def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
+    # Rows of all lengths, empty ones first and last, whole numbers beside fractions.
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.3, size=(900, 400)) * (rng.random((900, 1)) < 0.9)
+    X = np.where(rng.random((900, 1)) < 0.5, X, X * 0.37)
+    X[[0, 1, -1]] = 0
+    groups = rng.integers(0, 3, 900)
+    expected = np.zeros((3, 400), dtype=object)
+    for row, group in zip(X, groups, strict=True):
+        alone = sum_rows(row[np.newaxis], np.array([0]), 1, UNWEIGHTED, 2, max_total or 800)
+        expected[group] += [Fraction(value) for value in alone.table[0]]
+    for container in (np.asarray, sparse.csr_array):
+        with patch.multiple(_contributions, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
+            found = sum_rows(container(X), groups, 3, UNWEIGHTED, 2, max_total or 800)
+        assert (found.table == expected).all()

@@ -25,6 +25,10 @@ from skdirdp.mechanisms import (
     Mechanism,
     calibrate,
 )
+from skdirdp.mechanisms.base import Request
+from skdirdp.mechanisms.dirichlet import dirichlet_variance
+from skdirdp.mechanisms.sampling import gamma_cells
+from skdirdp.mechanisms.sampling.gamma import gamma_cells_of_all
 from tests.probes import Recorder
 
 ALL = [
@@ -698,3 +702,56 @@ def test_the_first_bits_of_gammas_are_all_that_a_dirichlet_release_rests_on(monk
         assert mantissa.min() >= 2**19
         assert mantissa.max() < 2**20
     assert len(seen) == 3
+
+
+# Several tables at once -------------------------------------------------------------
+
+
+def test_tables_that_are_drawn_together_are_those_of_their_own_mechanisms():
+    # All kinds in turn, of all shapes: each mean is that of its own counts and parameters.
+    kinds = [
+        DirichletMechanism(r=np.inf, alpha=np.inf, exact_smoothing=1.0),
+        DirichletMechanism(r=0.5, alpha=1.5),
+        GaussianMechanism(sigma=0.3),
+        DirichletMechanism(r=3.0, alpha=0.25),
+        LaplaceMechanism(scale=0.2, smoothing=0.5),
+        DirichletMechanism(r=0.5, alpha=1.5),
+    ]
+    rng = np.random.default_rng(0)
+    requests = []
+    for place, mechanism in enumerate(kinds * 2):
+        shape = [(20_000, 2), (3,), (5000, 7), (2, 2, 4)][place % 4]
+        requests.append(Request(mechanism, rng.integers(1, 60, shape).astype(float), 1.0))
+    drawn = Mechanism.draw_all(requests, np.random.default_rng(1))
+    for (_, counts, _), released in zip(requests, drawn, strict=True):
+        assert released.shape == counts.shape
+        np.testing.assert_allclose(released.sum(axis=-1), 1)
+        assert (released > 0).all()
+    # Small tables, often: as many draws of each, and their means by cells.
+    small = [Request(m, rng.integers(5, 60, 2 + i).astype(float), 1.0) for i, m in enumerate(kinds)]
+    draws = 4000
+    together = Mechanism.draw_all(small * draws, np.random.default_rng(2))
+    for place, (mechanism, counts, _) in enumerate(small):
+        found = np.array(together[place :: len(small)])
+        alone = mechanism.draw(np.tile(counts, (draws, 1)), np.random.default_rng(3))
+        error = np.sqrt((found.var(axis=0) + alone.var(axis=0)) / draws)
+        assert (np.abs(found.mean(axis=0) - alone.mean(axis=0)) <= 5 * error + 1e-12).all()
+        if isinstance(mechanism, DirichletMechanism) and not mechanism.is_exact:
+            shapes = mechanism.r * counts + mechanism.alpha
+            expected = dirichlet_variance(shapes / shapes.sum(), shapes.sum())
+            # A sample variance of these errs by some 3% at this size.
+            np.testing.assert_allclose(found.var(axis=0), expected, rtol=0.15)
+
+
+@pytest.mark.parametrize("largest", [2**20, 2**60])
+def test_shapes_of_several_grids_are_drawn_as_they_are(largest):
+    # The second pair has too many bits for the grid of the first: each is drawn by itself.
+    shapes = [(np.array([3, 700, 2**20]), 18), (np.array([5, largest]), 4)]
+    found = gamma_cells_of_all(shapes, np.random.default_rng(5))
+    if largest == 2**20:
+        numerators = np.concatenate([shapes[0][0], shapes[1][0] << 14])
+        expected = gamma_cells(numerators, 18, np.random.default_rng(5))
+    else:
+        generator = np.random.default_rng(5)
+        expected = np.concatenate([gamma_cells(*part, generator) for part in shapes], axis=1)
+    np.testing.assert_array_equal(found, expected)

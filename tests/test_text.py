@@ -290,6 +290,16 @@ def test_noise_does_not_follow_the_size_of_the_vocabulary():
     assert reports[0][1] == reports[1][1]
 
 
+@pytest.mark.parametrize("last", LAST)
+def test_a_vocabulary_of_fewer_words_than_a_row_may_have_is_fitted_all_the_same(last):
+    texts = ["good film", "bad film"] * 3000
+    words = PrivateCountVectorizer(max_words=20, max_features=200)
+    pipe = make_private_pipeline(words, last, epsilon=2.0, delta=1e-5)
+    pipe.fit(texts, [0, 1] * 3000)
+    assert len(pipe[0].vocabulary_) == 3
+    assert pipe.score(texts, [0, 1] * 3000) == 1.0
+
+
 def test_hashed_words_need_no_budget():
     texts, y = corpus(6000)
     hashing = HashingVectorizer(n_features=256, alternate_sign=False, norm=None)

@@ -72,13 +72,21 @@ def _laplace_means() -> tuple[np.ndarray, np.ndarray]:
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
 
-    def _check_table(self, counts: np.ndarray, grid: float) -> None:
+    def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
         check_noise(self._noise_scale, noise_grid(self._noise_scale, at_most=grid))
 
-    def _draw(self, counts, grid, generator):
-        estimate = self._posterior_mean(self.noisy(counts, generator, grid))
-        estimate += self.smoothing
-        return normalise(np.maximum(estimate, np.finfo(float).tiny, out=estimate))
+    @classmethod
+    def _draw(cls, requests, generator):
+        estimates = []
+        for mechanism, counts, grid in requests:
+            estimate = mechanism._posterior_mean(mechanism.noisy(counts, generator, grid))
+            estimate += mechanism.smoothing
+            estimates.append(np.maximum(estimate, np.finfo(float).tiny, out=estimate))
+        return (np.concatenate(estimates),)
+
+    @staticmethod
+    def _probabilities(*drawn):
+        return normalise(*drawn)
 
     def noisy(
         self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None

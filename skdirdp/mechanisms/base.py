@@ -1,9 +1,10 @@
 """The base of mechanisms: public bounds, curves from worst cases, and the release of a table."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from .contribution import ContributionBound
 from .sampling import check_platform
 from .table import CountTable
 
-# Tables are drawn in blocks of rows that stay in the processor's cache.
+# Tables are drawn in blocks of rows that stay in the processor's cache, small ones together.
 _BLOCK_CELLS = 1 << 15
 
 
@@ -88,9 +89,17 @@ class Mechanism(PrivacyCurves):
     @abstractmethod
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]: ...
 
+    @classmethod
     @abstractmethod
-    def _draw(self, counts: np.ndarray, grid: float, generator: np.random.Generator) -> np.ndarray:
-        """Positive probabilities for each row of a two-dimensional table."""
+    def _draw(
+        cls, requests: "Sequence[Request]", generator: np.random.Generator
+    ) -> tuple[np.ndarray, ...]:
+        """What is drawn for each count of all tables in turn; they are one-dimensional here."""
+
+    @staticmethod
+    @abstractmethod
+    def _probabilities(*drawn: np.ndarray) -> np.ndarray:
+        """Positive probabilities for each row of a two-dimensional table, from what was drawn."""
 
     @property
     @abstractmethod
@@ -297,12 +306,13 @@ class Mechanism(PrivacyCurves):
                 "counts must be below 2^53, from where floats do not hold every whole number; "
                 "got a larger entry"
             )
-        if not _is_on_grid(counts, grid):
+        whole = is_whole(counts)
+        if not whole and not is_whole(counts / grid):
             raise ValueError(
                 f"counts must be multiples of {grid:g}, so that noise is exact: round what each "
                 "record adds down to that before it is added"
             )
-        self._check_table(counts, grid)
+        self._check_table(counts, grid, whole=whole)
 
     def draw(
         self,
@@ -327,23 +337,112 @@ class Mechanism(PrivacyCurves):
         -------
         ndarray of the same shape
         """
-        if self.is_exact:
-            return smoothed_mean(counts, self.smoothing)
-        assert generator is not None
         grid = self.contribution.grid if grid is None else grid
-        table = counts.reshape(-1, counts.shape[-1])
-        released = np.empty(table.shape)
-        for block in row_blocks(len(table), table.shape[1], _BLOCK_CELLS):
-            released[block] = self._draw(table[block], grid, generator)
-        return released.reshape(counts.shape)
+        return Mechanism.draw_all([Request(self, counts, grid)], generator)[0]
 
-    def _check_table(self, counts: np.ndarray, grid: float) -> None:
-        """Refuse a table outside what the mechanism can draw."""
+    @staticmethod
+    def draw_all(
+        requests: "Sequence[Request]", generator: np.random.Generator | None
+    ) -> list[np.ndarray]:
+        """The releases of several tables that were paid for, each as by `draw`.
+
+        Noise of all is drawn at once, which takes little longer than that of one small table.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+            Tables that were checked, each with the mechanism that was charged for it.
+        generator : Generator or None
+            None only where no mechanism adds noise.
+
+        Returns
+        -------
+        list of ndarray of the shapes of the tables
+        """
+        released = [np.empty(counts.shape) for _, counts, _ in requests]
+        noisy: dict[type[Mechanism], list[tuple[Request, np.ndarray]]] = {}
+        for request, target in zip(requests, released, strict=True):
+            mechanism, counts, _ = request
+            if mechanism.is_exact:
+                target[:] = mechanism._released_without_noise(counts)
+            else:
+                noisy.setdefault(type(mechanism), []).append((request, target))
+        for kind, several in noisy.items():
+            assert generator is not None
+            for batch in _batches(several):
+                _fill(kind, batch, generator)
+        return released
+
+    def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
+        return smoothed_mean(counts, self.smoothing)
+
+    def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
+        """Refuse a table outside what the mechanism can draw; `whole` numbers or not."""
 
 
-def _is_on_grid(counts: np.ndarray, grid: float) -> bool:
-    steps = counts if grid == 1 else counts / grid
-    return bool(np.all(steps == np.rint(steps)))
+def is_whole(values: np.ndarray) -> bool:
+    """Whether all are whole numbers."""
+    return bool((values == np.rint(values)).all())
+
+
+class Request(NamedTuple):
+    """A table that is to be drawn; see `Mechanism.draw` for the parts."""
+
+    mechanism: Mechanism
+    counts: np.ndarray
+    grid: float
+
+
+#: Rows of a table, and the place for what becomes of them; both two-dimensional.
+_Part = tuple[Request, np.ndarray]
+
+
+def _batches(requests: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Blocks of rows with the places for what becomes of them, several small ones at once."""
+    batch: list[_Part] = []
+    cells = 0
+    for (mechanism, counts, grid), target in requests:
+        columns = counts.shape[-1]
+        counts, target = counts.reshape(-1, columns), target.reshape(-1, columns)
+        for rows in row_blocks(len(counts), columns, _BLOCK_CELLS):
+            part = Request(mechanism, counts[rows], grid)
+            if batch and cells + part.counts.size > _BLOCK_CELLS:
+                yield batch
+                batch, cells = [], 0
+            batch.append((part, target[rows]))
+            cells += part.counts.size
+    if batch:
+        yield batch
+
+
+def _fill(kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator) -> None:
+    """Draw the tables of a batch, all by mechanisms of one kind, and put them in their places."""
+    flat = [
+        Request(mechanism, _joined([part.counts.reshape(-1) for part, _ in parts]), grid)
+        for (mechanism, grid), parts in _runs(batch, lambda part: (part.mechanism, part.grid))
+    ]
+    drawn = kind._draw(flat, generator)
+    start = 0
+    # Tables with rows of one length are normalised in one go too.
+    for columns, parts in _runs(batch, lambda part: part.counts.shape[1]):
+        targets = [target for _, target in parts]
+        rows = sum(map(len, targets))
+        stop = start + rows * columns
+        found = kind._probabilities(
+            *(values[start:stop].reshape(rows, columns) for values in drawn)
+        )
+        start = stop
+        for target in targets:
+            target[:], found = found[: len(target)], found[len(target) :]
+
+
+def _runs(batch: Sequence[_Part], key: Callable[[Request], Any]) -> list[tuple[Any, list[_Part]]]:
+    """Parts that follow each other and are alike."""
+    return [(value, list(parts)) for value, parts in groupby(batch, lambda part: key(part[0]))]
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:

@@ -30,6 +30,7 @@ CALIBRATIONS = ("exact", "algorithm1", "tcdp")
 MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
+_SECANTS, _LONGEST_STEP = 8, 4.0  # before a search that never fails, and is slower
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
 # No parameter is sought beyond these logarithms.
 _LEAST_LOG, _LARGEST_LOG = -300.0, 225.0
@@ -294,10 +295,11 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     least = 0.5 if spread else 0.0
 
+    frontier = _Frontier(problem)
+
     @cache
     def divergence(log_alpha: float) -> float:
-        alpha = max(np.exp(log_alpha), least)
-        return problem.divergence(_on_frontier(problem, alpha, _COARSE))
+        return problem.divergence(frontier.near(max(np.exp(log_alpha), least)))
 
     log_alpha = _walk_downhill(divergence, np.log(_FIRST_ALPHA))
     found = minimize_scalar(
@@ -310,7 +312,7 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     papers = _algorithm1(problem)[0]
     assert isinstance(papers, DirichletMechanism)
     log_alpha = min(log_alpha, float(found.x), np.log(papers.alpha), key=divergence)
-    return _on_frontier(problem, max(np.exp(log_alpha), least), _FINE)
+    return frontier.at(max(np.exp(log_alpha), least))
 
 
 def _walk_downhill(function: Callable[[float], float], start: float) -> float:
@@ -323,28 +325,66 @@ def _walk_downhill(function: Callable[[float], float], start: float) -> float:
     return start
 
 
-def _on_frontier(problem: Problem, alpha: float, tolerance: float) -> Solution:
-    """The largest r at this alpha that the budget and the least smoothing allow."""
-    scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
+class _Frontier:
+    """For each alpha, the largest r that the budget and the least smoothing allow.
 
-    def excess(log_r):
-        return problem.excess(_dirichlets(problem, np.exp(log_r), alpha))
+    What is found at one alpha tells how far the guess at the next is off.
+    """
 
-    ceiling = alpha / scale if scale > 0 else np.inf
-    log_ceiling = float(np.log(ceiling))
-    guess = min(_guess_log_r(problem, alpha), log_ceiling)
-    log_r = _last_allowed(excess, guess, tolerance, problem.slope, log_ceiling)
-    return _dirichlets(problem, min(np.exp(log_r), ceiling), alpha)
+    def __init__(self, problem: Problem):
+        self._problem = problem
+        scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
+        self._per_alpha = 1 / scale if scale > 0 else np.inf
+        self._offset = 0.0
+
+    def at(self, alpha: float) -> Solution:
+        """The mechanisms there, on the safe side."""
+        guess, log_ceiling = self._guess(alpha)
+        log_r = _last_allowed(self._excess(alpha), guess, _FINE, self._problem.slope, log_ceiling)
+        return self._mechanisms(log_r, alpha)
+
+    def near(self, alpha: float) -> Solution:
+        """Mechanisms close by, on either side: to compare one alpha with another."""
+        guess, log_ceiling = self._guess(alpha)
+        excess, slope = self._excess(alpha), self._problem.slope
+        log_r, value = guess, excess(guess)
+        for _ in range(_SECANTS):
+            following = min(log_r - value / slope, log_ceiling)
+            if not abs(following - log_r) <= _LONGEST_STEP:
+                break  # an infinite excess has no slope to follow
+            if abs(following - log_r) < _COARSE:
+                self._offset += following - guess
+                return self._mechanisms(following, alpha)
+            before, log_r = (log_r, value), following
+            value = excess(log_r)
+            steeper = (value - before[1]) / (log_r - before[0])
+            slope = steeper if steeper > 0 else slope
+        log_r = _last_allowed(excess, guess, _COARSE, self._problem.slope, log_ceiling)
+        return self._mechanisms(log_r, alpha)
+
+    def _excess(self, alpha: float) -> Callable[[float], float]:
+        return lambda log_r: self._problem.excess(self._mechanisms(log_r, alpha))
+
+    def _mechanisms(self, log_r: float, alpha: float) -> Solution:
+        return _dirichlets(self._problem, min(np.exp(log_r), alpha * self._per_alpha), alpha)
+
+    def _guess(self, alpha: float) -> tuple[float, float]:
+        log_ceiling = float(np.log(alpha * self._per_alpha))
+        return min(_guess_log_r(self._problem, alpha) + self._offset, log_ceiling), log_ceiling
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
     """Near the frontier: a Gaussian loss of the same variance, or the loss's tail."""
     budget = problem.budget
-    bulk = _gaussian_mu(budget) * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
     if isinstance(budget, RenyiDP):
+        mu = np.sqrt(2 * budget.epsilon / budget.order)
         tail = alpha / (budget.order - 1)
     else:
-        tail = alpha * budget.epsilon / np.log(1 / budget.delta)
+        # Where the Gaussian tail's exponent is the logarithm of delta.
+        log_delta = -np.log(budget.delta)
+        mu = np.sqrt(2 * log_delta + 2 * budget.epsilon) - np.sqrt(2 * log_delta)
+        tail = alpha * budget.epsilon / log_delta
+    bulk = mu * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
     largest = max(table.precision * table.contribution.largest for table, _ in problem.tables)
     return float(np.log(min(bulk, tail / largest)))
 

@@ -12,7 +12,7 @@ from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from .base import Mechanism, normalise, without_smoothing
+from .base import Mechanism, is_whole, normalise, without_smoothing
 from .reference import entry_quadrature, row_total
 from .sampling import (
     MAX_PLACES,
@@ -23,6 +23,7 @@ from .sampling import (
     round_down,
     round_up,
 )
+from .sampling.gamma import gamma_cells_of_all
 from .table import CountTable
 
 # Bits of r and alpha in a release, and the fewest that alpha has beside a larger r.
@@ -132,11 +133,11 @@ class DirichletMechanism(Mechanism):
                 cases[direction] = WorstCase(renyi=renyi, profile=None)
         return cases
 
-    def _check_table(self, counts: np.ndarray, grid: float) -> None:
+    def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
         if self.floor > 0 and counts.min() < self.floor:
             raise ValueError(f"counts must be at least the public floor {self.floor}; some are not")
         # They refuse what has too many bits: a whole number too, if others are not whole.
-        self._shapes(counts.max(), grid, whole=_is_whole(counts))
+        self._shapes(counts.max(), grid, whole=whole)
 
     def _shapes(self, counts: np.ndarray, grid: float, *, whole: bool) -> tuple[np.ndarray, int]:
         """``r x + alpha``, as integers over a power of two."""
@@ -148,8 +149,17 @@ class DirichletMechanism(Mechanism):
             counts, r = np.zeros_like(counts), 1.0
         return gamma_shapes(counts, r, alpha, places)
 
-    def _draw(self, counts, grid, generator):
-        return draw_dirichlet(*self._shapes(counts, grid, whole=_is_whole(counts)), generator)
+    @classmethod
+    def _draw(cls, requests, generator):
+        shapes = [
+            mechanism._shapes(counts, grid, whole=is_whole(counts))
+            for mechanism, counts, grid in requests
+        ]
+        return gamma_cells_of_all(shapes, generator)
+
+    @staticmethod
+    def _probabilities(*drawn):
+        return normalise(relative_weights(*drawn))
 
     def expected_divergence(self, table: CountTable) -> float:
         """The expectation of every entry's logarithm is a digamma, and averaged in closed form.
@@ -223,10 +233,6 @@ def _short_parameters(r: float, alpha: float, count_places: int) -> tuple[float,
     least = max(r_places + count_places, places_for(alpha, _FEWEST_BITS))
     alpha_places = min(places_for(alpha, _PARAMETER_BITS), least, MAX_PLACES)
     return round_down(r, r_places), round_up(alpha, alpha_places)
-
-
-def _is_whole(counts: np.ndarray) -> bool:
-    return bool(np.all(counts == np.rint(counts)))
 
 
 def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:

@@ -37,7 +37,8 @@ class JointMechanism(PrivacyCurves):
             for mechanism, count in self.parts
         )
         object.__setattr__(self, "parts", parts)
-        Composition(parts)  # refuses parts of different adjacencies
+        if len({mechanism.adjacency for mechanism, _ in parts}) > 1:
+            Composition(parts)  # which refuses them
 
     @classmethod
     def of(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":

@@ -103,25 +103,22 @@ class SelectionMechanism(GaussianMechanism):
         p = -np.expm1(np.log1p(-self.failure) / names) * (1 - 1e-9)
         return float((self.contribution.largest + self.sigma * norm.isf(p) + step) * (1 + 1e-9))
 
-    def draw(self, counts, generator, grid=None):
-        """Noisy counts of the names that are published, and 0 for the others.
+    @classmethod
+    def _draw(cls, requests, generator):
+        """Noisy counts of the names that are published, and 0 for the others."""
+        published = []
+        for mechanism, counts, grid in requests:
+            noisy = mechanism.noisy(counts, generator, grid)
+            published.append(np.where(noisy >= mechanism.threshold, noisy, 0.0))
+        return (np.concatenate(published),)
 
-        Parameters
-        ----------
-        counts : ndarray
-            Checked before.
-        generator : Generator or None
-        grid : float, optional
-            As for `check_table`.
+    @staticmethod
+    def _probabilities(*drawn):
+        (counts,) = drawn
+        return counts
 
-        Returns
-        -------
-        ndarray of the same shape
-        """
-        if self.is_exact:
-            return counts
-        noisy = self.noisy(counts, generator, grid)
-        return np.where(noisy >= self.threshold, noisy, 0.0)
+    def _released_without_noise(self, counts):
+        return counts
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         return {

@@ -239,16 +239,17 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             return above(X, threshold=self.binarize)
 
     def _count(self, X, codes, weights):
-        n_classes, n_features = len(self.classes_), X.shape[1]
+        n_classes = len(self.classes_)
+        n_columns = self._declared("n_columns", X.shape[1])
         given = self._public("max_total")
-        limit = None if given is None or given >= n_features else int(given)
-        total = n_features if limit is None else limit
+        limit = None if given is None or given >= n_columns else int(given)
+        total = float(n_columns if limit is None else limit)
         return Occurrences(
-            sum_rows(X, codes, n_classes, weights, 1.0, float(total)),
+            sum_rows(X, codes, n_classes, weights, 1.0, total, n_columns),
             count_cells(codes, n_classes, weights),
             ContributionBound(weights.bound),
             limit,
-            self._declared("n_columns", n_features),
+            n_columns,
         )
 
     def _keep(self, estimates, extra):

@@ -91,8 +91,9 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 
     def _count(self, X, codes, weights):
         bounds = (self._public("max_count"), self._public("max_total"))
-        sums = sum_rows(X, codes, len(self.classes_), weights, *bounds)
-        return self._sums(sums, self._declared("n_columns", X.shape[1]))
+        n_columns = self._declared("n_columns", X.shape[1])
+        sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
+        return self._sums(sums, n_columns)
 
     def _log_likelihood(self, X):
         return safe_sparse_dot(X, self.feature_log_prob_.T)

@@ -3,6 +3,9 @@
 import math
 from fractions import Fraction
 
+# A product of whole numbers that is found to be below this is exact.
+_EXACT = 2.0**53
+
 
 def round_up(exact: Fraction) -> float:
     """The least float that is at least an exact number; infinite beyond the largest."""
@@ -15,6 +18,8 @@ def round_up(exact: Fraction) -> float:
 
 def product_up(a: float, b: float) -> float:
     """``a * b``, rounded up."""
+    if abs(a * b) < _EXACT and a % 1 == b % 1 == 0:
+        return float(a * b)  # of whole numbers, and not rounded
     return round_up(Fraction(a) * Fraction(b)) if math.isfinite(a * b) else a * b
 
 

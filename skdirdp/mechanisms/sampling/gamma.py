@@ -4,6 +4,7 @@ Shapes above 1 by the method of Marsaglia and Tsang, shape 1 by inversion, and s
 1 as a gamma variable of shape + 1 times the power of a uniform (`halvings`).
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -53,26 +54,61 @@ def gamma_cells(
         raise TypeError(f"numerators must be integers; got {numerators.dtype}")
     if not 0 <= places <= MAX_PLACES:
         raise ValueError(f"places must be from 0 to {MAX_PLACES}; got {places}")
-    if numerators.size and not 1 <= numerators.min() <= numerators.max() < MAX_NUMERATOR:
+    least, most = (int(numerators.min()), int(numerators.max())) if numerators.size else (1, 1)
+    if not 1 <= least <= most < MAX_NUMERATOR:
         raise ValueError("numerators must be from 1 to below 2^62; some are not")
     flat, one = numerators.astype(np.int64, copy=False).reshape(-1), 1 << places
     mantissa, exponent = np.empty((2, flat.size), np.int64)
     settings = _Settings(as_stream(generator), places, _bits, _margin)
     tiny = max(one >> Fractions.LEAST_SHAPE, 1)
     kinds = (
-        (flat > one, _fill_large),
-        (flat == one, _fill_unit),
-        ((flat < one) & (flat >= tiny), partial(_fill_small, Fractions)),
-        (flat < tiny, partial(_fill_small, Halvings)),
+        (one + 1, most, _fill_large),
+        (one, one, _fill_unit),
+        (tiny, one - 1, partial(_fill_small, Fractions)),
+        (1, tiny - 1, partial(_fill_small, Halvings)),
     )
-    for chosen, sample in kinds:
-        if chosen.all():
+    for low, high, sample in kinds:
+        if low <= least and most <= high:
             sample(flat, settings, mantissa, exponent)
-        elif chosen.any():
+        elif least <= high and low <= most:
+            chosen = (flat >= low) & (flat <= high)
             part = np.empty((2, np.count_nonzero(chosen)), np.int64)
             sample(flat[chosen], settings, *part)
             mantissa[chosen], exponent[chosen] = part
     return mantissa.reshape(numerators.shape), exponent.reshape(numerators.shape)
+
+
+def gamma_cells_of_all(
+    shapes: Sequence[tuple[np.ndarray, int]], generator: np.random.Generator | BitStream
+) -> tuple[np.ndarray, np.ndarray]:
+    """`gamma_cells` of several arrays that each have places of their own, one after another.
+
+    They are drawn in one call where all shapes are such numerators over one power of two.
+
+    Parameters
+    ----------
+    shapes : sequence of (numerators, places)
+        One-dimensional, as for `gamma_cells`.
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    mantissa, exponent : ndarray of int64
+    """
+    finest = max(places for _, places in shapes)
+    if all(
+        int(numerators.max(initial=1)) << (finest - places) < MAX_NUMERATOR
+        for numerators, places in shapes
+    ):
+        return gamma_cells(
+            np.concatenate([numerators << (finest - places) for numerators, places in shapes]),
+            finest,
+            generator,
+        )
+    mantissas, exponents = zip(
+        *(gamma_cells(numerators, places, generator) for numerators, places in shapes), strict=True
+    )
+    return np.concatenate(mantissas), np.concatenate(exponents)
 
 
 class _Settings(NamedTuple):

@@ -27,7 +27,7 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
     *outputs : ndarray
         One-dimensional, of that size; filled in place.
     """
-    few = size <= _FEW // _MOST_REPEATS
+    few = 2 * size <= _FEW
     left = np.arange(size) if few else _fill_blocks(size, propose, outputs)
     while left.size:
         cells, rest = left[:BLOCK], left[BLOCK:]
