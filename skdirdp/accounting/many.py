@@ -29,7 +29,7 @@ from .worst_case import RenyiBound, RenyiCurve
 
 # Parameters outside are left to the slower routes, which can do with any.
 _LEAST, _LARGEST = 1e-60, 1e60
-_MOST_RELEASES = 1e15
+_MOST_RELEASES = 1e19
 
 _GRID = 48
 _ZOOMS = 4
