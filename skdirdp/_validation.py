@@ -3,6 +3,7 @@
 What may hold data, or as many values as there are data, is described and not printed.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from numbers import Integral, Real
@@ -35,6 +36,15 @@ def check_real(
         value = float(value)
     except OverflowError:
         raise ValueError(f"{name} must be at most {LARGEST:g}; got a larger integer") from None
+    if (
+        math.isfinite(value)
+        and (above is None or value > above)
+        and (at_least is None or value >= at_least)
+        and (below is None or value < below)
+        and (at_most is None or value <= at_most)
+    ):
+        return value
+    # Infinite or refused: words are for these alone.
     limits = []
     if above is not None:
         limits.append((value > above, f"greater than {above:g}"))

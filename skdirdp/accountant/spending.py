@@ -6,9 +6,10 @@ that is read and composed anew; the latest of each ledger stays in memory.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -38,15 +39,21 @@ class Exposure:
         self._tallies: dict[str, Tally] | None = None
         self._epsilons: dict[float, float] = {}
 
-    def plus(self, added: Mapping[str, int]) -> "Exposure":
-        """With more releases; what is known of these is kept."""
+    def plus(self, added: Mapping[str, int], kinds: Mapping[str, Any] | None = None) -> "Exposure":
+        """With more releases; what is known of these is kept.
+
+        `kinds` may hold the mechanisms and guarantees that are added, if they are at hand.
+        """
         if not added:
             return self
         counts = Counter(self.counts)
         counts.update(added)
         whole = Exposure(counts)
-        if self._tallies is not None:
-            whole._tallies = _plus(self._tallies, added.items())
+        if not whole.is_few:
+            tallies = self._tallies
+            if tallies is None:
+                tallies, added = self._none(next(iter(counts))), counts
+            whole._tallies = _plus(tallies, added, kinds or {})
         return whole
 
     @property
@@ -97,22 +104,26 @@ class Exposure:
         """Tallies by direction; None for a few kinds, and where a tally cannot do it."""
         if self.is_few:
             return None
-        if self._tallies is None:
-            adjacency = decode(next(iter(self.counts))).adjacency
-            nothing = dict.fromkeys(directions_of(adjacency), Tally.of(REVEALS_NOTHING))
-            self._tallies = _plus(nothing, self.counts.items())
-        # Without directions, since none could be made.
+        # Without directions, where none could be made.
         return self._tallies or None
+
+    def _none(self, spec: str) -> dict[str, Tally]:
+        nothing = Tally.of(REVEALS_NOTHING)
+        assert nothing is not None
+        return dict.fromkeys(directions_of(decode(spec).adjacency), nothing)
 
 
 def _plus(
-    tallies: Mapping[str, Tally | None], added: Iterable[tuple[str, int]]
+    tallies: Mapping[str, Tally], added: Mapping[str, int], kinds: Mapping[str, Any]
 ) -> dict[str, Tally]:
-    cases = [(decode(spec).worst_cases(), releases) for spec, releases in added]
+    cases = [
+        ((kinds.get(spec) or decode(spec)).worst_cases(), releases)
+        for spec, releases in added.items()
+    ]
     whole = {}
     with np.errstate(all="ignore"):
         for direction, tally in tallies.items():
-            more = tally and tally.plus((case[direction], times) for case, times in cases)
+            more = tally.plus((case[direction], times) for case, times in cases)
             if more is None:
                 return {}
             whole[direction] = more
@@ -162,8 +173,9 @@ class Spending:
         whole: Counter[str] = Counter()
         parts = self.parts
         adjacencies = list(self.adjacencies)
+        kinds = {spec: decode(spec) for _, _, spec in added}
         for (split, part, spec), releases in added.items():
-            adjacency = decode(spec).adjacency
+            adjacency = kinds[spec].adjacency
             if adjacency not in adjacencies:
                 adjacencies.append(adjacency)
             if not split:
@@ -172,7 +184,10 @@ class Spending:
             parts = parts | {split: dict(parts.get(split, {}))}
             parts[split][part] = parts[split].get(part, Counter()) + Counter({spec: releases})
         position = self.position if position is None else position
-        return Spending(position, self.whole.plus(whole), parts, tuple(adjacencies))
+        # Under several relations there is nothing to compose.
+        alone = len(adjacencies) == 1
+        exposure = self.whole.plus(whole, kinds) if alone else self.whole
+        return Spending(position, exposure, parts, tuple(adjacencies))
 
     def at(self, position: Position) -> "Spending":
         """The same, now that its last charge is in the ledger."""
@@ -209,8 +224,6 @@ class Spending:
                     f"differently, and at most {_MAX_COMBINATIONS} can be compared. Charge the "
                     "parts of a split alike, or charge the whole data set"
                 )
-            if not self.whole.is_few:
-                self.whole._many()  # once for all choices
             empty: Counter[str] = Counter()
             self._exposures = [self.whole.plus(sum(parts, empty)) for parts in product(*choices)]
         return self._exposures

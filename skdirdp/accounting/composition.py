@@ -137,6 +137,16 @@ class PrivacyCurves(ABC):
             return max((direction.epsilon(delta) for direction in self._directions()), default=0.0)
 
 
+def same_adjacency(part: PrivacyCurves, before: str | None) -> str:
+    """The relation of a part, or an error if those before it are under another."""
+    if before not in (None, part.adjacency):
+        raise ValueError(
+            "adjacency must be the same for all that is composed; "
+            f"got {part.adjacency!r} after {before!r}"
+        )
+    return part.adjacency
+
+
 class Composition(PrivacyCurves):
     """The joint privacy of independent releases of one data set.
 
@@ -160,12 +170,7 @@ class Composition(PrivacyCurves):
         cases: dict[str, list[tuple[WorstCase, int]]] = {}
         for part, releases in parts:
             releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
-            if self.adjacency not in (None, part.adjacency):
-                raise ValueError(
-                    "adjacency must be the same for all that is composed; "
-                    f"got {part.adjacency!r} after {self.adjacency!r}"
-                )
-            self.adjacency = part.adjacency
+            self.adjacency = same_adjacency(part, self.adjacency)
             for direction, case in part.worst_cases().items():
                 cases.setdefault(direction, []).append((case, releases))
         self._known_directions: Sequence[Direction] | None = None

@@ -26,6 +26,7 @@ SIGNS = {"replace": 0, "add": -1, "remove": 1}
 NO_KINDS = np.zeros((3, 0))
 
 _SERIES_ROUNDING = 1e-14
+_AT_A_TIME = 16  # kinds that are looked for one by one
 _ELEMENTS = 1 << 18  # of an array in one step
 
 
@@ -50,16 +51,13 @@ class Condensed:
 
     def plus(self, kinds: Kinds, squares: float) -> "Condensed":
         more = condense(kinds, squares, self.scale)
-        apart = dict(self.apart)
-        for family, values in more.apart.items():
-            apart[family] = np.concatenate([apart.get(family, NO_KINDS), values], axis=1)
         return Condensed(
             self.scale,
             self.smooth + more.smooth,
             self.bounded + more.bounded,
             self.squares + more.squares,
             max(self.largest, more.largest),
-            apart,
+            join(self.apart, more.apart),
         )
 
     @cached_property
@@ -82,6 +80,28 @@ class Condensed:
         """Of the smooth pairs, and of those with bounded losses."""
         smooth, bounded = cumulants_of(self.apart, tilt, rough)
         return self.smooth(tilt) + smooth, self.bounded(tilt) + bounded
+
+
+def join(kinds: Kinds, more: Kinds) -> Kinds:
+    """Both, with equal kinds counted together."""
+    joined = dict(kinds)
+    for family, added in more.items():
+        known = kinds.get(family, NO_KINDS)
+        if added.shape[1] > _AT_A_TIME:
+            both = np.concatenate([known, added], axis=1)
+            distinct, which = np.unique(both[:2], axis=1, return_inverse=True)
+            counts = np.bincount(which.ravel(), both[2])
+            joined[family] = np.concatenate([distinct, counts[np.newaxis]])
+            continue
+        for column in added.T:
+            (found,) = np.nonzero((known[0] == column[0]) & (known[1] == column[1]))
+            if found.size:
+                known = known.copy()
+                known[2, found[0]] += column[2]
+            else:
+                known = np.concatenate([known, column[:, np.newaxis]], axis=1)
+        joined[family] = known
+    return joined
 
 
 def condense(kinds: Kinds, squares: float, scale: float) -> Condensed:

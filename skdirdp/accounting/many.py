@@ -13,7 +13,7 @@ from math import fsum
 import numpy as np
 
 from ..numerics.roots import safe_root
-from .condensed import NO_KINDS, SIGNS, Condensed, Kinds, condense, one_by_one
+from .condensed import NO_KINDS, SIGNS, Condensed, Kinds, condense, join, one_by_one
 from .contour import Contour, new_contour, with_far
 from .conversions import renyi_epsilon, renyi_log_delta
 from .pairs import (
@@ -56,7 +56,7 @@ class Many:
 
     @property
     def size(self) -> int:
-        """The number of kinds, equal ones counted as often as they were added."""
+        """The number of different kinds, without Gaussian ones."""
         return sum(kinds.shape[1] for kinds in self._kinds.values())
 
     def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "Many | None":
@@ -65,13 +65,9 @@ class Many:
         if found is None:
             return None
         kinds, squares, bound = found
-        joined = {
-            family: np.concatenate([self._kinds[family], more], axis=1)
-            if family in self._kinds
-            else more
-            for family, more in kinds.items()
-        }
-        whole = Many(self._kinds | joined, self._squares + squares, _add_bounds(self._bound, bound))
+        whole = Many(
+            join(self._kinds, kinds), self._squares + squares, _add_bounds(self._bound, bound)
+        )
         # Each is read once, and complete in itself: other threads may put new ones in place.
         condensed, contour = self._condensed, self._contour
         if condensed is not None:
@@ -296,26 +292,31 @@ def _read(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, Renyi
                 bound, RenyiBound(count * curve.slope, count * curve.offset, curve.max_tilt)
             )
         elif isinstance(curve, BetaPair):
-            columns.setdefault("replace", []).append((curve.r, curve.alpha, count))
+            columns.setdefault("replace", []).append((*_rounded(curve.r, curve.alpha), count))
         elif isinstance(curve, GammaPair):
-            columns.setdefault(curve.direction, []).append((curve.r, curve.alpha, count))
+            columns.setdefault(curve.direction, []).append((*_rounded(curve.r, curve.alpha), count))
         elif isinstance(curve, GaussianPair):
             squares += count * curve.mu**2
         elif isinstance(curve, LaplacePair):
-            columns.setdefault("laplace", []).append((curve.shift, 1.0, count))
+            columns.setdefault("laplace", []).append((*_rounded(curve.shift), count))
         elif isinstance(curve, PureDPPair):
-            columns.setdefault("response", []).append((curve.epsilon, 1.0, count))
+            columns.setdefault("response", []).append((*_rounded(curve.epsilon), count))
         else:
             return None
     kinds = {family: np.array(rows, dtype=float).T for family, rows in columns.items()}
     for values in kinds.values():
         if not (
-            np.all((values > _LEAST) & (values < _LARGEST)) and values[2].max() < _MOST_RELEASES
+            np.all((values >= _LEAST) & (values <= _LARGEST)) and values[2].max() < _MOST_RELEASES
         ):
             return None
     if not (squares < _LARGEST and bound.slope < _LARGEST and bound.offset < _LARGEST):
         return None
     return kinds, squares, bound
+
+
+def _rounded(step: float, prior: float = 1.0) -> tuple[float, float]:
+    """Tiny steps, and huge priors, to what dominates them (docs/theory.md, 2.2)."""
+    return max(step, _LEAST), min(prior, _LARGEST)
 
 
 def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
