@@ -33,8 +33,9 @@ TERMS = 52  # CLOSE ** (2 * 52) is 1e-16
 # Kinds whose series is used in a small part of its disc need fewer terms.
 _SHORTER = ((0.1, 10), (0.35, 20), (CLOSE, TERMS))
 _BLOCK = 1 << 12
-# Beyond this the expansion of zeta for large arguments is exact to double precision.
-_LARGE = 800.0
+# Beyond this the expansion of zeta for large arguments is exact to double precision, for
+# powers that have weight; and far beyond it SciPy's is not.
+_LARGE = 64.0
 # B_2j / (2j)! of the Euler-Maclaurin formula
 _EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
 _POWERS = np.arange(1, TERMS + 1)
@@ -173,6 +174,7 @@ def bounded_reach(max_loss: Floats) -> Floats:
 
 def _blocks(ratio: Floats):
     """Kinds that need about the same number of terms, in blocks, and that number."""
+    assert np.all(ratio <= CLOSE)
     above = -1.0
     for at_most, terms in _SHORTER:
         (chosen,) = np.nonzero((ratio > above) & (ratio <= at_most))
