@@ -28,6 +28,7 @@ from skdirdp.accounting.pairs import (
     PureDPPair,
 )
 from skdirdp.accounting.series import (
+    CLOSE,
     TERMS,
     _scaled_zeta,
     gamma_series,
@@ -162,9 +163,9 @@ def test_scaled_zeta_functions_agree_with_mpmath():
         for i, power in enumerate(powers[:, 0]):
             for j, m in enumerate(map(mpmath.mpf, arguments)):
                 exact = m ** int(power) * mpmath.zeta(int(power), m)
-                # High powers are weighed with CLOSE to that power.
-                tolerance = 4e-15 if power <= 25 else 1e-7
-                assert abs(computed[i, j] / exact - 1) <= tolerance
+                # The weight of a power beside the first in a series, at the edge of its disc.
+                weight = CLOSE ** (power - 2) * 2 / (power * (power - 1))
+                assert abs(computed[i, j] / exact - 1) * weight <= 2e-15
 
 
 @pytest.mark.parametrize(
@@ -195,9 +196,9 @@ def test_many_smooth_pairs_cost_what_they_do_one_by_one(pairs):
 
 
 def test_delta_is_never_below_the_truth_and_hardly_above():
-    pairs = betas(25) + gammas(5, "add") + [(GaussianPair(0.1), 2), (BetaPair(0.2, 1.0), 1)]
+    pairs = [*betas(5), *gammas(2, "add"), (GaussianPair(0.1), 2), (BetaPair(0.2, 1.0), 1)]
     product = many(pairs)
-    for epsilon in (0.1, 1.0, 2.5):
+    for epsilon in (0.1, 2.0):
         log_delta, tight = product.log_delta(epsilon)
         tilt = mpmath.mpf(product._contour.tilt)
         with mpmath.workdps(25):
@@ -261,7 +262,7 @@ def test_laplace_noise_lies_between_the_bounds_of_dp_accounting():
 
 def test_smooth_pairs_make_those_with_atoms_exact():
     # The Gaussian pair's own modulus ends the integral: by mpmath to the last digits.
-    pairs = responses(20, 0.01) + laplaces(20, 0.01) + [(GaussianPair(0.15), 1)]
+    pairs = [*responses(6, 0.01), *laplaces(6, 0.01), (GaussianPair(0.15), 1)]
     product = many(pairs)
     log_delta, tight = product.log_delta(0.8)
     assert tight
@@ -344,7 +345,7 @@ def test_guarantees_without_pairs_compose_by_the_best_order_of_many():
     parts += [(RenyiDP(order=30.0 + i, epsilon=0.001), 2) for i in range(10)]
     parts += [(DirichletMechanism(r=0.01, alpha=1.0 + i), 1) for i in range(10)]
     total = Composition(parts)
-    order = np.linspace(1.001, 30.0, 200_001)
+    order = np.linspace(1.001, 30.0, 20_001)
     divergence = 1e-4 * order * sum(range(1, 21)) + 20 * 0.001
     for i in range(10):
         divergence = divergence + BetaPair(0.01, 1.0 + i).rdp(order)

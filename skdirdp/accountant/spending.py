@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from ..accounting import Composition
-from ..accounting.tally import Tally
+from ..accounting.tally import FEW, Tally
 from ..accounting.worst_case import REVEALS_NOTHING, directions_of
 from .codec import decode
 from .ledger import LedgerError, Position, Sums, Transaction
 
 _MAX_COMBINATIONS = 64
-# Up to so many kinds an exposure is composed as a whole.
-_FEW_KINDS = 16
 _REMEMBERED = 8  # ledgers
 
 
@@ -49,7 +47,7 @@ class Exposure:
         counts = Counter(self.counts)
         counts.update(added)
         whole = Exposure(counts)
-        if not whole.is_few:
+        if len(counts) > FEW:
             tallies = self._tallies
             if tallies is None:
                 tallies, added = self._none(next(iter(counts))), counts
@@ -64,7 +62,10 @@ class Exposure:
     @property
     def is_few(self) -> bool:
         """Whether it is composed as a whole, which is quick for a few kinds."""
-        return len(self.counts) <= _FEW_KINDS
+        if len(self.counts) <= FEW:
+            return True
+        tallies = self._tallies or {}
+        return not all(tally.is_many for tally in tallies.values())
 
     def composition(self) -> Composition:
         return compose(self.kinds)

@@ -7,14 +7,13 @@ from math import isnan
 import numpy as np
 
 from .many import Many, many
-from .pairs import DominatingPair, Floats, GaussianPair
+from .pairs import Floats, GaussianPair
 from .worst_case import RenyiCurve, WorstCase
 
 _LOG_ROUNDING = 1e-12
-# Up to so many kinds others are composed one by one: those whose losses have densities by
-# their cumulants, and those with atoms by loss distributions.
-_FEW_SMOOTH = 4
-_FEW = 16
+#: Up to so many kinds are composed one by one: those whose losses have densities by their
+#: cumulants, and those with atoms by loss distributions.
+FEW = 4
 
 
 class Direction(ABC):
@@ -114,6 +113,11 @@ class Tally(Direction):
         )
         return None if profile is None else Tally(renyi, profile, log_survival)
 
+    @property
+    def is_many(self) -> bool:
+        """As `is_many` of its pairs, if all have some."""
+        return self._profile is None or self._profile.size > FEW
+
     def holds(self, epsilon: float, delta: float) -> bool:
         if delta < self.failure or self.failure == 1:
             return False
@@ -159,8 +163,4 @@ class Tally(Direction):
 def is_many(curves: tuple[tuple[RenyiCurve, int], ...]) -> bool:
     """Whether so many kinds are composed that a tally is the quicker route."""
     # Gaussian pairs are one, however many they are.
-    others = [curve for curve, _ in curves if not isinstance(curve, GaussianPair)]
-    if len(others) > _FEW:
-        return True
-    smooth = all(isinstance(curve, DominatingPair) and curve.smooth for curve in others)
-    return smooth and len(others) > _FEW_SMOOTH
+    return sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
