@@ -30,6 +30,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),
     "sampling": ("sampling", "Sampling"),
+    "ledger": ("ledger", "Ledger"),
 }
 
 
