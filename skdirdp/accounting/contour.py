@@ -88,7 +88,8 @@ class Contour:
         if not (abs(growth) < np.inf and growth < _ALIASING):
             return 0.0, False
         allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
-        allowance += condensed.error + 1e-15 * self.releases
+        # Phases of pairs with atoms are as large as their losses times the nodes.
+        allowance += condensed.error + 1e-15 * (self.releases + float(np.abs(self.bounded).max()))
         chernoff = growth + c * np.log(c) - (1 + c) * np.log1p(c) + allowance
         if allowance > 1:
             return float(min(chernoff, 0.0)), False
