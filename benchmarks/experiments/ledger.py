@@ -218,7 +218,7 @@ class Ledger(Experiment):
         claims.append(
             Claim(
                 "skdirdp",
-                f"An accountant makes a random search take {AT_MOST_SEARCH:g} times as long at most",
+                f"An accountant makes a random search {AT_MOST_SEARCH:g} times as long at most",
                 times <= AT_MOST_SEARCH,
                 f"{times:.2f} times",
             )
