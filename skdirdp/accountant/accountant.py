@@ -2,7 +2,9 @@
 
 An entry of the ledger is a mechanism or a guarantee with all its parameters, so the
 total is composed from worst cases and not added up from epsilons. Entries of the same
-kind are summed in the ledger; ten thousand charges of three kinds compose as three.
+kind are summed in the ledger; ten thousand charges of three kinds compose as three, and ten
+thousand kinds as the sum of their series. What was composed is kept, and a charge is composed
+before others are made to wait: the ledger is locked only to see that it still fits, and to write.
 """
 
 import math
