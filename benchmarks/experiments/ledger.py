@@ -116,7 +116,7 @@ class Ledger(Experiment):
 
     def measure(self, task: Row, settings: Settings) -> list[Row]:
         if task["what"] == "search":
-            return [self._search(task["size"], task["folds"], 2 if settings.quick else 3)]
+            return [self._search(task["size"], task["folds"], 1 if settings.quick else 3)]
         return [self._charges(task["kinds"], task["size"], 12 if settings.quick else CHARGES)]
 
     def _charges(self, kinds: str, size: int, timed: int) -> Row:
