@@ -31,6 +31,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),
     "sampling": ("sampling", "Sampling"),
+    "ledger": ("ledger", "Ledger"),
 }
 
 

@@ -2,11 +2,12 @@
 
 An entry of the ledger is a mechanism or a guarantee with all its parameters, so the
 total is composed from worst cases and not added up from epsilons. Entries of the same
-kind are summed in the ledger; ten thousand charges of three kinds compose as three.
+kind are summed in the ledger; ten thousand charges of three kinds compose as three, and ten
+thousand kinds as the sum of their series. What was composed is kept, and a charge is composed
+before others are made to wait: the ledger is locked only to see that it still fits, and to write.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from os import PathLike
@@ -24,8 +25,7 @@ from .admission import (
     after_charges,
     check_adjacency,
     check_computable,
-    compose,
-    exposures_of,
+    is_cheap,
     key,
     remaining,
     total_epsilon,
@@ -33,9 +33,11 @@ from .admission import (
 )
 from .codec import describe, encode
 from .history import History, row_of
-from .ledger import Charge, Ledger, LedgerError, Limits, Split, Sums
+from .ledger import Charge, Ledger, LedgerError, Limits, Position, Split, Sums
+from .spending import Spending, known_spending, read_since, remember
 
 _DEFAULT_DELTA = 1e-5
+_CHEAP_TO_READ = 100  # charges
 # Relations between neighbours under which a record or vector stays in its part.
 _SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
 
@@ -159,17 +161,26 @@ class PrivacyAccountant:
         if label is not None and not isinstance(label, str):
             raise TypeError(f"label must be a string; got one of type {type(label).__name__}")
         limits = self._ledger.limits
-        with self._ledger.writing() as transaction:
-            before = transaction.sums()
-            after = self._after(before, mechanism, spec, releases)
-            admitted = all(admits(exposure, limits) for exposure in exposures_of(after))
-            if admitted:
-                transaction.append(spec, releases, label, self._split)
+        # Composed before others are made to wait. A ledger only grows: what does not fit now
+        # does not fit later, and what fits is looked at again if somebody else was faster.
+        before = self._spent()
+        after = self._after(before, mechanism, spec, releases)
+        admitted = admits(after, limits)
+        if admitted:
+            with self._ledger.writing() as transaction:
+                latest = _caught_up(*read_since(transaction, before))
+                if latest is not before:
+                    before, after = latest, self._after(latest, mechanism, spec, releases)
+                    admitted = admits(after, limits)
+                if admitted:
+                    transaction.append(spec, releases, label, self._split)
+                    position = transaction.last()
         # The costly words come after the lock is given back.
         if not admitted:
             raise BudgetExceededError(
                 _refusal(describe(mechanism), releases, label, before, after, limits)
             )
+        remember(self._ledger.identity, after.at(position))
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
         """Whether the limit would admit a charge now; nothing is charged.
@@ -204,23 +215,23 @@ class PrivacyAccountant:
         0
         """
         spec, releases = self._check_charge(mechanism, releases)
-        after = self._after(self._sums(), mechanism, spec, releases)
-        return all(admits(exposure, self._ledger.limits) for exposure in exposures_of(after))
+        after = self._after(self._spent(), mechanism, spec, releases)
+        return admits(after, self._ledger.limits)
 
     def _check_charge(self, mechanism: PrivacyCurves, releases: int) -> tuple[str, int]:
         spec = encode(mechanism)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         self._check_split(mechanism.adjacency)
         # Also without a limit, only what can be composed later is recorded now.
-        check_computable(spec, releases, self._ledger.limits)
+        check_computable(mechanism, releases, self._ledger.limits)
         return spec, releases
 
-    def _after(self, sums: Sums, mechanism: PrivacyCurves, spec: str, releases: int) -> Sums:
-        """The sums of the ledger with one charge more."""
-        check_adjacency(mechanism.adjacency, sums)
-        after = Counter(sums)
-        after[key(self._split, spec)] += releases
-        return after
+    def _after(
+        self, spent: Spending, mechanism: PrivacyCurves, spec: str, releases: int
+    ) -> Spending:
+        """What is spent with one charge more."""
+        check_adjacency(mechanism.adjacency, spent)
+        return spent.plus({key(self._split, spec): releases})
 
     def total(self, delta: float | None = None) -> float:
         """The smallest epsilon known to hold at delta for all that was charged.
@@ -249,7 +260,7 @@ class PrivacyAccountant:
         if delta is None:
             delta = self.delta
         delta = check_real("delta", delta, above=0, below=1)
-        return total_epsilon(self._sums(), delta, self._ledger.limits)
+        return total_epsilon(self._spent(), delta, self._ledger.limits)
 
     def remaining(self) -> float:
         """How far the limit is from the total; infinite without a limit.
@@ -271,7 +282,7 @@ class PrivacyAccountant:
         >>> round(accountant.remaining(), 6)
         0.8
         """
-        return remaining(self._sums(), self._ledger.limits)
+        return remaining(self._spent(), self._ledger.limits)
 
     def running_total(
         self, delta: float | None = None, *, after: Iterable[int] | None = None
@@ -316,8 +327,8 @@ class PrivacyAccountant:
                 )
             numbers = chosen
 
-        def measure(sums: Sums) -> float:
-            return used(sums, limits) if delta is None else total_epsilon(sums, delta, limits)
+        def measure(spent: Spending) -> float:
+            return used(spent, limits) if delta is None else total_epsilon(spent, delta, limits)
 
         return after_charges(measure, charges, numbers)
 
@@ -340,7 +351,7 @@ class PrivacyAccountant:
         >>> everything.epsilon(1e-5) == accountant.total(1e-5)
         True
         """
-        return [compose(exposure) for exposure in exposures_of(self._sums())]
+        return [exposure.composition() for exposure in self._spent().exposures()]
 
     def history(self) -> History:
         """All charges, oldest first.
@@ -445,15 +456,29 @@ class PrivacyAccountant:
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
-            count = len(self)
+            count, spent = self._cheaply()
         except LedgerError:
             return f"{name}: its ledger cannot be read"
+        charges = plural(count, "charge")
         try:
-            total = self.total()
+            if spent is None or not is_cheap(spent, limits.delta):
+                return f"{name}: {charges}; total() composes them"
+            total = total_epsilon(spent, limits.delta, limits)
         except LedgerError:
-            return f"{name}: {plural(count, 'charge')} that have no total"
+            return f"{name}: {charges} that have no total"
         at = f" at delta {limits.delta}" if limits.epsilon is None or limits.order else ""
-        return f"{name}: {plural(count, 'charge')}, total epsilon {_upwards(total)}{at}"
+        return f"{name}: {charges}, total epsilon {_upwards(total)}{at}"
+
+    def _cheaply(self) -> tuple[int, Spending | None]:
+        """The number of charges, and the charges if that does not take long."""
+        known = known_spending(self._ledger.identity)
+        with self._ledger.reading() as transaction:
+            count = transaction.count()
+            if transaction.last() == known.position:
+                return count, known
+            if count > _CHEAP_TO_READ:
+                return count, None
+        return count, self._spent()
 
     # Copies in this process are the object itself; a pickle names the same file.
     def __copy__(self) -> "PrivacyAccountant":
@@ -469,9 +494,12 @@ class PrivacyAccountant:
         with self._ledger.reading() as transaction:
             return transaction.charges()
 
-    def _sums(self) -> Sums:
+    def _spent(self) -> Spending:
+        """All charges; only those that are new are read and looked at."""
+        known = known_spending(self._ledger.identity)
         with self._ledger.reading() as transaction:
-            return transaction.sums()
+            found = read_since(transaction, known)
+        return remember(self._ledger.identity, _caught_up(*found))
 
     def _check_split(self, adjacency: str) -> None:
         if self._split is None or kind_of(adjacency) in _SPLIT_BY[self._split.by]:
@@ -490,6 +518,10 @@ class PrivacyAccountant:
             f"adjacency must be {_SPLIT_BY[self._split.by][0]!r} for charges on parts that are "
             f"split by {self._split.by}; got {adjacency!r}. {why}"
         )
+
+
+def _caught_up(known: Spending, added: Sums, position: Position) -> Spending:
+    return known if position == known.position else known.plus(added, position)
 
 
 class ParallelParts:
@@ -525,7 +557,12 @@ class ParallelParts:
 
 
 def _refusal(
-    what: str, releases: int, label: str | None, before: Sums, after: Sums, limits: Limits
+    what: str,
+    releases: int,
+    label: str | None,
+    before: Spending,
+    after: Spending,
+    limits: Limits,
 ) -> str:
     name = repr(label) if label else "this charge"
     terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"

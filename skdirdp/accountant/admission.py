@@ -6,32 +6,35 @@ disjoint parts, to those on the part it lies in.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
-from itertools import product
+from typing import Any
 
 import numpy as np
 
 from .._messages import plural
 from ..accounting import Composition
-from ..accounting.conversions import renyi_log_delta
-from .codec import decode, describe
-from .ledger import Charge, LedgerError, Limits, Split, Sums
+from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
+from ..accounting.worst_case import RenyiCurve
+from .codec import describe
+from .ledger import Charge, Limits, Split
+from .spending import Exposure, Spending
 
-_MAX_COMBINATIONS = 64
 _ROUNDING = 1e-12
 _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
-
-# Kinds with their numbers of releases that one record may have been exposed to.
-Exposure = tuple[tuple[str, int], ...]
+# Sizes of parameters and numbers of releases that are ordinary.
+_LEAST, _LARGEST = 1e-9, 1e9
+_MOST_RELEASES = 1e12
+_CHEAP_KINDS = 4
+_ANY_ORDER = np.array([2.0])
 
 
 def key(split: Split | None, spec: str) -> tuple[str, str, str]:
     return (split.identity, split.part, spec) if split else ("", "", spec)
 
 
-def check_adjacency(adjacency: str, sums: Sums) -> None:
-    charged = adjacency_of(sums)
+def check_adjacency(adjacency: str, spent: Spending) -> None:
+    charged = spent.adjacency()
     if charged not in (None, adjacency):
         raise ValueError(
             "adjacency must be the same for all charges of one accountant; "
@@ -39,82 +42,59 @@ def check_adjacency(adjacency: str, sums: Sums) -> None:
         )
 
 
-def adjacency_of(sums: Sums) -> str | None:
-    """The relation that all charges are under.
-
-    Version 0.1 called the exchange of a vector "replace" too, and let a ledger hold it
-    beside the replacement of records, or several of its kinds. No neighbours are
-    covered by all such charges, so that such a ledger has no total.
-    """
-    found = {decode(spec).adjacency for _, _, spec in sums}
-    if len(found) > 1:
-        raise LedgerError(
-            "the ledger holds charges under different adjacencies, "
-            f"{' and '.join(map(repr, sorted(found)))}, which version 0.1 of skdirdp took for "
-            "one. Their total would be too small for either, so none is given and nothing can "
-            "be charged; history() lists the charges. Start one ledger for each adjacency, and "
-            "charge to it what was released under it"
-        )
-    return next(iter(found), None)
-
-
-def check_computable(spec: str, releases: int, limits: Limits) -> None:
+def check_computable(mechanism: Any, releases: int, limits: Limits) -> None:
     """Refuse a charge that would leave the ledger without a total, whatever else is in it."""
-    exposure = ((spec, releases),)
     try:
-        numbers = [_delta(exposure, 1.0), _epsilon(exposure, limits.delta)]
-        numbers.append(np.max(compose(exposure).rdp(_QUICK_ORDERS)))
-        computable = not np.isnan(numbers).any()
+        computable = _is_ordinary(mechanism, releases) or _is_computable(
+            mechanism, releases, limits
+        )
     except (ArithmeticError, MemoryError, RuntimeError):
         computable = False
     if not computable:
         raise ValueError(
-            f"{plural(releases, 'release')} of {describe(decode(spec))} cannot be composed: what "
+            f"{plural(releases, 'release')} of {describe(mechanism)} cannot be composed: what "
             "they cost is beyond floating-point numbers. Nothing was charged or released"
         )
 
 
-def exposures_of(sums: Sums) -> list[Exposure]:
-    """Charges that a record may be exposed to, for every choice of parts it can lie in."""
-    adjacency_of(sums)
-    whole: Counter[str] = Counter()
-    splits: dict[str, dict[str, Counter[str]]] = {}
-    for (split, part, spec), releases in sums.items():
-        if split:
-            splits.setdefault(split, {}).setdefault(part, Counter())[spec] += releases
-        else:
-            whole[spec] += releases
-    choices = [_largest(list(parts.values())) for parts in splits.values()]
-    combinations = math.prod(len(parts) for parts in choices)
-    if combinations > _MAX_COMBINATIONS:
-        raise ValueError(
-            f"a record can be in {combinations} combinations of parts that were charged "
-            f"differently, and at most {_MAX_COMBINATIONS} can be compared. Charge the parts of a "
-            "split alike, or charge the whole data set"
+def _is_ordinary(mechanism: Any, releases: int) -> bool:
+    """Whether its numbers are of sizes with which every composition was tried."""
+    for case in mechanism.worst_cases().values():
+        for curve, count in {*case.renyi, *(case.profile or ())}:
+            if not (
+                count * releases < _MOST_RELEASES
+                and all(_LEAST < size < _LARGEST for size in _sizes(curve))
+                and curve.max_tilt > _LEAST
+                and np.all(curve.rdp(_ANY_ORDER) > 0)  # not nan
+            ):
+                return False
+    return True
+
+
+def _sizes(curve: RenyiCurve) -> tuple[float, ...]:
+    match curve:
+        case BetaPair() | GammaPair():
+            return curve.r, curve.alpha
+        case GaussianPair():
+            return (curve.mu,)
+        case LaplacePair() | PureDPPair():
+            return (curve.max_loss,)
+    return (np.inf,)
+
+
+def _is_computable(mechanism: Any, releases: int, limits: Limits) -> bool:
+    composition = Composition([(mechanism, releases)])
+    with np.errstate(all="ignore"):
+        numbers = (
+            float(composition.delta(1.0)),
+            composition.epsilon(limits.delta),
+            float(np.max(composition.rdp(_QUICK_ORDERS))),
         )
-    exposures = (sum(parts, whole) for parts in product(*choices))
-    return [tuple(sorted(exposure.items())) for exposure in exposures]
-
-
-def _largest(parts: list[Counter[str]]) -> list[Counter[str]]:
-    """The parts that no other part was charged at least as much as, kind by kind.
-
-    A part charged less than another is a post-processing of it, and cannot be worse.
-    """
-    kept: list[Counter[str]] = []
-    for part in sorted(parts, key=lambda part: -part.total()):
-        if not any(part <= larger for larger in kept):
-            kept.append(part)
-    return kept
-
-
-@lru_cache(maxsize=64)
-def compose(exposure: Exposure) -> Composition:
-    return Composition([(decode(spec), releases) for spec, releases in exposure])
+    return not any(map(math.isnan, numbers))
 
 
 class _Headroom:
-    """Decides whether exposures fit a limit, most of them without composing anything.
+    """Decides whether exposures to a few kinds fit a limit, most without composing anything.
 
     An exposure fits if it is contained in one that does. So a larger one is tried
     first, and while it holds, the charges that follow need no further look. The
@@ -126,21 +106,21 @@ class _Headroom:
 
     def __init__(self, limits: Limits):
         self._limits = limits
-        self._fitting: tuple[dict[str, int], ...] = ()
-        self._too_large: tuple[dict[str, int], ...] = ()
+        self._fitting: tuple[Mapping[str, int], ...] = ()
+        self._too_large: tuple[Mapping[str, int], ...] = ()
 
     def admits(self, exposure: Exposure) -> bool:
-        counts = dict(exposure)
+        counts = exposure.counts
         if any(_contains(known, counts) for known in self._fitting):
             return True
         for margin in self._MARGINS:
-            larger = {spec: count + count // margin for spec, count in exposure}
+            larger = {spec: count + count // margin for spec, count in counts.items()}
             if larger == counts:
                 break
             # Only spares an attempt; a refusal always rests on the exposure itself.
             if any(_contains(larger, known) for known in self._too_large):
                 continue
-            if _fits(tuple(larger.items()), self._limits):
+            if _fits(Exposure(larger), self._limits):
                 self._fitting = (larger, *self._fitting[: self._REMEMBERED])
                 return True
             self._too_large = (larger, *self._too_large[: self._REMEMBERED])
@@ -150,12 +130,18 @@ class _Headroom:
 _headroom = lru_cache(maxsize=64)(_Headroom)
 
 
-def _contains(larger: dict[str, int], smaller: dict[str, int]) -> bool:
+def _contains(larger: Mapping[str, int], smaller: Mapping[str, int]) -> bool:
     return all(larger.get(spec, 0) >= count for spec, count in smaller.items())
 
 
-def admits(exposure: Exposure, limits: Limits) -> bool:
-    return limits.epsilon is None or _headroom(limits).admits(exposure)
+def admits(spent: Spending, limits: Limits) -> bool:
+    """Whether what was spent is within the limits, for every record."""
+    exposures = spent.exposures()
+    return limits.epsilon is None or all(_admits(exposure, limits) for exposure in exposures)
+
+
+def _admits(exposure: Exposure, limits: Limits) -> bool:
+    return _headroom(limits).admits(exposure) if exposure.is_few else _fits(exposure, limits)
 
 
 def _fits(exposure: Exposure, limits: Limits) -> bool:
@@ -163,64 +149,51 @@ def _fits(exposure: Exposure, limits: Limits) -> bool:
     assert limits.epsilon is not None
     if limits.order is not None:
         # Thrice 0.1 is above 0.3 in floating point.
-        return _renyi(exposure, limits.order) <= limits.epsilon * (1 + _ROUNDING)
-    # A Renyi bound is quick, and enough until the limit is near. Where it is not, one
-    # point of the exact profile decides, which needs no search for epsilon.
-    divergence = compose(exposure).rdp(_QUICK_ORDERS)
-    bounds = renyi_log_delta(_QUICK_ORDERS, divergence, limits.epsilon)
-    if np.min(bounds) <= math.log(limits.delta):
-        return True
-    return _delta(exposure, limits.epsilon) <= limits.delta
+        return exposure.rdp(limits.order) <= limits.epsilon * (1 + _ROUNDING)
+    # One point of the profile decides, which needs no search for epsilon.
+    return exposure.holds(limits.epsilon, limits.delta)
 
 
-@lru_cache(maxsize=64)
-def _delta(exposure: Exposure, epsilon: float) -> float:
-    return float(compose(exposure).delta(epsilon))
-
-
-@lru_cache(maxsize=64)
-def _epsilon(exposure: Exposure, delta: float) -> float:
-    return float(compose(exposure).epsilon(delta))
-
-
-@lru_cache(maxsize=64)
-def _renyi(exposure: Exposure, order: float) -> float:
-    return float(compose(exposure).rdp(order))
-
-
-def total_epsilon(sums: Sums, delta: float, limits: Limits) -> float:
-    exposures = exposures_of(sums)
-    total = max(_epsilon(exposure, delta) for exposure in exposures)
+def total_epsilon(spent: Spending, delta: float, limits: Limits) -> float:
+    total = max(exposure.epsilon(delta) for exposure in spent.exposures())
     if limits.epsilon is None or limits.order is not None or delta < limits.delta:
         return total
     # What was admitted is within the limit, by one point of the profile; the search
     # for epsilon rounds up and may stop a hair above.
-    if total > limits.epsilon and all(admits(exposure, limits) for exposure in exposures):
-        return limits.epsilon
-    return total
+    return limits.epsilon if total > limits.epsilon and admits(spent, limits) else total
 
 
-def used(sums: Sums, limits: Limits) -> float:
+def is_cheap(spent: Spending, delta: float) -> bool:
+    """Whether `total_epsilon` is known already, or takes a few kinds only."""
+    return all(
+        exposure.knows_epsilon(delta) or len(exposure.counts) <= _CHEAP_KINDS
+        for exposure in spent.exposures()
+    )
+
+
+def used(spent: Spending, limits: Limits) -> float:
     """The part of the limit that is used, in the limit's own terms."""
     if limits.order is None:
-        return total_epsilon(sums, limits.delta, limits)
-    return max(_renyi(exposure, limits.order) for exposure in exposures_of(sums))
+        return total_epsilon(spent, limits.delta, limits)
+    return max(exposure.rdp(limits.order) for exposure in spent.exposures())
 
 
 def after_charges(
-    measure: Callable[[Sums], float], charges: Sequence[Charge], numbers: Container[int]
+    measure: Callable[[Spending], float], charges: Sequence[Charge], numbers: Container[int]
 ) -> list[float]:
-    """What a measure of the sums was after each of the numbered charges; the first is 1."""
-    sums: Counter[tuple[str, str, str]] = Counter()
+    """What a measure was after each of the numbered charges; the first is 1."""
+    spent = Spending.none()
+    pending: Counter[tuple[str, str, str]] = Counter()
     values = []
     for number, charge in enumerate(charges, 1):
-        sums[key(charge.split, charge.spec)] += charge.releases
+        pending[key(charge.split, charge.spec)] += charge.releases
         if number in numbers:
-            values.append(measure(sums))
+            spent, pending = spent.plus(pending), Counter()
+            values.append(measure(spent))
     return values
 
 
-def remaining(sums: Sums, limits: Limits) -> float:
+def remaining(spent: Spending, limits: Limits) -> float:
     if limits.epsilon is None:
         return math.inf
-    return max(limits.epsilon - used(sums, limits), 0.0)
+    return max(limits.epsilon - used(spent, limits), 0.0)

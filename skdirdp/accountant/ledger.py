@@ -140,6 +140,8 @@ class Charge:
 
 # (identity of a split or "", name of a part or "", spec) -> number of releases
 Sums = dict[tuple[str, str, str], int]
+# The number and the time of a charge: which it is, and that it is the one that was seen.
+Position = tuple[int, str]
 
 
 class Transaction:
@@ -151,6 +153,24 @@ class Transaction:
     def sums(self) -> Sums:
         """The number of releases charged, per part and kind."""
         rows = self._connection.execute("SELECT split, part, spec, releases FROM sums")
+        return {(split, part, spec): releases for split, part, spec, releases in rows}
+
+    def last(self) -> Position:
+        """Which charge is the last; number 0 if there is none."""
+        query = "SELECT id, time FROM charges ORDER BY id DESC LIMIT 1"
+        return self._connection.execute(query).fetchone() or (0, "")
+
+    def sums_since(self, position: Position) -> Sums | None:
+        """`sums` of the charges after one; None if the ledger does not hold that one."""
+        number, time = position
+        found = self._connection.execute("SELECT time FROM charges WHERE id = ?", (number,))
+        if number and found.fetchone() != (time,):
+            return None
+        rows = self._connection.execute(
+            "SELECT split, part, spec, SUM(releases) FROM charges WHERE id > ?"
+            " GROUP BY split, part, spec",
+            (number,),
+        )
         return {(split, part, spec): releases for split, part, spec, releases in rows}
 
     def count(self) -> int:

@@ -6,12 +6,13 @@ Three routes lead from worst cases to (epsilon, delta), and each is valid by its
 - where all losses have densities, their cumulants add and are inverted exactly;
 - otherwise privacy-loss distributions are discretised pessimistically and convolved.
 
-The answer is the smallest of those that apply. A route whose numbers leave the range of
+Where there are many kinds, a `Tally` does the second for all of them at once. The answer is
+the smallest of those that apply. A route whose numbers leave the range of
 floating point says nothing: its divergence is infinite, its delta 1, and both are valid.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -25,6 +26,7 @@ from .conversions import renyi_epsilon, renyi_log_delta
 from .inversion import log_delta as inverted_log_delta
 from .loss_distribution import loss_distribution
 from .pairs import DominatingPair, Floats, GaussianPair
+from .tally import Direction, Tally, is_many
 from .worst_case import RenyiCurve, WorstCase, combine
 
 #: More releases than this no ledger can hold.
@@ -33,8 +35,8 @@ MAX_RELEASES = 2**63 - 1
 _ORDERS = 96
 _LOG_TILT = 30.0  # beyond exp(30) no order is looked at
 _ZOOMS = 3
+_QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 _EPSILON_ROUNDING = 1e-13
-_LOG_ROUNDING = 1e-12
 _LEAST_EPSILON = 1e-290
 
 
@@ -65,7 +67,7 @@ class PrivacyCurves(ABC):
         with _beyond_floats_is_handled():
             return self._worst_cases()
 
-    def _directions(self) -> list["_Direction"]:
+    def _directions(self) -> Sequence[Direction]:
         return [_direction(case) for case in self.worst_cases().values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
@@ -98,10 +100,7 @@ class PrivacyCurves(ABC):
         -------
         float or ndarray
         """
-        log_delta = np.asarray(self.log_delta(epsilon))
-        # A positive delta too small for a float is rounded up, not to 0.
-        smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).smallest_subnormal)
-        return _unwrap(np.maximum(np.exp(log_delta), smallest))
+        return _unwrap(_delta(np.asarray(self.log_delta(epsilon))))
 
     def log_delta(self, epsilon: ArrayLike) -> Floats | float:
         """Natural logarithm of `delta`, for values that no float can hold.
@@ -138,6 +137,16 @@ class PrivacyCurves(ABC):
             return max((direction.epsilon(delta) for direction in self._directions()), default=0.0)
 
 
+def same_adjacency(part: PrivacyCurves, before: str | None) -> str:
+    """The relation of a part, or an error if those before it are under another."""
+    if before not in (None, part.adjacency):
+        raise ValueError(
+            "adjacency must be the same for all that is composed; "
+            f"got {part.adjacency!r} after {before!r}"
+        )
+    return part.adjacency
+
+
 class Composition(PrivacyCurves):
     """The joint privacy of independent releases of one data set.
 
@@ -161,22 +170,51 @@ class Composition(PrivacyCurves):
         cases: dict[str, list[tuple[WorstCase, int]]] = {}
         for part, releases in parts:
             releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
-            if self.adjacency not in (None, part.adjacency):
-                raise ValueError(
-                    "adjacency must be the same for all that is composed; "
-                    f"got {part.adjacency!r} after {self.adjacency!r}"
-                )
-            self.adjacency = part.adjacency
+            self.adjacency = same_adjacency(part, self.adjacency)
             for direction, case in part.worst_cases().items():
                 cases.setdefault(direction, []).append((case, releases))
+        self._known_directions: Sequence[Direction] | None = None
         self._cases = {direction: combine(several) for direction, several in cases.items()}
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
         return self._cases
 
+    def _directions(self) -> Sequence[Direction]:
+        # Kept, since even to look up many kinds takes its time.
+        if self._known_directions is None:
+            self._known_directions = super()._directions()
+        return self._known_directions
 
-class _Direction:
-    """All-replace, all-add or all-remove: one product of pairs."""
+    def holds(self, epsilon: float, delta: float) -> bool:
+        """Whether the releases are known to be (epsilon, delta)-DP together.
+
+        Quicker than ``self.epsilon(delta) <= epsilon``, and the same but for the last digits.
+
+        Parameters
+        ----------
+        epsilon : float
+            At least 0.
+        delta : float in (0, 1)
+            The probability that the loss may be larger.
+
+        Returns
+        -------
+        bool
+
+        Examples
+        --------
+        >>> from skdirdp.accounting import Composition, PureDP
+        >>> Composition([(PureDP(0.1), 10)]).holds(1.0, 1e-5)
+        True
+        """
+        epsilon = check_real("epsilon", epsilon, at_least=0)
+        delta = check_real("delta", delta, above=0, below=1)
+        with _beyond_floats_is_handled():
+            return all(direction.holds(epsilon, delta) for direction in self._directions())
+
+
+class _Few(Direction):
+    """A product of a few kinds of pairs, each evaluated by itself."""
 
     def __init__(self, case: WorstCase):
         self.renyi = case.renyi
@@ -184,29 +222,21 @@ class _Direction:
         self.failure = case.failure
         # Otherwise the Renyi curve may know more than the profile does.
         self.renyi_is_profile = case.renyi == case.profile
-        #: The largest loss of all releases together.
         self.max_loss = np.inf if self.profile is None else _total_loss(self.profile)
 
-    def rdp(self, order: Floats) -> Floats:
-        if self.failure > 0:  # an event of positive probability reveals everything
-            return np.full(order.shape, np.inf)
+    def holds(self, epsilon: float, delta: float) -> bool:
+        # A Renyi bound is quick, and enough while delta is far from its limit.
+        if self.failure == 0:
+            divergence = self.rdp(_QUICK_ORDERS)
+            bounds = renyi_log_delta(_QUICK_ORDERS, divergence, epsilon)
+            if np.min(bounds) <= np.log(delta):
+                return True
+        return float(_delta(self.log_delta(np.array([epsilon])))[0]) <= delta
+
+    def _rdp(self, order: Floats) -> Floats:
         return _sum_of_divergences(self.renyi, order)
 
-    def log_delta(self, epsilon: Floats) -> Floats:
-        finite = np.isfinite(epsilon)
-        log_delta = np.full(epsilon.shape, -np.inf)
-        if self.failure < 1:
-            log_delta[finite] = self._log_delta(epsilon[finite]) + np.log1p(-self.failure)
-        if self.failure > 0:
-            log_delta = np.logaddexp(log_delta, np.log(self.failure)) + _LOG_ROUNDING
-        return np.minimum(log_delta, 0.0)
-
-    def epsilon(self, delta: float) -> float:
-        if delta < self.failure or self.failure == 1:
-            return np.inf
-        delta = (delta - self.failure) / (1 - self.failure)
-        if delta == 0:
-            return self.max_loss
+    def _epsilon(self, delta: float) -> float:
         bound = min(_renyi_bound(self.renyi, delta), self.max_loss)
         if self.profile is None or bound == 0:
             return bound
@@ -234,7 +264,6 @@ class _Direction:
         )
 
     def _log_delta(self, epsilon: Floats) -> Floats:
-        """The smallest bound on log delta of all routes, at finite epsilons."""
         match self.profile:
             case ():
                 return np.full(epsilon.shape, -np.inf)
@@ -268,7 +297,15 @@ class _Direction:
         return np.sum(parts, axis=0)
 
 
-_direction = lru_cache(maxsize=256)(_Direction)
+_few = lru_cache(maxsize=256)(_Few)
+
+
+def _direction(case: WorstCase) -> Direction:
+    if is_many(case.renyi if case.profile is None else case.profile):
+        tally = Tally.of(case)
+        if tally is not None:
+            return tally
+    return _few(case)
 
 
 def _total_loss(profile: tuple[tuple[DominatingPair, int], ...]) -> float:
@@ -360,6 +397,12 @@ def _each(function: Callable[[float], float], values: Floats) -> Floats:
 def _beyond_floats_is_handled() -> np.errstate:
     # Every nan is looked for, and read as the bound that always holds.
     return np.errstate(all="ignore")
+
+
+def _delta(log_delta: Floats) -> Floats:
+    # A positive delta too small for a float is rounded up, not to 0.
+    smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).smallest_subnormal)
+    return np.maximum(np.exp(log_delta), smallest)
 
 
 def _unwrap(values: Floats) -> Floats | float:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .._validation import check_integer
-from ..accounting.composition import MAX_RELEASES, Composition, PrivacyCurves
+from ..accounting.composition import MAX_RELEASES, Composition, PrivacyCurves, same_adjacency
 from ..accounting.worst_case import WorstCase
 from .base import Mechanism
 
@@ -37,8 +37,9 @@ class JointMechanism(PrivacyCurves):
             for mechanism, count in self.parts
         )
         object.__setattr__(self, "parts", parts)
-        if len({mechanism.adjacency for mechanism, _ in parts}) > 1:
-            Composition(parts)  # which refuses them
+        adjacency = None
+        for mechanism, _ in parts:
+            adjacency = same_adjacency(mechanism, adjacency)
 
     @classmethod
     def of(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":

@@ -183,7 +183,7 @@ def gamma_add_cumulant(tilt, r, alpha, rough=False):
     finite = tilt.real < _LARGEST_TILT
     tilt = np.where(finite, tilt, 0.0)
     far = alpha + (1 + tilt) * r
-    if rough and alpha + r < _ROUGH_BELOW:
+    if rough and np.all(alpha + r < _ROUGH_BELOW):
         value = tilt * gammaln(alpha) + loggamma(far) - (1 + tilt) * gammaln(alpha + r)
     else:
         value = _log_gamma_gap(tilt, alpha + r, -r, alpha, far)
@@ -199,7 +199,7 @@ def gamma_remove_cumulant(tilt, r, alpha, rough=False):
     far = _residue(alpha, tilt, r)
     finite = far.real > 0
     tilt, far = np.where(finite, tilt, 0.0), np.where(finite, far, alpha)
-    if rough and alpha + r < _ROUGH_BELOW:
+    if rough and np.all(alpha + r < _ROUGH_BELOW):
         value = tilt * gammaln(alpha + r) + loggamma(far) - (1 + tilt) * gammaln(alpha)
     else:
         value = _log_gamma_gap(tilt, alpha, r, alpha + r, far)
