@@ -34,6 +34,7 @@ from ..numerics.log_gamma import (
     mean_digamma_excess,
     stirling_error,
 )
+from .inversion import log_delta as inverted_log_delta
 from .profile import log_hockey_stick
 
 # Relative rounding of the Renyi divergences, always up; the functions behind
@@ -51,6 +52,11 @@ class DominatingPair(ABC):
     #: Whether the loss has a density and a characteristic function whose modulus
     #: falls away from 0 along every vertical line (so that it can be inverted).
     smooth: ClassVar[bool]
+
+    @property
+    def multiplicity(self) -> float:
+        """How many releases' rounding errors its cumulant may have."""
+        return 1.0
 
     @property
     def max_loss(self) -> float:
@@ -248,6 +254,58 @@ class GammaPair(_LogConcavePair):
     def _score(self, t):
         with np.errstate(over="ignore"):
             return -self._sign * self._shape * np.expm1(self._sign * t)
+
+
+@dataclass(frozen=True)
+class FractionalPair(DominatingPair):
+    """Powers of beta or gamma pairs, also broken ones, as one pair.
+
+    The loss of such a pair is a compensated Poisson process of jumps (docs/theory.md, 2.2).
+    A power multiplies its intensity, and with it the cumulant.
+
+    Parameters
+    ----------
+    parts : tuple of (BetaPair or GammaPair, float)
+        Pairs with their positive exponents; those of gammas all in one direction.
+    """
+
+    parts: tuple[tuple[BetaPair | GammaPair, float], ...]
+    # The modulus of a product falls as that of each factor does, whatever the exponents.
+    smooth: ClassVar[bool] = True
+    # The largest exponent of a cumulant that may be computed roughly.
+    _ROUGH: ClassVar[float] = 16.0
+
+    @property
+    def max_tilt(self) -> float:
+        return min(pair.max_tilt for pair, _ in self.parts)
+
+    @property
+    def multiplicity(self) -> float:
+        return sum(min(exponent, self._ROUGH) for _, exponent in self.parts)
+
+    def cumulant(self, tilt, rough=False):
+        # An error is multiplied by the exponent, so that not all parts may have one.
+        terms = [
+            exponent * pair.cumulant(tilt, rough and exponent <= self._ROUGH)
+            for pair, exponent in self.parts
+        ]
+        return np.sum(terms, axis=0)
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        flat = [self._log_delta(float(value)) for value in epsilon.ravel()]
+        log_delta = np.array(flat, dtype=float).reshape(epsilon.shape)
+        return np.minimum(log_delta + LOG_ROUNDING, 0.0)
+
+    def _log_delta(self, epsilon: float) -> float:
+        if epsilon >= 0:
+            releases = int(np.ceil(self.multiplicity))
+            return inverted_log_delta(self.cumulant, self.max_tilt, epsilon, releases)[0]
+        # delta(-e) = 1 - exp(-e) + exp(-e) * (the mirror's delta(e))
+        mirror = FractionalPair(tuple((pair._mirror, exponent) for pair, exponent in self.parts))
+        return float(
+            np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + mirror._log_delta(-epsilon))
+        )
 
 
 @dataclass(frozen=True)

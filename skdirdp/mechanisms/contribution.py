@@ -76,9 +76,9 @@ class ContributionBound:
     @property
     def full_cells(self) -> int:
         """The number of entries that can be at their largest at once."""
-        return (
-            1 if self.max_total is None else int(Fraction(self.max_total) // Fraction(self.largest))
-        )
+        if self.max_total is None:
+            return 1
+        return int(Fraction(self.max_total) // Fraction(self.largest))
 
     @property
     def remainder(self) -> float:
