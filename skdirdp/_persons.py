@@ -195,8 +195,9 @@ def _id(value: Any) -> int | str:
     if isinstance(value, (float, np.floating)):
         if value != value:
             raise ValueError(f"{_WANTED}; some are missing")
-        if abs(value) < _EXACT and value == int(value):
-            return int(value)
+        whole = float(value)
+        if abs(whole) < _EXACT and int(whole) == value:
+            return int(whole)
         raise ValueError(f"{_WANTED}; some are no whole numbers, or larger than floats tell apart")
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{_WANTED}; some are missing")

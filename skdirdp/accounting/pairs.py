@@ -18,6 +18,7 @@ floats hold: a larger change dominates a smaller one, and a smaller prior a larg
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -413,3 +414,60 @@ class PureDPPair(DominatingPair):
             inside = inside + np.log(expit(self.epsilon))
             below = np.log(-np.expm1(np.minimum(epsilon, 0)))
         return np.minimum(np.where(epsilon < -self.epsilon, below, inside) + LOG_ROUNDING, 0.0)
+
+
+@dataclass(frozen=True)
+class ResponsesPair(DominatingPair):
+    """Randomised responses of several epsilons, of which one is drawn by public weights.
+
+    Every pair that is its own mirror image and has finitely many losses is such a mixture.
+
+    Parameters
+    ----------
+    epsilons : tuple of float
+        At least 0, growing.
+    weights : tuple of float
+        The probability of each; what they lack to 1 goes to the largest epsilon.
+    """
+
+    epsilons: tuple[float, ...]
+    weights: tuple[float, ...]
+    smooth: ClassVar[bool] = False
+    max_tilt: ClassVar[float] = np.inf
+
+    @property
+    def max_loss(self) -> float:
+        return self.epsilons[-1]
+
+    @cached_property
+    def _columns(self) -> tuple[Floats, Floats]:
+        """Epsilons and weights of what occurs, along a first axis of their own."""
+        epsilons, weights = np.array(self.epsilons), np.array(self.weights)
+        weights[-1] = max(weights[-1], 1 - weights[:-1].sum())
+        return epsilons[weights > 0, np.newaxis], weights[weights > 0]
+
+    def cumulant(self, tilt, rough=False):
+        epsilons, weights = self._columns
+        tilt = np.asarray(tilt)
+        exponent = epsilons * tilt.ravel()
+        up, other = np.minimum(exponent, 1.0), expit(-epsilons)
+        # As for one response; then the logarithm of the mean, in a form for either range.
+        small = (
+            (1 - other) * expm1_excess(up) + other * expm1_excess(-up) + up * np.tanh(epsilons / 2)
+        )
+        logs = exponent + np.log1p(other * np.expm1(-2 * exponent))
+        largest = logs.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            large = largest + np.log(weights @ np.exp(logs - largest))
+        value = np.where(exponent.max(axis=0) < 1, np.log1p(weights @ small), large)
+        return value.reshape(tilt.shape)
+
+    def log_delta(self, epsilon):
+        epsilons, weights = self._columns
+        epsilon = np.asarray(epsilon, dtype=float)
+        flat = epsilon.ravel()
+        inside = -np.expm1(np.minimum(flat - epsilons, 0.0)) * expit(epsilons)
+        below = -np.expm1(np.minimum(flat, 0.0))
+        with np.errstate(divide="ignore"):
+            log_delta = np.log(weights @ np.where(flat < -epsilons, below, inside))
+        return np.minimum(log_delta.reshape(epsilon.shape) + LOG_ROUNDING, 0.0)

@@ -205,7 +205,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return checked
 
     def _count(self, X, codes, weights: Weights) -> CategoryCounts:
-        largest = X.max(axis=0)
+        # All records of a batch may be of persons who have had theirs counted.
+        largest = X.max(axis=0, initial=0)
         sizes = self._public_sizes(X.shape[1])
         missing = () if sizes is not None else ("n_categories",)
         if sizes is None:
