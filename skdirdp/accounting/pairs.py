@@ -273,8 +273,6 @@ class FractionalPair(DominatingPair):
     parts: tuple[tuple[BetaPair | GammaPair, float], ...]
     # The modulus of a product falls as that of each factor does, whatever the exponents.
     smooth: ClassVar[bool] = True
-    # The largest exponent of a cumulant that may be computed roughly.
-    _ROUGH: ClassVar[float] = 16.0
 
     @property
     def max_tilt(self) -> float:
@@ -282,12 +280,19 @@ class FractionalPair(DominatingPair):
 
     @property
     def multiplicity(self) -> float:
-        return sum(min(exponent, self._ROUGH) for _, exponent in self.parts)
+        return sum(exponent for _, exponent in self.parts if exponent <= self._rough_up_to)
+
+    @property
+    def _rough_up_to(self) -> float:
+        """The largest exponent of a cumulant that may be computed roughly.
+
+        An error is multiplied by the exponent, and many small pairs would have most of it.
+        """
+        return max(16.0, self.parts[0][1])
 
     def cumulant(self, tilt, rough=False):
-        # An error is multiplied by the exponent, so that not all parts may have one.
         terms = [
-            exponent * pair.cumulant(tilt, rough and exponent <= self._ROUGH)
+            exponent * pair.cumulant(tilt, rough and exponent <= self._rough_up_to)
             for pair, exponent in self.parts
         ]
         return np.sum(terms, axis=0)
