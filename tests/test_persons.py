@@ -413,6 +413,14 @@ def test_the_bound_of_several_records_is_so_many_times_theirs_and_not_less(
         assert 0 <= Fraction(person.max_total) / total - 1 < 1e-15
 
 
+def test_bounds_that_are_too_large_for_several_records_are_refused_uncharged():
+    recorder = Recorder()
+    model = DirichletNB(classes=CLASSES, max_count=7e99, max_total=7e99, max_rows=2, **PUBLIC)
+    with pytest.raises(ValueError, match="max_rows times max_count and max_total must be"):
+        model.set_params(accountant=recorder).fit([[1, 0], [0, 1]], [0, 1])
+    assert recorder.charges == []
+
+
 def test_no_total_mixes_records_and_persons():
     accountant = PrivacyAccountant()
     fit(ESTIMATORS["histogram"](max_rows=2, accountant=accountant, **PUBLIC), RECORDS)

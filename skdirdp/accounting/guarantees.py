@@ -1,7 +1,8 @@
 """Guarantees as values, and the conversions between them.
 
 Each states how well one record is hidden, and under which `adjacency`: "replace"
-(one record is exchanged for another) or "add_remove" (one is added or removed). For
+(one record is exchanged for another) or "add_remove" (one is added or removed). For persons
+with all their records the relations are "replace_person" and "add_remove_person". For
 vectors of probabilities the relation is that of a `SimplexMechanism`, by its
 `adjacency`. Guarantees of different relations never add up.
 """

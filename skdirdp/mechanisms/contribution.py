@@ -63,10 +63,11 @@ class ContributionBound:
         """
         if max_rows == 1:
             return self
-        total = self.max_count if self.max_total is None else self.max_total
-        return ContributionBound(
-            product_up(self.max_count, max_rows), product_up(total, max_rows), self.grid
-        )
+        count = product_up(self.max_count, max_rows)
+        total = product_up(self.max_count if self.max_total is None else self.max_total, max_rows)
+        if max(count, total) > LARGEST:
+            raise ValueError(f"max_rows times max_count and max_total must be at most {LARGEST:g}")
+        return ContributionBound(count, total, self.grid)
 
     @property
     def largest(self) -> float:
