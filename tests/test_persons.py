@@ -38,6 +38,7 @@ from skdirdp.accounting import Composition, PureDP
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from skdirdp.mechanisms.contribution import ContributionBound
 from tests.probes import Recorder, drawn_tables, outside_bounds
+from tests.test_doors import Batch, Record
 
 
 class Arrow:
@@ -255,6 +256,82 @@ def test_one_person_is_one_person_in_all_types_of_ids():
     assert select_rows([2**53, 2**53 + 1, "x"], 3, 1).n_rows == 3
     assert select_rows(["a\0b", "a\0c", "a"], 3, 1).n_rows == 3
     assert select_rows([0.0, -0.0, 0], 3, 1).n_rows == 1
+
+
+CONTAINERS = {
+    "multinomial": [
+        ("C", "float64"),
+        ("F", "float32"),
+        ("list", "object"),
+        ("frame", "float64"),
+        ("nullable frame", "int64"),
+        ("sparse frame", "float64"),
+        ("polars", "float32"),
+        ("csr_array", "float64"),
+        ("csr_matrix", "uint8"),
+        ("coo_array", "float32"),
+        ("bsr_matrix", "float64"),
+        ("csc_array", "longdouble"),
+    ],
+    "categorical": [("C", "int8"), ("list", "object"), ("frame", "uint16"), ("polars", "int64")],
+}
+
+
+@pytest.mark.filterwarnings("ignore:X (has|does not have):UserWarning")
+@pytest.mark.parametrize("seed", range(48))
+def test_no_person_in_any_containers_types_and_batches_changes_more_than_is_charged(seed):
+    rng = np.random.default_rng(seed)
+    name = NAIVE_BAYES[seed % 2]
+    weighted = bool(rng.random() < 0.5)
+    bounds = {"max_count": float(rng.choice([0.3, 1, 2.5])), "max_total": 3.3}
+    parameters = {**PUBLIC, "max_weight": float(rng.choice([0.3, 2.0]))}
+    values = {"multinomial": (0, 1, 2, 7, 0.3), "categorical": (0, 1, 2)}[name]
+    batches = []
+    for _ in range(rng.integers(1, 4)):
+        container, dtype = CONTAINERS[name][rng.integers(len(CONTAINERS[name]))]
+        rows = []
+        for _ in range(rng.integers(1, 9)):
+            row = tuple(
+                v if np.dtype(dtype).kind in "fO" else int(v) for v in rng.choice(values, 3)
+            )
+            weight = float(rng.choice([0.01, 0.25, 0.3]))
+            # Half of the records are of the person in question.
+            person = "me" if rng.random() < 0.5 else str(rng.integers(3))
+            repeats = int(rng.integers(1, 3)) if name == "multinomial" else 1
+            rows.append((Record(row, int(rng.integers(2)), weight, repeats), person))
+        rows.append((Record((0, 1, 2), 0, 0.3), "other"))
+        changes = {"max_rows": int(rng.integers(1, 4))}
+        if name == "multinomial":
+            changes |= {"max_count": bounds["max_count"] * int(rng.integers(1, 3))}
+        unsorted, stale = (bool(rng.random() < 0.5) for _ in range(2))
+        batches.append((rows, container, dtype, changes, unsorted, stale))
+
+    def tables(with_me):
+        model = ESTIMATORS[name](**parameters)
+        model.set_params(**(bounds if name == "multinomial" else {}))
+        if name == "categorical":
+            model.set_params(n_categories=3)
+        with drawn_tables() as drawn:
+            for rows, container, dtype, changes, unsorted, stale in batches:
+                kept = [(record, person) for record, person in rows if with_me or person != "me"]
+                records, persons = zip(*kept, strict=True)
+                weights = "float64" if weighted else None
+                batch = Batch(records, container, dtype, weights, unsorted, stale)
+                model.set_params(**changes)
+                model.partial_fit(
+                    batch.data(),
+                    batch.labels(),
+                    sample_weight=batch.sample_weight(),
+                    groups=list(persons),
+                )
+            model.release()
+        return drawn
+
+    after, before = tables(True), tables(False)
+    assert_within(after, before)
+    largest = max(changes["max_rows"] for *_, changes, _, _ in batches)
+    for mechanism, _ in after:
+        assert mechanism.max_count >= largest * (0.3 if weighted else 1) * 0.3 * (1 - 1e-9)
 
 
 # --- Ids that are none ----------------------------------------------------------
