@@ -187,7 +187,7 @@ def count_categories(
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
 
 
-def count_names(records: Iterable[Iterable[Any]], limit: int) -> tuple[int, Counter[Any]]:
+def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
     """How many records hold each name, where each gives its first different ones.
 
     Parameters
@@ -199,16 +199,14 @@ def count_names(records: Iterable[Iterable[Any]], limit: int) -> tuple[int, Coun
 
     Returns
     -------
-    n_records : int
-    counts : Counter
+    Counter
     """
-    n_records, counts = 0, Counter[Any]()
+    counts = Counter[Any]()
     for names in records:
         given = list(islice(dict.fromkeys(names), limit))
         _check(len(given) <= limit and len(set(given)) == len(given))
         counts.update(given)
-        n_records += 1
-    return n_records, counts
+    return counts
 
 
 @dataclass(frozen=True)

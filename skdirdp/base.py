@@ -11,13 +11,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from ._messages import beyond_the_guarantee, exactly, plural, warn
+from ._persons import MOST_ROWS, RECORD, Selection, Unit
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_real
@@ -47,12 +48,17 @@ class PrivacyReport:
     order : float or None
         Given, the fit is (order, epsilon)-RDP.
     adjacency : {"replace", "add_remove"}
-        What a record's protection is against.
+        What the protection is against.
     mechanisms : tuple of (mechanism or guarantee, number of releases)
         All that was released, with its parameters.
     not_covered : tuple of str, default=()
         Parameters that were missing and taken from the data, and "random_state" where it
         was given: the guarantee does not hold for what they tell.
+    unit : Unit, default=Unit()
+        What is protected: a record, or a person with several. It says whether the number
+        of a person's records was checked.
+    n_records : int or None, default=None
+        How many records are counted; None where that is protected.
 
     Examples
     --------
@@ -72,6 +78,8 @@ class PrivacyReport:
     adjacency: str
     mechanisms: tuple[tuple[PrivacyCurves, int], ...]
     not_covered: tuple[str, ...] = ()
+    unit: Unit = RECORD
+    n_records: int | None = None
 
     @property
     def releases(self) -> int:
@@ -102,7 +110,7 @@ class PrivacyReport:
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
         guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
-        statement = f"{guarantee} against {change} one record; {self._means()}"
+        statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
         return statement + beyond_the_guarantee(self.not_covered)
 
     def _means(self) -> str:
@@ -261,6 +269,7 @@ class CountingEstimator(PrivateEstimator):
         "calibration": [StrOptions(set(CALIBRATIONS))],
         "adjacency": [StrOptions(set(ADJACENCIES))],
         "n_samples": [None, Interval(Real, 0, None, closed="neither")],
+        "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
     delta: float
@@ -269,6 +278,10 @@ class CountingEstimator(PrivateEstimator):
     calibration: str
     adjacency: str
     n_samples: float | None
+    max_rows: int
+    #: Of the fit under way, or the last one.
+    _unit_: Unit = RECORD
+    _n_records_: int | None = None
 
     @property
     def _terms(self) -> Terms:
@@ -297,14 +310,19 @@ class CountingEstimator(PrivateEstimator):
         """Parameters of a next step that hold for what a transformer gives it, data aside."""
         return {}
 
-    def _public_n_samples(self, n_records: int) -> tuple[float, list[str]]:
-        """The number of records that noise is chosen for, and what taking it leaks.
-
-        How many there are is public under replacement, and protected otherwise.
-        """
+    def _public_n_samples(self, counted: Selection) -> tuple[float, list[str]]:
+        """The number of records that noise is chosen for, and what taking it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
-        return float(n_records), ["n_samples"] if self._terms.adjacency == "add_remove" else []
+        return float(counted.n_rows), [] if self._is_number_public(counted.unit) else ["n_samples"]
+
+    def _is_number_public(self, unit: Unit) -> bool:
+        """Whether all neighbours have as many records.
+
+        So it is under replacement, if each person has one. One who has several may be replaced
+        by one who has fewer.
+        """
+        return self._terms.adjacency == "replace" and unit.max_rows == 1
 
     def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
         """A mechanism for each table, all within the estimator's budget."""
@@ -316,7 +334,10 @@ class CountingEstimator(PrivateEstimator):
         )
 
     def _release(
-        self, tables: Sequence[tuple[CountTable, np.ndarray]], leaks: Sequence[str]
+        self,
+        tables: Sequence[tuple[CountTable, np.ndarray]],
+        leaks: Sequence[str],
+        counted: Selection,
     ) -> list[Release]:
         """The one way by which counts leave an estimator: paid for, and with noise.
 
@@ -325,10 +346,17 @@ class CountingEstimator(PrivateEstimator):
         Parameters
         ----------
         tables : sequence of (CountTable, ndarray of shape (n_rows, n_categories))
-            Public descriptions, and exact counts.
+            Public descriptions, by the bounds of one record, and exact counts.
         leaks : sequence of str
             Public parameters that were taken from the data.
+        counted : Selection
+            How many records were counted, and whose they may be.
         """
+        self._unit_ = counted.unit
+        self._n_records_ = counted.n_rows if self._is_number_public(counted.unit) else None
+        if counted.unit.is_person:
+            rows = counted.unit.max_rows
+            tables = [(table.per_person(rows), counts) for table, counts in tables]
         joint_fit = JOINT_FIT.get()
         if joint_fit is not None:
             return joint_fit.release(self, tables, leaks)
@@ -357,6 +385,8 @@ class CountingEstimator(PrivateEstimator):
             adjacency=terms.adjacency,
             mechanisms=mechanisms,
             not_covered=self._not_covered(leaks),
+            unit=self._unit_,
+            n_records=self._n_records_,
         )
 
 

@@ -19,7 +19,7 @@ epsilon, and fits at twice epsilon against the same claim.
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from skdirdp import (
     PrivateBayesNetMLE,
     PrivateDirichletPosterior,
 )
+from skdirdp._persons import Unit
 
 FALSE_ALARM = 1e-5
 MISS = 1e-3
@@ -379,6 +380,62 @@ def test_no_attack_beats_the_claim_and_a_claim_half_as_large_is_beaten(
 
     assert claim_holds(play(given), bound, accuracy, coin)
     assert not claim_holds(play(twice), bound, accuracy, coin)
+
+
+# --- Persons --------------------------------------------------------------------
+
+#: Records of a person that are counted, of the four that each of the two has.
+ROWS = 3
+
+
+def attack_person(mechanism, adjacency):
+    """A person with all records in one cell, or with all in another."""
+
+    def fit(parameters, first):
+        mine = [0] * 4 if first else ([1] * 4 if adjacency == "replace" else [])
+        X = np.array([*mine, *[2] * CROWD])[:, np.newaxis]
+        ids = [*[-1] * len(mine), *range(CROWD)]
+        model = DirichletCategoricalNB(
+            classes=[0, 1], n_categories=3, fit_prior=False, **parameters
+        )
+        return model.fit(X, np.zeros(len(X), dtype=int), groups=ids)
+
+    def changes(model):
+        noise = model.privacy_.mechanism
+        return changed_cells(np.exp(model.feature_log_prob_[0][0]), noise, adjacency)
+
+    return Attack(fit, changes)
+
+
+def log_ratio_of_rows(cell, mechanism):
+    """The log-likelihood of `ROWS` more records in a cell, against none: one after the other."""
+    return sum(log_ratio(replace(cell, known=known), mechanism) for known in range(ROWS))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_no_attack_on_a_person_beats_the_claim_and_a_third_of_it_is_beaten(
+    mechanism, adjacency, coin
+):
+    attack = attack_person(mechanism, adjacency)
+
+    def play(parameters):
+        def guess(first):
+            found = attack.changes(attack.fit(parameters, first))
+            return sum(sign * log_ratio_of_rows(cell, noise) for cell, noise, sign in found) > 0
+
+        return guess
+
+    given = {**parameters_of(EPSILON, mechanism, adjacency), "max_rows": ROWS}
+    bound = claimed_accuracy(attack, given)
+    assert attack.fit(given, True).privacy_.unit == Unit(ROWS, by_ids=True)
+    # Noise for one record in the place of that for three: a third of the claim is charged.
+    third = attack.fit(given, True).privacy_.mechanism
+    third = replace(third, max_count=1.0, max_total=None)
+    smaller = best_accuracy(float(third.delta(0.0)))
+    assert smaller < bound
+    assert claim_holds(play(given), bound, (1 + bound) / 2, coin)
+    assert not claim_holds(play(given), smaller, bound, coin)
 
 
 # --- Posteriors -----------------------------------------------------------------

@@ -513,9 +513,9 @@ def test_a_replaced_record_moves_one_count_per_table():
         seen = []
         model = public()
 
-        def release(tables, leaks):
+        def release(tables, leaks, counted):
             seen.extend(counts for _, counts in tables)
-            return PrivateBayesNetMLE._release(model, tables, leaks)
+            return PrivateBayesNetMLE._release(model, tables, leaks, counted)
 
         model._release = release
         model.fit(X)

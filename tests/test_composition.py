@@ -18,6 +18,7 @@ from skdirdp.accounting import (
     ApproximateDP,
     Composition,
     NoPrivacy,
+    ProfiledDP,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
@@ -387,6 +388,7 @@ EVERY_KIND = [
     JointMechanism(((DirichletMechanism(r=0.3, alpha=4.0), 2), (LaplaceMechanism(scale=5.0), 1))),
     LaplaceMechanism(scale=3.0),
     NoPrivacy(),
+    ProfiledDP((0.0, 0.2, 0.4), (0.3, 0.4, 0.3)),
     PureDP(0.3),
     RenyiDP(8.0, 0.1),
     SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05),
@@ -412,6 +414,65 @@ def test_a_pure_guarantee_has_the_profile_of_randomised_response():
     truth = (math.exp(0.3) - math.exp(0.1)) / (1 + math.exp(0.3))
     assert PureDP(0.3).delta(0.1) == pytest.approx(truth, rel=1e-9)
     assert PureDP(0.3).delta(0.1) >= truth
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_profile_from_points_is_above_whatever_has_these_points(seed):
+    # A pair that is its own mirror image: any distribution, and the same backwards.
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(7, 0.7)) + 1e-3
+    p /= p.sum()
+    q = p[::-1]
+
+    def true_delta(epsilon):
+        return np.maximum(p - np.exp(epsilon) * q, 0).sum()
+
+    largest = np.log(p / q).max() * (1 + 1e-12)
+    points = np.concatenate([[0], np.sort(rng.uniform(0, largest, rng.integers(0, 9))), [largest]])
+    deltas = [true_delta(epsilon) for epsilon in points[:-1]]
+    guarantee = ProfiledDP.from_points(points, [*np.maximum(deltas, 1e-12), 0.0])
+    assert guarantee.epsilons[-1] == largest
+    for epsilon in np.linspace(0, largest, 50):
+        assert guarantee.delta(epsilon) >= true_delta(epsilon) * (1 - 1e-12)
+        assert guarantee.delta(epsilon) <= PureDP(largest).delta(epsilon) * (1 + 1e-9)
+    np.testing.assert_allclose(guarantee.delta(points[:-1]), deltas, atol=1e-11)
+    # And of three of them, by all their losses.
+    losses = np.add.outer(np.add.outer(np.log(p / q), np.log(p / q)), np.log(p / q)).ravel()
+    masses = np.multiply.outer(np.multiply.outer(p, p), p).ravel()
+    for epsilon in (0.1, largest, 2 * largest):
+        truth = masses @ np.maximum(0, -np.expm1(epsilon - losses))
+        assert compose((guarantee, 3)).delta(epsilon) >= truth * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "deltas"),
+    [
+        ([0.0, 1.0], [0.9, 0.0]),  # above randomised response
+        ([0.1, 1.0], [0.2, 0.0]),
+        ([0.0, 1.0, 0.5], [0.3, 0.1, 0.0]),
+        ([0.0, 1.0], [0.3, 0.1]),
+        ([0.0], [0.0]),
+        ([0.0, 1.0], [np.nan, 0.0]),
+        ([0.0, np.inf], [0.3, 0.0]),
+        ([0.0, 1.0], [-0.1, 0.0]),
+    ],
+)
+def test_points_that_are_no_profile_are_refused_or_cut(epsilons, deltas):
+    try:
+        guarantee = ProfiledDP.from_points(epsilons, deltas)
+    except ValueError as error:
+        assert re.match(r"(epsilons|deltas)", str(error))  # noqa: PT017
+    else:
+        assert guarantee.weights == pytest.approx((0, 1), abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "weights"),
+    [((), ()), ((1.0,), (0.5,)), ((0.0,), (1.0,)), ((1.0, 0.5), (0.5, 0.5)), ((1.0,), (-1.0, 2.0))],
+)
+def test_weights_that_are_no_mixture_are_refused(epsilons, weights):
+    with pytest.raises(ValueError, match=r"^(epsilons|weights) must"):
+        ProfiledDP(epsilons, weights)
 
 
 THEORY = (Path(__file__).parents[1] / "docs" / "theory.md").read_text()

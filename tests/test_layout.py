@@ -18,7 +18,7 @@ LAYERS: tuple[set[str], ...] = (
     {"accounting"},
     {"mechanisms"},
     {"accountant", "utility"},
-    {"base", "_contributions"},
+    {"base", "_contributions", "_persons"},
     FAMILIES,
     {"pipeline"},
     {"displays"},
@@ -26,7 +26,7 @@ LAYERS: tuple[set[str], ...] = (
     {"__main__"},
 )
 #: Layers whose members may import each other.
-TOGETHER = (SERVICES, {"base", "_contributions"})
+TOGETHER = (SERVICES, {"base", "_contributions", "_persons"})
 #: An accountant is handed to what it charges for.
 MAY_IMPORT_ACCOUNTANT = {"accountant", "displays", "__init__", "__main__"}
 

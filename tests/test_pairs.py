@@ -14,10 +14,12 @@ from mpmath import mp, mpf
 
 from skdirdp.accounting.pairs import (
     BetaPair,
+    FractionalPair,
     GammaPair,
     GaussianPair,
     LaplacePair,
     PureDPPair,
+    ResponsesPair,
 )
 
 RENYI_TOLERANCE = 1e-9
@@ -489,3 +491,52 @@ def test_changes_too_small_for_floats_are_rounded_up():
     assert GaussianPair(0.0).mu == GaussianPair(1e-200).mu == 1e-100
     assert BetaPair(1e-200, 1e150) == BetaPair(1e-100, 1e100)
     assert GammaPair(1e-200, 1e150, "add") == GammaPair(1e-100, 1e100, "add")
+
+
+# --- Powers and mixtures --------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["replace", "add", "remove"])
+def test_a_power_of_a_pair_has_the_profile_and_divergence_of_as_many(kind):
+    one = make_pair(kind, 0.3, 0.8)
+    halves = FractionalPair(((one, 0.5), (one, 0.5)))
+    epsilons = np.array([-3.0, -0.4, 0.0, 0.4, 2.0])
+    log_delta, exact = halves.log_delta(epsilons), one.log_delta(epsilons)
+    assert np.all(log_delta >= exact - 1e-11)
+    np.testing.assert_allclose(log_delta, exact, atol=1e-6)
+    orders = np.array([1.001, 1.5, 3.0])
+    np.testing.assert_allclose(halves.rdp(orders), one.rdp(orders), rtol=1e-12)
+    # Broken powers lie between whole ones.
+    powers = [FractionalPair(((one, power),)).log_delta(epsilons) for power in (1.0, 1.4, 2.0)]
+    assert np.all(np.diff(powers, axis=0)[:, 1:] > 0)
+
+
+@pytest.mark.parametrize(
+    ("epsilons", "weights"),
+    [
+        ((0.0, 0.5, 2.0), (0.2, 0.5, 0.3)),
+        ((1e-7, 1e-3), (0.5, 0.5)),
+        ((0.0, 700.0), (0.999, 0.001)),
+    ],
+)
+def test_mixed_responses_have_the_mean_of_their_profiles(epsilons, weights):
+    pair = ResponsesPair(epsilons, weights)
+    assert pair.max_loss == epsilons[-1]
+    with mp.workdps(400):
+        for order in (1 + 1e-6, 1.3, 6.0, 301.0):
+            t = mpf(order) - 1
+            exponents = [(mpf(e), mp.exp(mpf(e))) for e in epsilons]
+            moments = [(mp.exp((t + 1) * e) + mp.exp(-t * e)) / (1 + odds) for e, odds in exponents]
+            truth = mp.log(mp.fdot(map(mpf, weights), moments)) / t
+            assert_just_above(np.log(pair.rdp(order)), mp.log(truth), 1e-8)
+        for epsilon in (-800.0, -1.0, -1e-4, 0.0, 1e-4, 0.4, 1.99, 600.0):
+            delta = mpf(0)
+            for e, weight in zip(map(mpf, epsilons), map(mpf, weights), strict=True):
+                p, q = 1 / (1 + mp.exp(-e)), 1 / (1 + mp.exp(e))
+                factor = mp.exp(mpf(epsilon))
+                delta += weight * (max(p - factor * q, 0) + max(q - factor * p, 0))
+            found = pair.log_delta(np.array(epsilon))
+            if delta == 0:
+                assert found == -np.inf
+            else:
+                assert_just_above(found, mp.log(delta), 1e-9)

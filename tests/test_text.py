@@ -82,7 +82,7 @@ def test_sets_of_published_names_of_neighbours_are_as_close_as_claimed(adjacency
                 if adjacency == "add_remove" and () not in (first, second):
                     continue
                 tables = [
-                    publishing(count_names([*others, record], 2)[1], mechanism)
+                    publishing(count_names([*others, record], 2), mechanism)
                     for record in (first, second)
                 ]
                 for level, claim in claims.items():
@@ -126,12 +126,38 @@ def test_a_budget_is_used_up_and_not_exceeded(adjacency):
         assert mechanism.rdp(2.0) == INF
 
 
+def test_all_names_of_a_person_together_stay_hidden():
+    """Of up to three records of two words each; names that the person gave once or more."""
+    bound = ContributionBound(1.0, 2.0).of_rows(3)
+    for sigma in (0.5, 3.0, 60.0):
+        mechanism = SelectionMechanism(
+            sigma, failure=0.01, max_count=bound.max_count, max_total=bound.max_total
+        )
+        for counts in ([3, 3], [1] * 6, [2, 2, 2], [3, 1, 1, 1], [2, 1, 1, 1, 1]):
+            hidden = math.prod(
+                1 - norm.sf((mechanism.threshold - count) / sigma) for count in counts
+            )
+            assert 1 - hidden <= 0.01
+    # One record at a time would have been told from the threshold of one record.
+    alone = SelectionMechanism(0.5, failure=0.01, max_total=2.0)
+    assert norm.sf((alone.threshold - 3) / 0.5) > 0.1
+
+
+def test_records_of_one_person_count_as_far_as_declared():
+    texts = ["rare"] * 400 + ["usual"] * 2000
+    ids = [0] * 400 + list(range(1, 2001))
+    model = PrivateCountVectorizer(max_words=5, max_rows=2).fit(texts, groups=ids)
+    assert set(model.vocabulary_) == {"usual"}
+    assert "of whom up to 2 records are counted" in str(model.privacy_)
+    assert "rare" in PrivateCountVectorizer(max_words=5).fit(texts).vocabulary_
+
+
 # --- The vocabulary -------------------------------------------------------------
 
 
 def test_a_record_gives_its_first_different_words():
     records = [["b", "a", "b", "c", "d"], [], ["a"]]
-    assert count_names(records, 2) == (3, Counter({"a": 2, "b": 1}))
+    assert count_names(records, 2) == Counter({"a": 2, "b": 1})
 
 
 def test_without_noise_the_vocabulary_is_scikit_learns():

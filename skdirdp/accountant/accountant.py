@@ -18,7 +18,7 @@ from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
-from ..accounting.worst_case import VECTORS, kind_of
+from ..accounting.worst_case import OF_PERSONS, VECTORS, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
     admits,
@@ -504,7 +504,9 @@ class PrivacyAccountant:
     def _check_split(self, adjacency: str) -> None:
         if self._split is None or kind_of(adjacency) in _SPLIT_BY[self._split.by]:
             return
-        if self._split.by == "values":
+        if adjacency in OF_PERSONS.values():
+            why = "A person's records may lie in several parts. Charge the whole data set"
+        elif self._split.by == "values":
             why = (
                 "A record that is replaced may leave one part and enter another, and then two "
                 "parts' releases change. Use adjacency='add_remove', or split by position"

@@ -11,6 +11,7 @@ from .._messages import brief
 from ..accounting import (
     ApproximateDP,
     NoPrivacy,
+    ProfiledDP,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
@@ -37,6 +38,7 @@ CHARGEABLE: dict[str, type] = {
         JointMechanism,
         LaplaceMechanism,
         NoPrivacy,
+        ProfiledDP,
         PureDP,
         RenyiDP,
         SelectionMechanism,
@@ -108,6 +110,8 @@ def describe_parameters(mechanism: Any) -> str:
     """The parameters that are not at their defaults."""
     if isinstance(mechanism, JointMechanism):
         return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
+    if isinstance(mechanism, ProfiledDP):
+        return f"epsilon={mechanism.epsilons[-1]}, points={len(mechanism.epsilons)}"
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a guarantee that was charged may not.
     show = brief if isinstance(mechanism, Mechanism) else str

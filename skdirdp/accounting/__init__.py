@@ -8,6 +8,7 @@ from .composition import Composition
 from .guarantees import (
     ApproximateDP,
     NoPrivacy,
+    ProfiledDP,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
@@ -18,6 +19,7 @@ __all__ = [
     "ApproximateDP",
     "Composition",
     "NoPrivacy",
+    "ProfiledDP",
     "PureDP",
     "RenyiDP",
     "TruncatedConcentratedDP",

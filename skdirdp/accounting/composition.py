@@ -12,9 +12,11 @@ floating point says nothing: its divergence is infinite, its delta 1, and both a
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +27,7 @@ from ..numerics.rounding import round_up
 from .conversions import renyi_epsilon, renyi_log_delta
 from .inversion import log_delta as inverted_log_delta
 from .loss_distribution import loss_distribution
-from .pairs import DominatingPair, Floats, GaussianPair
+from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair
 from .tally import Direction, Tally, is_many
 from .worst_case import RenyiCurve, WorstCase, combine
 
@@ -267,7 +269,7 @@ class _Few(Direction):
         match self.profile:
             case ():
                 return np.full(epsilon.shape, -np.inf)
-            case ((pair, 1),):
+            case ((pair, 1),) if not isinstance(pair, FractionalPair):
                 log_delta = pair.log_delta(epsilon)
                 lost = np.isnan(log_delta)
                 log_delta[lost] = _each(self._renyi_log_delta, epsilon[lost])
@@ -282,10 +284,12 @@ class _Few(Direction):
         if self.profile is not None:
             if all(pair.smooth for pair, _ in self.profile):
                 limit = min(pair.max_tilt for pair, _ in self.profile)
-                releases = sum(count for _, count in self.profile)
+                releases = sum(
+                    int(np.ceil(count * pair.multiplicity)) for pair, count in self.profile
+                )
                 exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
             else:
-                losses = loss_distribution(self.profile, _renyi_bound)
+                losses = loss_distribution(_whole_numbers(self.profile), _renyi_bound)
                 exact = 0.0 if losses is None else np.log(losses.delta(epsilon))
         if tight and self.renyi_is_profile:
             return exact
@@ -326,6 +330,20 @@ def _merge_gaussians(
     unit = max(mu for mu, _ in gaussians)
     squares = sum(count * (mu / unit) ** 2 for mu, count in gaussians)
     return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))
+
+
+def _whole_numbers(
+    profile: tuple[tuple[DominatingPair, int], ...],
+) -> tuple[tuple[DominatingPair, int], ...]:
+    """The same or more, without broken numbers of pairs, which cannot be convolved."""
+    whole: Counter[DominatingPair] = Counter()
+    for pair, count in profile:
+        if isinstance(pair, FractionalPair):
+            for part, exponent in pair.parts:
+                whole[part] += ceil(Fraction(exponent) * count)
+        else:
+            whole[pair] += count
+    return tuple(whole.items())
 
 
 def _sum_of_divergences(curves: tuple[tuple[RenyiCurve, int], ...], order: Floats) -> Floats:

@@ -1,20 +1,27 @@
 """Guarantees as values, and the conversions between them.
 
 Each states how well one record is hidden, and under which `adjacency`: "replace"
-(one record is exchanged for another) or "add_remove" (one is added or removed). For
+(one record is exchanged for another) or "add_remove" (one is added or removed). For persons
+with all their records the relations are "replace_person" and "add_remove_person". For
 vectors of probabilities the relation is that of a `SimplexMechanism`, by its
 `adjacency`. Guarantees of different relations never add up.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from .._validation import check_real, store_real
+from .._validation import LARGEST, check_real, store_real
 from .composition import PrivacyCurves
 from .conversions import renyi_epsilon, truncated_epsilon
-from .pairs import PureDPPair
+from .pairs import PureDPPair, ResponsesPair
 from .worst_case import REVEALS_ALL, RenyiBound, WorstCase, check_relation, in_every_direction
+
+# How far weights may be from adding up to 1, by rounding.
+_WEIGHT_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,124 @@ class PureDP(PrivacyCurves):
     def _worst_cases(self) -> dict[str, WorstCase]:
         pairs = ((PureDPPair(self.epsilon), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+
+
+@dataclass(frozen=True)
+class ProfiledDP(PrivacyCurves):
+    """Pure DP of which more is known than its epsilon: as private as mixed responses.
+
+    A release that is dominated by randomised response at an epsilon that is drawn from a
+    public list (docs/theory.md, section 7.1). Where its profile is known at several points,
+    `from_points` gives the list.
+
+    Parameters
+    ----------
+    epsilons : tuple of float
+        At least 0, growing; the release is epsilon-DP at the last.
+    weights : tuple of float
+        The probability of each.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether one record is exchanged for another, or added or removed.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import Composition, ProfiledDP, PureDP
+    >>> release = ProfiledDP.from_points([0.0, 0.5, 1.0], [0.3, 0.1, 0.0])
+    >>> bool(release.delta(0.5) < PureDP(1.0).delta(0.5))
+    True
+    >>> nine, pure = Composition([(release, 9)]), Composition([(PureDP(1.0), 9)])
+    >>> bool(nine.epsilon(1e-5) < pure.epsilon(1e-5))
+    True
+    """
+
+    epsilons: tuple[float, ...]
+    weights: tuple[float, ...]
+    adjacency: str = "replace"
+
+    def __post_init__(self):
+        epsilons, weights = (
+            tuple(check_real(name, value, at_least=0, at_most=LARGEST) for value in values)
+            for name, values in (("epsilons", self.epsilons), ("weights", self.weights))
+        )
+        growing = all(low < high for low, high in pairwise(epsilons))
+        if not epsilons or not growing or epsilons[-1] == 0:
+            raise ValueError("epsilons must grow from 0 or more to more than 0; they do not")
+        if len(weights) != len(epsilons) or not abs(math.fsum(weights) - 1) < _WEIGHT_ROUNDING:
+            raise ValueError(
+                "weights must be as many as epsilons and add up to 1; got "
+                f"{len(weights)} that add up to {math.fsum(weights):g}"
+            )
+        object.__setattr__(self, "epsilons", epsilons)
+        object.__setattr__(self, "weights", weights)
+        check_relation(self.adjacency)
+
+    @classmethod
+    def from_points(
+        cls, epsilons: Sequence[float], deltas: Sequence[float], adjacency: str = "replace"
+    ) -> "ProfiledDP":
+        """The worst that is (epsilon, delta)-DP at all of several points at once.
+
+        Parameters
+        ----------
+        epsilons : sequence of float
+            Growing from 0.
+        deltas : sequence of float
+            The delta at each; 0 at the last, and positive before.
+        adjacency : {"replace", "add_remove"}, default="replace"
+            As for the class.
+
+        Returns
+        -------
+        ProfiledDP
+        """
+        y, delta = np.exp(np.asarray(epsilons, dtype=float)), np.asarray(deltas, dtype=float)
+        if y.ndim != 1 or y.shape != delta.shape or y.size < 2:
+            raise ValueError("epsilons and deltas must be two vectors of one length, at least 2")
+        if not (y[0] == 1 and np.all(np.diff(y) > 0) and np.all(np.isfinite(y))):
+            raise ValueError("epsilons must grow from 0, as their exponentials do in floats")
+        if not (np.all(delta[:-1] > 0) and delta[0] < 1 and delta[-1] == 0):
+            raise ValueError("deltas must be in (0, 1), and 0 at the last epsilon")
+        # A profile is convex in exp(epsilon), and its values at -epsilon follow from those at
+        # epsilon: it is not above the hull of all these points.
+        mirrored = np.concatenate([[0.0], 1 / y[:0:-1], y])
+        values = np.concatenate([[1.0], 1 - 1 / y[:0:-1] + delta[:0:-1] / y[:0:-1], delta])
+        hull = _lower_hull(mirrored, values)
+        knots = hull[mirrored[hull] >= 1]
+        if mirrored[knots[0]] > 1:  # the hull passes below the point at epsilon 0
+            knots = np.concatenate([[len(y)], knots])
+            values[len(y)] = np.interp(1.0, mirrored[hull], values[hull])
+        y, delta = mirrored[knots], values[knots]
+        slopes = -np.diff(delta) / np.diff(y)
+        weights = -np.diff(slopes, append=0.0) * (1 + y[1:])
+        weights = np.maximum(weights, 0.0)
+        # By the hull's convexity at epsilon 0 they are at most 1 together, but for rounding.
+        if math.fsum(weights) > 1 + _WEIGHT_ROUNDING:
+            raise ValueError("deltas must be those of a profile; they are too large for that")
+        weights /= max(1.0, math.fsum(weights))
+        rest = max(0.0, 1 - math.fsum(weights))
+        # Not the logarithms of their exponentials, which may be smaller.
+        given = np.asarray(epsilons, dtype=float)[knots - len(epsilons)]
+        return cls(tuple(given.tolist()), (rest, *weights.tolist()), adjacency)
+
+    def _worst_cases(self) -> dict[str, WorstCase]:
+        pairs = ((ResponsesPair(self.epsilons, self.weights), 1),)
+        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+
+    def __repr__(self) -> str:
+        return f"ProfiledDP(epsilon={self.epsilons[-1]!r}, points={len(self.epsilons)})"
+
+
+def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which of the points, in the order of x, are corners of their lower convex hull."""
+    corners: list[int] = []
+    for point in range(len(x)):
+        while len(corners) > 1:
+            a, b = corners[-2], corners[-1]
+            if (y[b] - y[a]) * (x[point] - x[a]) < (y[point] - y[a]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(point)
+    return np.array(corners)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ floats hold: a larger change dominates a smaller one, and a smaller prior a larg
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -34,6 +35,7 @@ from ..numerics.log_gamma import (
     mean_digamma_excess,
     stirling_error,
 )
+from .inversion import log_delta as inverted_log_delta
 from .profile import log_hockey_stick
 
 # Relative rounding of the Renyi divergences, always up; the functions behind
@@ -51,6 +53,11 @@ class DominatingPair(ABC):
     #: Whether the loss has a density and a characteristic function whose modulus
     #: falls away from 0 along every vertical line (so that it can be inverted).
     smooth: ClassVar[bool]
+
+    @property
+    def multiplicity(self) -> float:
+        """How many releases' rounding errors its cumulant may have."""
+        return 1.0
 
     @property
     def max_loss(self) -> float:
@@ -251,6 +258,63 @@ class GammaPair(_LogConcavePair):
 
 
 @dataclass(frozen=True)
+class FractionalPair(DominatingPair):
+    """Powers of beta or gamma pairs, also broken ones, as one pair.
+
+    The loss of such a pair is a compensated Poisson process of jumps (docs/theory.md, 2.2).
+    A power multiplies its intensity, and with it the cumulant.
+
+    Parameters
+    ----------
+    parts : tuple of (BetaPair or GammaPair, float)
+        Pairs with their positive exponents; those of gammas all in one direction.
+    """
+
+    parts: tuple[tuple[BetaPair | GammaPair, float], ...]
+    # The modulus of a product falls as that of each factor does, whatever the exponents.
+    smooth: ClassVar[bool] = True
+
+    @property
+    def max_tilt(self) -> float:
+        return min(pair.max_tilt for pair, _ in self.parts)
+
+    @property
+    def multiplicity(self) -> float:
+        return sum(exponent for _, exponent in self.parts if exponent <= self._rough_up_to)
+
+    @property
+    def _rough_up_to(self) -> float:
+        """The largest exponent of a cumulant that may be computed roughly.
+
+        An error is multiplied by the exponent, and many small pairs would have most of it.
+        """
+        return max(16.0, self.parts[0][1])
+
+    def cumulant(self, tilt, rough=False):
+        terms = [
+            exponent * pair.cumulant(tilt, rough and exponent <= self._rough_up_to)
+            for pair, exponent in self.parts
+        ]
+        return np.sum(terms, axis=0)
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        flat = [self._log_delta(float(value)) for value in epsilon.ravel()]
+        log_delta = np.array(flat, dtype=float).reshape(epsilon.shape)
+        return np.minimum(log_delta + LOG_ROUNDING, 0.0)
+
+    def _log_delta(self, epsilon: float) -> float:
+        if epsilon >= 0:
+            releases = int(np.ceil(self.multiplicity))
+            return inverted_log_delta(self.cumulant, self.max_tilt, epsilon, releases)[0]
+        # delta(-e) = 1 - exp(-e) + exp(-e) * (the mirror's delta(e))
+        mirror = FractionalPair(tuple((pair._mirror, exponent) for pair, exponent in self.parts))
+        return float(
+            np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + mirror._log_delta(-epsilon))
+        )
+
+
+@dataclass(frozen=True)
 class GaussianPair(_LogConcavePair):
     """N(mu, 1) against N(0, 1): `mu` is the sensitivity over the noise's deviation.
 
@@ -355,3 +419,60 @@ class PureDPPair(DominatingPair):
             inside = inside + np.log(expit(self.epsilon))
             below = np.log(-np.expm1(np.minimum(epsilon, 0)))
         return np.minimum(np.where(epsilon < -self.epsilon, below, inside) + LOG_ROUNDING, 0.0)
+
+
+@dataclass(frozen=True)
+class ResponsesPair(DominatingPair):
+    """Randomised responses of several epsilons, of which one is drawn by public weights.
+
+    Every pair that is its own mirror image and has finitely many losses is such a mixture.
+
+    Parameters
+    ----------
+    epsilons : tuple of float
+        At least 0, growing.
+    weights : tuple of float
+        The probability of each; what they lack to 1 goes to the largest epsilon.
+    """
+
+    epsilons: tuple[float, ...]
+    weights: tuple[float, ...]
+    smooth: ClassVar[bool] = False
+    max_tilt: ClassVar[float] = np.inf
+
+    @property
+    def max_loss(self) -> float:
+        return self.epsilons[-1]
+
+    @cached_property
+    def _columns(self) -> tuple[Floats, Floats]:
+        """Epsilons and weights of what occurs, along a first axis of their own."""
+        epsilons, weights = np.array(self.epsilons), np.array(self.weights)
+        weights[-1] = max(weights[-1], 1 - weights[:-1].sum())
+        return epsilons[weights > 0, np.newaxis], weights[weights > 0]
+
+    def cumulant(self, tilt, rough=False):
+        epsilons, weights = self._columns
+        tilt = np.asarray(tilt)
+        exponent = epsilons * tilt.ravel()
+        up, other = np.minimum(exponent, 1.0), expit(-epsilons)
+        # As for one response; then the logarithm of the mean, in a form for either range.
+        small = (
+            (1 - other) * expm1_excess(up) + other * expm1_excess(-up) + up * np.tanh(epsilons / 2)
+        )
+        logs = exponent + np.log1p(other * np.expm1(-2 * exponent))
+        largest = logs.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            large = largest + np.log(weights @ np.exp(logs - largest))
+        value = np.where(exponent.max(axis=0) < 1, np.log1p(weights @ small), large)
+        return value.reshape(tilt.shape)
+
+    def log_delta(self, epsilon):
+        epsilons, weights = self._columns
+        epsilon = np.asarray(epsilon, dtype=float)
+        flat = epsilon.ravel()
+        inside = -np.expm1(np.minimum(flat - epsilons, 0.0)) * expit(epsilons)
+        below = -np.expm1(np.minimum(flat, 0.0))
+        with np.errstate(divide="ignore"):
+            log_delta = np.log(weights @ np.where(flat < -epsilons, below, inside))
+        return np.minimum(log_delta.reshape(epsilon.shape) + LOG_ROUNDING, 0.0)

@@ -5,7 +5,8 @@ replacement. Adding and removing a record are two, and they never mix: a
 composition is all of one or all of the other.
 
 Worst cases combine only under one and the same relation between neighbours. For
-records the relation is named by "replace" or "add_remove". For vectors of
+records the relation is named by "replace" or "add_remove", for persons with all their
+records by "replace_person" or "add_remove_person". For vectors of
 probabilities it depends on public numbers, and its name carries them all:
 ``replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)``, as
 `SimplexMechanism.adjacency` writes it. Equal names are equal relations.
@@ -26,10 +27,16 @@ from .pairs import DominatingPair, Floats
 DIRECTIONS = {
     "replace": ("replace",),
     "add_remove": ("add", "remove"),
+    "replace_person": ("replace",),
+    "add_remove_person": ("add", "remove"),
     "replace_vector": ("replace_vector",),
 }
 #: The relations between data sets of records.
 ADJACENCIES = ("replace", "add_remove")
+#: The same between data sets of persons, who have several records each.
+OF_PERSONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
+#: All that a table of counts may be released under.
+TABLE_RELATIONS = (*ADJACENCIES, *OF_PERSONS.values())
 VECTORS = "replace_vector"
 
 
@@ -42,7 +49,12 @@ def check_relation(adjacency: str) -> str:
     """The name of a relation, of records or of vectors, or an error that lists the names."""
     if isinstance(adjacency, str) and adjacency.startswith(f"{VECTORS}("):
         return adjacency
-    return check_choice("adjacency", adjacency, ADJACENCIES)
+    return check_choice("adjacency", adjacency, TABLE_RELATIONS)
+
+
+def replaces(adjacency: str) -> bool:
+    """Whether neighbours differ by an exchange, of which both sides are to be hidden."""
+    return adjacency.startswith("replace")
 
 
 def directions_of(adjacency: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._persons import Selection, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer
@@ -83,6 +84,9 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
     n_samples : float, default=None
         A public number of records, for which the noise is chosen. None takes the
         actual one, which is public under replacement only.
+    max_rows : int, default=1
+        A public bound on the records of one person, who is then protected with all of them.
+        Given `groups`, `fit` counts no more; otherwise it is a declaration.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -165,6 +169,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         calibration="exact",
         adjacency="replace",
         n_samples=None,
+        max_rows=1,
         accountant=None,
         label=None,
         random_state=None,
@@ -183,6 +188,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         self.calibration = calibration
         self.adjacency = adjacency
         self.n_samples = n_samples
+        self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -190,7 +196,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
     # Fitting -----------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Count the tables, and release them.
 
         Parameters
@@ -198,6 +204,9 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         X : DataFrame, or array of shape (n_records, n_columns)
             A column for each node; others are not looked at.
         y : ignored
+        groups : array-like of shape (n_samples,), default=None
+            The person that each record is of, by whole numbers or strings. Only the first
+            `max_rows` records of each are counted. None if no person has more.
 
         Returns
         -------
@@ -210,10 +219,11 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
             self._check_columns(records)
             if records.n_records == 0:
                 raise ValueError("X must hold at least one record; got 0")
-            self.states_, codes, leaks = self._encode(records)
+            counted = select_rows(groups, records.n_records, self.max_rows)
+            self.states_, codes, leaks = self._encode(records, counted)
             families = self._families
             self._check_sizes(families)
-            n_samples, size_leaks = self._public_n_samples(records.n_records)
+            n_samples, size_leaks = self._public_n_samples(counted)
             alpha = float(self.alpha)
             tables = [
                 (
@@ -222,7 +232,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
                 )
                 for family in families.values()
             ]
-            releases = self._release(tables, leaks + size_leaks)
+            releases = self._release(tables, leaks + size_leaks, counted)
 
             self.probabilities_, self.mechanisms_, self.alpha_ = {}, {}, {}
             for node, (probabilities, mechanism) in zip(families, releases, strict=True):
@@ -236,13 +246,14 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
                 self.feature_names_in_ = np.array(records.names, dtype=object)
         return self
 
-    def _encode(self, records: Records):
+    def _encode(self, records: Records, counted: Selection):
         """The states of all variables, their numbers in the data, and what was not given."""
         states = check_states(self.states or {}, self.structure_)
         missing = [node for node in self.structure_ if node not in states]
         codes = {}
         for node in self.structure_:
             numbers, distinct = factorise(node, records.column(node))
+            numbers = counted.of(numbers)
             if node not in states:
                 states[node] = observed_states(numbers, distinct)
             codes[node] = positions(numbers, distinct, states[node])

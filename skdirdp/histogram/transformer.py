@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import count_cells
 from .._messages import errors_without_data, warn
+from .._persons import select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer, check_real, in_order
@@ -94,6 +95,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     n_samples : float, default=None
         A public number of records, for which the noise is chosen and by which its bias
         is removed. None takes the actual one, which is public under replacement only.
+    max_rows : int, default=1
+        A public bound on the records of one person, who is then protected with all of them.
+        Given `groups`, `fit` counts no more; otherwise it is a declaration.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -174,6 +178,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         calibration="exact",
         adjacency="replace",
         n_samples=None,
+        max_rows=1,
         accountant=None,
         label=None,
         random_state=None,
@@ -192,6 +197,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.calibration = calibration
         self.adjacency = adjacency
         self.n_samples = n_samples
+        self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -199,7 +205,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     # Fitting -----------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, groups=None):
         """Count, and release the histogram of each feature.
 
         Parameters
@@ -207,6 +213,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         X : array-like of shape (n_samples, n_features)
             Finite numbers.
         y : ignored
+        groups : array-like of shape (n_samples,), default=None
+            The person that each record is of, by whole numbers or strings. Only the first
+            `max_rows` records of each are counted. None if no person has more.
 
         Returns
         -------
@@ -215,15 +224,18 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         with self._fitting():
             with errors_without_data(X=X):
                 X = validate_data(self, X, dtype=_FLOATS)
+            counted = select_rows(groups, len(X), self.max_rows)
+            X = counted.of(X)
             n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
             sizes = self._public_sizes(X.shape[1])
             check_categories(X, sizes)
             grids, leaks = self._grids(X, n_bins, sizes)
-            n_samples, size_leaks = self._public_n_samples(len(X))
+            n_samples, size_leaks = self._public_n_samples(counted)
 
             counts = _count(X, sizes, grids)
             tables = [CountTable(n_samples, len(cells), min_smoothing=0.0) for cells in counts]
-            releases = self._release([*zip(tables, counts, strict=True)], leaks + size_leaks)
+            tallied = [*zip(tables, counts, strict=True)]
+            releases = self._release(tallied, leaks + size_leaks, counted)
 
             self._keep(releases, sizes, grids, n_samples)
             self.bin_edges_ = np.empty(X.shape[1], dtype=object)

@@ -19,7 +19,7 @@ from scipy.special import erfcx
 
 from .._validation import store_real
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
-from ..accounting.worst_case import WorstCase, in_every_direction
+from ..accounting.worst_case import WorstCase, in_every_direction, replaces
 from ..numerics.rounding import quotient_up
 from .base import Mechanism, normalise
 from .reference import entry_quadrature, row_total
@@ -302,7 +302,7 @@ class LaplaceMechanism(_AdditiveMechanism):
         # (in scales) and x = (a + b - epsilon) / 2, delta = 1 - e^-x (1 + min(x, a) / 2)
         # for 0 <= epsilon <= a + b, which grows as the smaller shift gives to the larger;
         # domination survives composition, so transfer by transfer all cells follow.
-        records = 2 if self.adjacency == "replace" else 1
+        records = 2 if replaces(self.adjacency) else 1
         pairs: tuple[tuple[DominatingPair, int], ...] = tuple(
             (LaplacePair(quotient_up(entry, self.scale)), records * count)
             for entry, count in self.contribution.entries

@@ -13,7 +13,7 @@ from .._messages import brief
 from .._random import noise_generator
 from .._validation import check_choice, check_counts, check_real
 from ..accounting.composition import PrivacyCurves
-from ..accounting.worst_case import ADJACENCIES, REVEALS_ALL, WorstCase, in_every_direction
+from ..accounting.worst_case import REVEALS_ALL, TABLE_RELATIONS, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
 from .sampling import check_platform
@@ -33,7 +33,9 @@ class Mechanism(PrivacyCurves):
     Parameters
     ----------
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is exchanged for another, or added or removed. Or
+        "replace_person", "add_remove_person": the same of a person, with all records of
+        that person, to whom the bounds then apply.
     max_count, max_total : float
         Public bounds on one record's entries in the table. Without `max_total` a
         record touches a single cell, with a weight of at most `max_count`.
@@ -56,7 +58,7 @@ class Mechanism(PrivacyCurves):
     max_total: float | None = None
 
     def __post_init__(self):
-        check_choice("adjacency", self.adjacency, ADJACENCIES)
+        check_choice("adjacency", self.adjacency, TABLE_RELATIONS)
         rows = ContributionBound(self.max_count, self.max_total)
         object.__setattr__(self, "max_count", rows.max_count)
         object.__setattr__(self, "max_total", rows.max_total)

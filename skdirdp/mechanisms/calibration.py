@@ -250,7 +250,7 @@ def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
 
 def _common(table: CountTable, adjacency: str) -> dict[str, Any]:
     return {
-        "adjacency": adjacency,
+        "adjacency": table.relation(adjacency),
         "max_count": table.contribution.max_count,
         "max_total": table.contribution.max_total,
     }
@@ -439,9 +439,9 @@ def _algorithm1(problem: Problem) -> Solution:
         order, divergence = papers.algorithm1_budget(
             budget.epsilon / problem.releases, budget.delta / problem.releases
         )
-    claim = RenyiDP(float(order), float(divergence), problem.adjacency)
     solution = []
     for table, _ in problem.tables:
+        claim = RenyiDP(float(order), float(divergence), table.relation(problem.adjacency))
         sensitivity = _sensitivity(table, problem.adjacency)
         r, alpha = papers.algorithm1(order, divergence, sensitivity, table.floor)
         alpha = max(alpha, table.min_smoothing * r)
@@ -465,7 +465,7 @@ def _tcdp(problem: Problem) -> Solution:
             alpha, rho, omega = papers.tcdp_for_approximate(
                 budget.epsilon, budget.delta, problem.releases, sensitivity, table.floor
             )
-        claim = TruncatedConcentratedDP(rho, omega, problem.adjacency)
+        claim = TruncatedConcentratedDP(rho, omega, table.relation(problem.adjacency))
         alpha = max(alpha, table.min_smoothing)
         solution.append(_dirichlet(table, problem.adjacency, 1.0, alpha, claim))
     return tuple(solution)

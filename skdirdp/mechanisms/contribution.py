@@ -2,8 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from .._validation import LARGEST, store_real
+from ..accounting.worst_case import replaces
+from ..numerics.rounding import product_up
 
 # Beyond this no float tells one cell more from none.
 _MOST_CELLS = 2.0**53
@@ -52,6 +55,20 @@ class ContributionBound:
         grid = min(self.grid, other.grid)
         return ContributionBound(max(self.max_count, other.max_count), total, grid)
 
+    def of_rows(self, max_rows: int) -> "ContributionBound":
+        """The bound of so many records together, of which each keeps to this one.
+
+        Sums of the records' entries: each cell and the total may be so many times as large.
+        They lie on the records' own grid. Records of one cell each may lie in several.
+        """
+        if max_rows == 1:
+            return self
+        count = product_up(self.max_count, max_rows)
+        total = product_up(self.max_count if self.max_total is None else self.max_total, max_rows)
+        if max(count, total) > LARGEST:
+            raise ValueError(f"max_rows times max_count and max_total must be at most {LARGEST:g}")
+        return ContributionBound(count, total, self.grid)
+
     @property
     def largest(self) -> float:
         """The largest possible entry."""
@@ -60,14 +77,17 @@ class ContributionBound:
     @property
     def full_cells(self) -> int:
         """The number of entries that can be at their largest at once."""
-        return 1 if self.max_total is None else int(self.max_total // self.largest)
+        if self.max_total is None:
+            return 1
+        return int(Fraction(self.max_total) // Fraction(self.largest))
 
     @property
     def remainder(self) -> float:
         """The largest further entry beside those."""
         if self.max_total is None:
             return 0.0
-        return max(self.max_total - self.full_cells * self.largest, 0.0)
+        # A remainder of floats is a float, and with fractions nothing is rounded before it.
+        return float(Fraction(self.max_total) % Fraction(self.largest))
 
     @property
     def entries(self) -> tuple[tuple[float, int], ...]:
@@ -88,4 +108,4 @@ class ContributionBound:
 
 def _records(adjacency: str) -> int:
     """The number of records whose entries differ between neighbours."""
-    return 2 if adjacency == "replace" else 1
+    return 2 if replaces(adjacency) else 1

@@ -10,7 +10,6 @@ from scipy.special import betainc, betaincc, digamma
 
 from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
-from ..accounting.pairs import BetaPair, DominatingPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
 from .base import Mechanism, is_whole, normalise, without_smoothing
 from .reference import entry_quadrature, row_total
@@ -25,14 +24,11 @@ from .sampling import (
 )
 from .sampling.gamma import gamma_cells_of_all
 from .table import CountTable
+from .worst_rows import worst_row
 
 # Bits of r and alpha in a release, and the fewest that alpha has beside a larger r.
 _PARAMETER_BITS = 16
 _FEWEST_BITS = 4
-
-# Below this prior a record that is spread thinly may be worse than one that fills
-# few cells: docs/theory.md, "Rows that change several cells".
-_SPREAD_PRIOR = 0.5
 
 _BISECTIONS = 45
 
@@ -105,33 +101,10 @@ class DirichletMechanism(Mechanism):
         # The lift to independent gammas, and its consequences used here, are proved
         # in docs/theory.md. A floor acts as a part of the prior.
         alpha = self.alpha + self.r * self.floor
-        rows = self.contribution
-        full = self.r * rows.largest
-        cases = {}
-        for direction in DIRECTIONS[self.adjacency]:
-            if self.max_total is None:
-                pairs: tuple[tuple[DominatingPair, int], ...] = (
-                    (_pair(full, alpha, direction), 1),
-                )
-                cases[direction] = WorstCase(renyi=pairs, profile=pairs)
-            elif alpha >= _SPREAD_PRIOR:
-                renyi = tuple(
-                    (_pair(self.r * entry, alpha, direction), count)
-                    for entry, count in rows.entries
-                )
-                cells = rows.full_cells + (rows.remainder > 0)
-                profile = ((_pair(full, alpha, direction), cells),)
-                cases[direction] = WorstCase(renyi=renyi, profile=profile)
-            else:
-                # Removal's divergence is convex in the entry at every prior and is the
-                # larger one; it stands in for addition. No pair is known to dominate.
-                changed = 2 if direction == "replace" else 1
-                renyi = tuple(
-                    (GammaPair(self.r * entry, alpha, "remove"), changed * count)
-                    for entry, count in rows.entries
-                )
-                cases[direction] = WorstCase(renyi=renyi, profile=None)
-        return cases
+        return {
+            direction: worst_row(self.contribution, self.r, alpha, direction)
+            for direction in DIRECTIONS[self.adjacency]
+        }
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
         if self.floor > 0 and counts.min() < self.floor:
@@ -238,12 +211,6 @@ def _short_parameters(r: float, alpha: float, count_places: int) -> tuple[float,
 def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:
     """Variances of a Dirichlet vector's entries, from their means and the sum of the shapes."""
     return mean * (1 - mean) / (concentration + 1)
-
-
-def _pair(step: float, alpha: float, direction: str) -> DominatingPair:
-    if direction == "replace":
-        return BetaPair(step, alpha)
-    return GammaPair(step, alpha, "add" if direction == "add" else "remove")
 
 
 def _last_true(

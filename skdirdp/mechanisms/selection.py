@@ -38,7 +38,8 @@ class SelectionMechanism(GaussianMechanism):
         The probability that a name of one record alone is published, at most.
     adjacency : {"replace", "add_remove"}
     max_count, max_total : float
-        A record adds `max_count` to a name at most, and `max_total` to all names together.
+        A record adds `max_count` to a name at most, and `max_total` to all names together,
+        in whole numbers.
 
     Examples
     --------
@@ -98,7 +99,8 @@ class SelectionMechanism(GaussianMechanism):
             return 0.0
         # Noise is rounded to a grid, which can lift it by one step.
         step = noise_grid(self.sigma, at_most=self.contribution.grid)
-        names = self.contribution.full_cells + (self.contribution.remainder > 0)
+        # Counts are whole, so that a record gives no more names than its total.
+        names = max(1.0, self.contribution.total("add_remove"))
         # All names of a record stay hidden with probability (1 - p)^names, or more.
         p = -np.expm1(np.log1p(-self.failure) / names) * (1 - 1e-9)
         return float((self.contribution.largest + self.sigma * norm.isf(p) + step) * (1 + 1e-9))

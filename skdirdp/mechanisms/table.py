@@ -1,8 +1,9 @@
 """The public description of a table of counts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .._validation import check_integer, store_real
+from ..accounting.worst_case import OF_PERSONS
 from .contribution import ContributionBound
 
 
@@ -24,6 +25,8 @@ class CountTable:
         The least smoothing, in counts.
     floor : float, default=0.0
         A public lower bound on every count.
+    of_persons : bool, default=False
+        Whether the bound is on a person's entries, of all records of that person together.
 
     Examples
     --------
@@ -40,6 +43,7 @@ class CountTable:
     precision: float = 1.0
     min_smoothing: float = 1.0
     floor: float = 0.0
+    of_persons: bool = False
 
     def __post_init__(self):
         store_real(self, "n_samples", at_least=0)
@@ -48,3 +52,30 @@ class CountTable:
         store_real(self, "precision", above=0)
         store_real(self, "min_smoothing", at_least=0)
         store_real(self, "floor", at_least=0)
+
+    def per_person(self, max_rows: int) -> "CountTable":
+        """The same table where persons are protected, who have so many records at most.
+
+        Parameters
+        ----------
+        max_rows : int
+            At least 1.
+
+        Returns
+        -------
+        CountTable
+        """
+        return replace(self, contribution=self.contribution.of_rows(max_rows), of_persons=True)
+
+    def relation(self, adjacency: str) -> str:
+        """The relation that a release of the table is under: of records, or of persons.
+
+        Parameters
+        ----------
+        adjacency : {"replace", "add_remove"}
+
+        Returns
+        -------
+        str
+        """
+        return OF_PERSONS[adjacency] if self.of_persons else adjacency

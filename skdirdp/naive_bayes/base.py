@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import Weights, count_cells
 from .._messages import errors_without_data, warn
+from .._persons import Selection, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_class_prior, check_classes, encode_labels
 from ..base import CountingEstimator, Release
@@ -77,7 +78,7 @@ class Tally:
 
     Attributes
     ----------
-    n_samples : the number of records.
+    counted : how many records there are, and whose.
     classes : ndarray of shape (n_classes,), the weight of each class.
     contribution : what a record adds to `classes` at most.
     features : the counts of the features.
@@ -85,7 +86,7 @@ class Tally:
     bounded : whether all records were held to the bounds that privacy needs.
     """
 
-    n_samples: int
+    counted: Selection
     classes: np.ndarray
     contribution: ContributionBound
     features: FeatureCounts
@@ -94,7 +95,7 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
-            self.n_samples + other.n_samples,
+            self.counted + other.counted,
             self.classes + other.classes,
             self.contribution | other.contribution,
             self.features + other.features,
@@ -165,7 +166,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     # Fitting -----------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y, sample_weight=None, groups=None):
         """Fit the model, and release it.
 
         Parameters
@@ -177,18 +178,21 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights in [0, `max_weight`]. The weight of a record may depend on that record
             only: one that is computed from others, as class frequencies are, tells of them.
+        groups : array-like of shape (n_samples,), default=None
+            The person that each record is of, by whole numbers or strings. Only the first
+            `max_rows` records of each are counted. None if no person has more.
 
         Returns
         -------
         self
         """
         with self._fitting():
-            self._publish(self._tally(X, y, self.classes, sample_weight, first=True))
+            self._publish(self._tally(X, y, self.classes, sample_weight, groups))
         self.__dict__.pop("_release_lock", None)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(self, X, y, classes=None, sample_weight=None, groups=None):
         """Count a batch of records; nothing is released or charged yet.
 
         The first prediction or score, or `release`, releases the model, once. From then
@@ -205,6 +209,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             constructor.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights in [0, `max_weight`], as for `fit`.
+        groups : array-like of shape (n_samples,), default=None
+            As for `fit`, with every batch or with none. A person may have records in several
+            batches: `max_rows` is for all of them together.
 
         Returns
         -------
@@ -226,7 +233,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                     raise ValueError(
                         "`classes` is not the same as on last call to partial_fit, and must be"
                     )
-                counted += self._tally(X, y, classes, sample_weight, first=False)
+                counted += self._tally(X, y, classes, sample_weight, groups, counted)
                 self._check_alpha()
                 self._forget_release()
                 self._tally_ = counted
@@ -234,7 +241,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             else:
                 with self._fitting():
-                    self._tally_ = self._tally(X, y, classes, sample_weight, first=True)
+                    self._tally_ = self._tally(X, y, classes, sample_weight, groups)
                     self._check_alpha()
         return self
 
@@ -247,8 +254,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         for name in (*type(self)._released_attributes, "_exact_tally_"):
             self.__dict__.pop(name, None)
 
-    def _tally(self, X, y, classes, sample_weight, *, first: bool) -> Tally:
+    def _tally(self, X, y, classes, sample_weight, groups, before: Tally | None = None) -> Tally:
         """Exact counts of one batch, within the bounds that hold now."""
+        first = before is None
         X, y = self._validate(X, y, reset=first)
         with errors_without_data(y=y):
             check_classification_targets(y)
@@ -257,6 +265,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 sample_weight = _check_sample_weight(
                     sample_weight, X, dtype=np.float64, ensure_non_negative=True
                 )
+        counted = select_rows(
+            groups, len(y), self.max_rows, None if before is None else before.counted
+        )
+        X, y, sample_weight = (counted.of(values) for values in (X, y, sample_weight))
         # Without noise nothing needs a bound.
         weights = Weights.of(sample_weight, self.max_weight, exact=not self._is_private)
         leaks = ["classes"] if classes is None else []
@@ -269,7 +281,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         codes = encode_labels(y, self.classes_)
         features = self._count(X, codes, weights)
         return Tally(
-            len(codes),
+            counted,
             count_cells(codes, len(self.classes_), weights),
             ContributionBound(weights.bound),
             features,
@@ -307,13 +319,13 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 "infinite, and they were not held to any bounds. Call fit to start again"
             )
         known_prior = self._known_prior()
-        n_samples, leaks = self._public_n_samples(tally.n_samples)
+        n_samples, leaks = self._public_n_samples(tally.counted)
         alpha = self._check_alpha()
         least = float(np.min(alpha))
         tables = tally.features.tables(n_samples, least)
         if known_prior is None:
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
-        releases = self._release(tables, [*tally.leaks, *leaks])
+        releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
         if known_prior is None:
             prior = releases.pop(0).probabilities
             del tables[0]
@@ -333,7 +345,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             )
         drawn = [release.mechanism for release in releases if release.mechanism is not None]
         self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
-        if not private:
+        if not private and not tally.counted.unit.by_ids:  # ids of persons are not kept
             self._exact_tally_ = tally
 
     def _estimate(

@@ -114,6 +114,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         A public bound on `sample_weight`. None means 1, or the largest weight where
         that is larger, with a warning. Without weights a record counts 1, and so does
         the bound if it is smaller.
+    max_rows : int, default=1
+        A public bound on the records of one person, who is then protected with all of them.
+        Given `groups`, `fit` counts no more; otherwise it is a declaration.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -191,6 +194,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         adjacency="replace",
         n_samples=None,
         max_weight=None,
+        max_rows=1,
         accountant=None,
         label=None,
         random_state=None,
@@ -211,6 +215,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_weight = max_weight
+        self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -223,7 +228,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return checked
 
     def _count(self, X, codes, weights: Weights) -> CategoryCounts:
-        largest = X.max(axis=0)
+        # All records of a batch may be of persons who have had theirs counted.
+        largest = X.max(axis=0, initial=0)
         least = self._least_sizes(X.shape[1])
         sizes = self._public_sizes(X.shape[1])
         missing = () if sizes is not None else ("n_categories",)

@@ -55,6 +55,9 @@ class DirichletNB(_NumericNaiveBayes):
         A public bound on `sample_weight`. None means 1, or the largest weight where
         that is larger, with a warning. Without weights a record counts 1, and so does
         the bound if it is smaller.
+    max_rows : int, default=1
+        A public bound on the records of one person, who is then protected with all of them.
+        Given `groups`, `fit` counts no more; otherwise it is a declaration.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -118,6 +121,7 @@ class DirichletNB(_NumericNaiveBayes):
         adjacency="replace",
         n_samples=None,
         max_weight=None,
+        max_rows=1,
         accountant=None,
         label=None,
         random_state=None,
@@ -137,6 +141,7 @@ class DirichletNB(_NumericNaiveBayes):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_weight = max_weight
+        self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
         self.random_state = random_state

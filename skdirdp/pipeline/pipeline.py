@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
 from .._messages import warn
+from .._persons import common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, Terms
@@ -354,6 +355,8 @@ class PrivatePipeline(Pipeline):
             adjacency=self.adjacency,
             mechanisms=mechanisms,
             not_covered=(*dict.fromkeys(leaks), *["random_state"] * seeded),
+            unit=common_unit(report.unit for _, report in steps),
+            n_records=next((report.n_records for _, report in steps), None),
             steps=steps,
         )
 

@@ -15,7 +15,7 @@ class PipelineReport(PrivacyReport):
 
     Parameters
     ----------
-    epsilon, delta, order, adjacency, mechanisms, not_covered
+    epsilon, delta, order, adjacency, mechanisms, not_covered, unit, n_records
         As for `PrivacyReport`, of all steps together. `not_covered` names parameters as
         the pipeline does, ``bins__bounds``, and steps that learn from the data without noise.
     steps : tuple of (str, PrivacyReport), default=()

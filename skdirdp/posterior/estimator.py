@@ -10,6 +10,7 @@ from scipy.special import betaincinv
 from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, warn
+from .._persons import MOST_ROWS, Selection, Unit, select_rows
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_real, real_array
 from ..base import PrivateEstimator
@@ -24,7 +25,7 @@ from .inputs import (
     labels_that_occur,
 )
 from .mechanisms import MECHANISMS, draw_candidate, draw_laplace, weigh_candidates
-from .report import posterior_privacy
+from .report import posterior_privacy, share_of_record
 
 
 class PrivateDirichletPosterior(PrivateEstimator):
@@ -56,6 +57,10 @@ class PrivateDirichletPosterior(PrivateEstimator):
         leaves a part of epsilon unused; "exact" raises it until none is left.
     gamma : float, default=1.0
         How fast the smooth sensitivity of "ehds" may change.
+    max_rows : int, default=1
+        A public bound on the records of one person, who is then protected with all of them.
+        The number of records is public, so that a person's is too: where it is more than 1
+        it is a declaration that persons who may stand for each other have equally many.
     accountant : PrivacyAccountant, optional
         Charged before noise is drawn.
     label : str, optional
@@ -104,6 +109,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         "mechanism": [StrOptions(set(MECHANISMS))],
         "calibration": [StrOptions({"exact", "paper"})],
         "gamma": [Interval(Real, 0, None, closed="neither")],
+        "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
     def __init__(
@@ -116,6 +122,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         epsilon=1.0,
         calibration="exact",
         gamma=1.0,
+        max_rows=1,
         accountant=None,
         label=None,
         random_state=None,
@@ -127,12 +134,15 @@ class PrivateDirichletPosterior(PrivateEstimator):
         self.epsilon = epsilon
         self.calibration = calibration
         self.gamma = gamma
+        self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, x: ArrayLike, y: Any = None) -> "PrivateDirichletPosterior":
+    def fit(
+        self, x: ArrayLike, y: Any = None, groups: ArrayLike | None = None
+    ) -> "PrivateDirichletPosterior":
         """Release the posterior given the records.
 
         Parameters
@@ -140,6 +150,10 @@ class PrivateDirichletPosterior(PrivateEstimator):
         x : array-like of shape (n_samples,) or (n_samples, 1)
             One label or code per record.
         y : ignored
+        groups : array-like of shape (n_samples,), default=None
+            The person that each record is of, by whole numbers or strings. Only the first
+            record of each is counted; with `max_rows` above 1 they are refused, because
+            the number of records would tell of a person.
 
         Returns
         -------
@@ -148,14 +162,14 @@ class PrivateDirichletPosterior(PrivateEstimator):
         with self._fitting():
             labels, leaks = self._public_labels(), []
             with errors_without_data(x=x):
-                tally = count_labels(x)
+                tally, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
                 if labels is None:
                     labels, leaks = labels_that_occur(tally), ["categories"]
                 wanted = f"codes from 0 to {len(labels) - 1}"
                 if self.categories is not None:
                     wanted = "labels among `categories`"
                 counts = counts_in(tally, labels, wanted)
-            self._release(counts, labels, leaks)
+            self._release(counts, labels, leaks, unit)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -180,7 +194,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
                         f"counts must be a vector of at least 2 cells; got shape {shape}"
                     )
                 labels = list(range(shape[0]))
-            self._release(check_count_vector(counts, len(labels)), labels, [])
+            unit = select_rows(None, 0, self.max_rows).unit
+            self._release(check_count_vector(counts, len(labels)), labels, [], unit)
         return self
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -232,7 +247,18 @@ class PrivateDirichletPosterior(PrivateEstimator):
         )
         return list(range(size)) if labels is None and size is not None else labels
 
-    def _release(self, counts: np.ndarray, categories: list, leaks: Sequence[str]) -> None:
+    def _select(self, groups: ArrayLike | None, n_rows: int) -> Selection:
+        selection = select_rows(groups, n_rows, self.max_rows)
+        if selection.unit.by_ids and selection.unit.max_rows > 1:
+            raise ValueError(
+                "max_rows must be 1 where groups are given: otherwise the number of records, "
+                "which a posterior tells, depends on how many each person has"
+            )
+        return selection
+
+    def _release(
+        self, counts: np.ndarray, categories: list, leaks: Sequence[str], unit: Unit
+    ) -> None:
         self._warn_of_leak(leaks)
         if self.mechanism == "ehdl":
             warn(
@@ -251,6 +277,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
             epsilon,
             gamma,
             self._not_covered(leaks),
+            unit,
         )
         exponent = privacy.exponent
         if exponent is not None:
@@ -260,7 +287,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         if generator is None:
             released = counts
         elif exponent is None:
-            released = draw_laplace(self.mechanism, counts, epsilon, generator)
+            share = share_of_record(epsilon, unit)
+            released = draw_laplace(self.mechanism, counts, share, generator)
         else:
             released = draw_candidate(*candidates, generator)
         self.concentration_ = prior + released

@@ -4,12 +4,14 @@ Labels are told apart by `==` and `hash`, as keys of a dict are. No message show
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from numbers import Complex, Real
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+
+from .._persons import Selection, Unit
 
 # Beyond this a record would be lost in the rounding of the parameter it adds to.
 _LARGEST_PRIOR = 1e12
@@ -60,8 +62,8 @@ def common_size(**sizes: int | None) -> int | None:
     return next(iter(given.values()), None)
 
 
-def count_labels(x: Any) -> Counter[Hashable]:
-    """How many records have each label."""
+def count_labels(x: Any, select: Callable[[int], Selection]) -> tuple[Counter[Hashable], Unit]:
+    """How many records have each label, of those that are selected, and whose they may be."""
     is_array = hasattr(x, "__len__") or hasattr(x, "__array__")
     if not is_array or sparse.issparse(x) or isinstance(x, (str, bytes, Mapping, Set)):
         raise TypeError(
@@ -77,10 +79,13 @@ def count_labels(x: Any) -> Counter[Hashable]:
         x = np.asarray(x).ravel()
     elif len(shape) != 1:
         raise ValueError(f"{wanted}; got {shape}")
-    tally = _tally("x", _plain(x))
-    if not tally:
+    labels = _plain(x)
+    if not labels:
         raise ValueError("x must hold at least 1 record; got 0")
-    return tally
+    selection = select(len(labels))
+    if selection.rows is not None:
+        labels = [labels[row] for row in selection.rows]
+    return _tally("x", labels), selection.unit
 
 
 def labels_that_occur(tally: Counter[Hashable]) -> list[Hashable]:

@@ -233,13 +233,17 @@ def _neighbours(mechanism, prior, n_samples, gamma) -> "_Neighbours | None":
     if size > MAX_CANDIDATES or size * k * (k - 1) // 2 > _MAX_WORK:
         return None
     lattice = posterior_lattice(prior, n_samples)
+    return _Neighbours(lattice, posterior_rates(mechanism, lattice, gamma))
+
+
+def posterior_rates(mechanism: str, lattice: PosteriorLattice, gamma: float) -> np.ndarray:
+    """The steepness at every candidate."""
     if mechanism == "ehd":
-        rates = np.full(size, 1 / _cached_global_sensitivity(prior, n_samples))
-    elif mechanism == "ehdl":
-        rates = lattice.inverse_local_sensitivities()
-    else:
-        rates = lattice.inverse_smooth_sensitivities(gamma)
-    return _Neighbours(lattice, rates)
+        sensitivity = _cached_global_sensitivity(tuple(lattice.prior.tolist()), lattice.n_samples)
+        return np.full(len(lattice.counts), 1 / sensitivity)
+    if mechanism == "ehdl":
+        return lattice.inverse_local_sensitivities()
+    return lattice.inverse_smooth_sensitivities(gamma)
 
 
 class _Neighbours:

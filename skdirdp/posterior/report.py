@@ -1,10 +1,14 @@
 """What the release of a posterior guarantees, and how its noise is chosen for that."""
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
-from ..accounting import NoPrivacy, PureDP
+from .._persons import RECORD, Unit
+from ..accounting import NoPrivacy, ProfiledDP, PureDP
+from ..accounting.worst_case import OF_PERSONS
 from ..base import PrivacyReport
 from .lattice import n_candidates
 from .mechanisms import (
@@ -14,6 +18,10 @@ from .mechanisms import (
     laplace_loss,
     paper_exponent,
 )
+from .profile import enumerated_profile
+
+# By more than a loss that was computed may be too small.
+_LOSS_ROUNDING = 1e-8
 
 # How the noise was chosen, for a reader.
 _MEANS = {
@@ -28,8 +36,8 @@ class PosteriorPrivacy(PrivacyReport):
     """What the release of a posterior guarantees.
 
     A `skdirdp.PrivacyReport` of one release, with `delta` 0, `order` None and `adjacency`
-    "replace". `composition` is that of the claim alone, randomised response: the release
-    itself may be better.
+    "replace". `composition` is that of the claim: of "ehd" and "ehds" the profile over all
+    neighbours where there are few enough to list, else randomised response.
 
     Parameters
     ----------
@@ -37,7 +45,9 @@ class PosteriorPrivacy(PrivacyReport):
         The release is epsilon-DP; infinite if it is not private.
     delta, order, adjacency, mechanisms, not_covered
         As in `skdirdp.PrivacyReport`; `mechanisms` holds the claim, a
-        `skdirdp.accounting.PureDP` or `skdirdp.accounting.NoPrivacy`.
+        `skdirdp.accounting.ProfiledDP`, `PureDP` or `NoPrivacy`.
+    unit, n_records
+        As in `skdirdp.PrivacyReport`.
     name : str
         The name of the mechanism; also called `mechanism`.
     calibration : {"exact", "bounded", "paper", "none"}
@@ -92,8 +102,14 @@ def posterior_privacy(
     epsilon: float,
     gamma: float,
     not_covered: tuple[str, ...] = (),
+    unit: Unit = RECORD,
 ) -> PosteriorPrivacy:
-    """The guarantee of a release; it depends on public sizes and parameters only."""
+    """The guarantee of a release; it depends on public sizes and parameters only.
+
+    A person with m records is m records apart from any other, since their number stays: what
+    is epsilon / m-DP for records is epsilon-DP for persons.
+    """
+    per_person, epsilon = epsilon, share_of_record(epsilon, unit)
     scale: float | None = None
     loss: float | None
     if np.isinf(epsilon):
@@ -107,20 +123,38 @@ def posterior_privacy(
         exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
         method = "paper" if not exact else "bounded" if exponent.loss is None else "exact"
         loss, scale = exponent.loss, exponent.scale
-    claimed = np.inf if mechanism == "ehdl" else epsilon
-    claim = NoPrivacy() if np.isinf(claimed) else PureDP(claimed)
+    claimed = np.inf if mechanism == "ehdl" else per_person
+    adjacency = OF_PERSONS["replace"] if unit.is_person else "replace"
+    claim: NoPrivacy | PureDP | ProfiledDP | None = None
+    if np.isinf(claimed):
+        claim = NoPrivacy(adjacency)
+    elif loss is not None and scale is not None and unit.max_rows == 1:
+        largest = min(claimed, loss * (1 + _LOSS_ROUNDING))
+        claim = enumerated_profile(mechanism, prior, n_samples, scale, gamma, largest, adjacency)
+    if claim is None:
+        claim = PureDP(claimed, adjacency)
     return PosteriorPrivacy(
         epsilon=claimed,
         delta=0.0,
         order=None,
-        adjacency=claim.adjacency,
+        adjacency="replace",
         mechanisms=((claim, 1),),
         not_covered=not_covered,
         name=mechanism,
         calibration=method,
-        loss=loss,
+        loss=loss if unit.max_rows == 1 else None,
         exponent=scale,
+        unit=unit,
+        n_records=n_samples,
     )
+
+
+def share_of_record(epsilon: float, unit: Unit) -> float:
+    """The part of a person's epsilon that one of the person's records may cost, rounded down."""
+    share = epsilon / unit.max_rows
+    if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
+        share = math.nextafter(share, 0.0)
+    return share
 
 
 def _check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:

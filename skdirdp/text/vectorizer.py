@@ -9,6 +9,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from .._contributions import count_names
 from .._messages import errors_without_data, warn
+from .._persons import Selection, select_rows
 from .._sklearn_compat import Interval, _fit_context
 from ..base import CountingEstimator
 from ..mechanisms.contribution import ContributionBound
@@ -48,6 +49,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     n_samples : float, default=None
         A public number of records, for a `max_df` or `min_df` that is a part of them. None
         takes the actual one, which is public under replacement only.
+    max_rows : int, default=1
+        A public bound on the records of one person, who is then protected with all of them.
+        Given `groups`, `fit` counts no more; otherwise it is a declaration.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -121,6 +125,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         delta=1e-5,
         adjacency="replace",
         n_samples=None,
+        max_rows=1,
         accountant=None,
         label=None,
         random_state=None,
@@ -150,12 +155,13 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         self.delta = delta
         self.adjacency = adjacency
         self.n_samples = n_samples
+        self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, raw_documents, y=None):
+    def fit(self, raw_documents, y=None, groups=None):
         """Learn the vocabulary, and release it.
 
         Parameters
@@ -163,6 +169,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         raw_documents : iterable of str, bytes, file names or files
             As `input` says.
         y : Ignored
+        groups : array-like of shape (n_samples,), default=None
+            The person that each record is of, by whole numbers or strings. Only the first
+            `max_rows` records of each are counted. None if no person has more.
 
         Returns
         -------
@@ -174,21 +183,24 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         self._warn_for_unused_params()
         with self._fitting():
             self._validate_vocabulary()
+            with errors_without_data(raw_documents=raw_documents):
+                documents = list(raw_documents)
+            counted = select_rows(groups, len(documents), self.max_rows)
             if self.fixed_vocabulary_:
-                self._release([], [])
+                self._release([], [], counted)
                 return self
+            if counted.rows is not None:
+                documents = [documents[row] for row in counted.rows]
             analyze = self.build_analyzer()
             with errors_without_data(raw_documents=raw_documents):
-                n_documents, found = count_names(
-                    (analyze(document) for document in raw_documents), int(self.max_words)
-                )
+                found = count_names(map(analyze, documents), int(self.max_words))
                 words = sorted(found)
-            lowest, highest, leaks = self._frequencies(n_documents)
+            lowest, highest, leaks = self._frequencies(counted)
             # One count of a word that no record gave, so that there is a table in any case.
             counts = np.array([[0, *(found[word] for word in words)]], dtype=float)
             size = int(self.max_features) + 1
             table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
-            (release,) = self._release([(table, counts)], leaks)
+            (release,) = self._release([(table, counts)], leaks, counted)
             published = release.probabilities[0, 1:]
             if isinstance(release.mechanism, SelectionMechanism):
                 self.threshold_ = release.mechanism.threshold
@@ -199,7 +211,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 warn("no word was given by enough records to be published; the vocabulary is empty")
         return self
 
-    def fit_transform(self, raw_documents, y=None):
+    def fit_transform(self, raw_documents, y=None, groups=None):
         """Learn the vocabulary, release it, and count its words in each record.
 
         Parameters
@@ -207,6 +219,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         raw_documents : iterable of str, bytes, file names or files
             As `input` says.
         y : Ignored
+        groups : array-like of shape (n_samples,), default=None
+            As for `fit`.
 
         Returns
         -------
@@ -214,13 +228,13 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             Exact.
         """
         raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
-        return self.fit(raw_documents, y).transform(raw_documents)
+        return self.fit(raw_documents, y, groups).transform(raw_documents)
 
     @property
     def _contribution(self) -> ContributionBound:
         return ContributionBound(1.0, float(self.max_words))
 
-    def _frequencies(self, n_documents: int) -> tuple[float, float, list[str]]:
+    def _frequencies(self, counted: Selection) -> tuple[float, float, list[str]]:
         """The least and the largest count of a word, and what finding them leaks."""
         leaks: list[str] = []
         lowest, highest = float(self.min_df), float(self.max_df)
@@ -228,7 +242,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         if parts[1] and highest == 1:  # the default: no limit, and no need to know of how many
             parts[1], highest = False, np.inf
         if any(parts):
-            n_samples, leaks = self._public_n_samples(n_documents)
+            n_samples, leaks = self._public_n_samples(counted)
             lowest *= n_samples if parts[0] else 1
             highest *= n_samples if parts[1] else 1
         return lowest, highest, leaks
@@ -241,8 +255,12 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 "published with a small probability, which no Renyi divergence allows for. State "
                 "the budget with delta"
             )
-        budget = (terms.epsilon, terms.delta, terms.adjacency)
-        return [SelectionMechanism.within(*budget, table.contribution) for table in tables]
+        return [
+            SelectionMechanism.within(
+                terms.epsilon, terms.delta, table.relation(terms.adjacency), table.contribution
+            )
+            for table in tables
+        ]
 
     def _public_output(self) -> dict[str, Any]:
         return {"n_columns": int(self.max_features)}
