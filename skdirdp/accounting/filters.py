@@ -1,0 +1,347 @@
+"""Privacy filters: what may be spent when each step is chosen after looking at the last.
+
+An exact composition is a guarantee for steps that were fixed beforehand. A *filter* decides
+about each step as it comes, so that whatever it lets through is private as a whole, whoever
+chose the steps and by whatever they saw. Three kinds of budgets can be spent so without a
+look at what was released (docs/theory.md, section 12):
+
+- `Copies`: a number of releases of one and the same kind;
+- `Pool`: dominating pairs, each as often as it is there, and a variance of Gaussian noise.
+  The copies that are not used are filled up in the proof, so nothing is lost;
+- `RenyiBudget`: a divergence of one Renyi order, from which everything can be paid.
+
+A `PrivacyFilter` holds a pool for the kind that was released first, with nearly all of the
+limit's delta, and a Renyi budget with the rest. What stays within one of the two is admitted,
+and their deltas add up. Sums are exact fractions, so that every process decides alike.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from ..numerics.roots import safe_root
+from .composition import MAX_RELEASES, PrivacyCurves
+from .conversions import renyi_log_delta
+from .pairs import DominatingPair, GaussianPair
+from .worst_case import WorstCase, combine
+
+#: Kinds of releases, each with the number of them.
+Counts = Mapping[PrivacyCurves, int]
+
+#: Of the releases that exact composition admits, if only the first kind is ever released.
+FIRST_KIND = Fraction(95, 100)
+# Of the rest of delta, for steps that may reveal everything with a small probability.
+_FAILURES = 0.1
+_ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
+# Of shares of delta and of budgets, downwards: far above the rounding of their few operations.
+_ROUNDING = 1e-12
+# A larger number of copies is found to this part of it.
+_COPIES_FOUND = 2.0**-11
+# Deltas this close are taken for the same: those of two routes that lead to one pair.
+_SAME = 1e-6
+_TOO_MUCH = Fraction(1 << 1100)
+
+
+class Budget(ABC):
+    """Something that can be spent adaptively, and the profile of all that it pays for."""
+
+    @abstractmethod
+    def share(self, counts: Counts) -> Fraction:
+        """The part of it that releases take; above 1 where they do not fit into it."""
+
+    @abstractmethod
+    def log_delta(self, epsilon: float) -> float:
+        """Natural logarithm of the delta of whatever fits into it, never too small."""
+
+
+@dataclass(frozen=True)
+class Copies(Budget):
+    """Releases of one kind, in one direction."""
+
+    kind: PrivacyCurves
+    direction: str
+    number: int
+
+    def share(self, counts: Counts) -> Fraction:
+        if any(kind != self.kind for kind in counts):
+            return _TOO_MUCH
+        return Fraction(counts.get(self.kind, 0), self.number)
+
+    def log_delta(self, epsilon: float) -> float:
+        return _log_delta(combine([(_case(self.kind, self.direction), self.number)]), epsilon)
+
+
+@dataclass(frozen=True)
+class Pool(Budget):
+    """Dominating pairs, each as often as it may be used, in one direction.
+
+    Gaussian pairs are one variance, of which each takes ``mu**2``; failures are one
+    exponential clock, of which each takes ``-log(1 - failure)``.
+    """
+
+    kind: PrivacyCurves
+    direction: str
+    number: int
+
+    def share(self, counts: Counts) -> Fraction:
+        target, used = _uses(_case(self.kind, self.direction)), [Fraction(0), Fraction(0)]
+        pairs: dict[DominatingPair, int] = {}
+        for kind, count in counts.items():
+            uses = _uses(_case(kind, self.direction))
+            if uses is None:
+                return _TOO_MUCH
+            for pair, number in uses.pairs.items():
+                pairs[pair] = pairs.get(pair, 0) + count * number
+            used[0] += count * uses.variance
+            used[1] += count * uses.failure
+        assert target is not None
+        shares = [_part(used[0], target.variance), _part(used[1], target.failure)]
+        shares += [_part(number, target.pairs.get(pair, 0)) for pair, number in pairs.items()]
+        return max(shares) / self.number
+
+    def log_delta(self, epsilon: float) -> float:
+        # What the pairs alone imply, without what else is known of the kind.
+        case = combine([(_case(self.kind, self.direction), self.number)])
+        return _log_delta(WorstCase(case.profile, case.profile, case.failure), epsilon)
+
+
+@dataclass(frozen=True)
+class RenyiBudget(Budget):
+    """A Renyi divergence of one order, and a probability that everything is revealed."""
+
+    direction: str
+    order: float
+    divergence: Fraction
+    failure: Fraction
+
+    def share(self, counts: Counts) -> Fraction:
+        divergence = failure = Fraction(0)
+        for kind, count in counts.items():
+            each = _divergence(_case(kind, self.direction), self.order)
+            if each is None:
+                return _TOO_MUCH
+            divergence += count * each
+            failure += count * Fraction(_case(kind, self.direction).failure)
+        return max(_part(divergence, self.divergence), _part(failure, self.failure))
+
+    def log_delta(self, epsilon: float) -> float:
+        divergence = float(self.divergence) * (1 + _ROUNDING)
+        log_delta = float(renyi_log_delta(self.order, divergence, epsilon)) + _ROUNDING
+        if self.failure:
+            log_delta = float(np.logaddexp(log_delta, np.log(float(self.failure)))) + _ROUNDING
+        return min(log_delta, 0.0)
+
+
+class PrivacyFilter:
+    """Admits releases, one after the other, within (epsilon, delta) as a whole.
+
+    Parameters
+    ----------
+    first : mechanism or guarantee
+        The kind of the first release.
+    releases : int
+        How many of it are made at once.
+    epsilon, delta : float
+        The limit.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import PureDP
+    >>> from skdirdp.accounting.filters import PrivacyFilter
+    >>> spending = PrivacyFilter(PureDP(0.5), 1, epsilon=2.0, delta=1e-5)
+    >>> spending.admits({PureDP(0.5): 4}), spending.admits({PureDP(0.5): 5})
+    (True, False)
+    """
+
+    def __init__(self, first: PrivacyCurves, releases: int, epsilon: float, delta: float):
+        self.epsilon = epsilon
+        copies = _copies_within(first, releases, epsilon, delta)
+        #: For each direction, budgets of which one must be kept to.
+        self.budgets: dict[str, tuple[Budget, ...]] = {
+            direction: _budgets(first, direction, releases, copies, epsilon, delta)
+            for direction in first.worst_cases()
+        }
+
+    def share(self, counts: Counts) -> float:
+        """The part of the limit that releases take up; above 1 if they are not admitted.
+
+        Of the budget that they take the smaller part of, in the worse direction.
+        """
+        return min(float(self._share(counts)), 1e300)
+
+    def admits(self, counts: Counts) -> bool:
+        """Whether all these releases may be made, in any order and however chosen."""
+        return self._share(counts) <= 1
+
+    def _share(self, counts: Counts) -> Fraction:
+        shares = (
+            min((budget.share(counts) for budget in budgets), default=_TOO_MUCH)
+            for budgets in self.budgets.values()
+        )
+        return max(shares)
+
+    def log_delta(self, epsilon: float) -> float:
+        """Natural logarithm of the delta of whatever is ever admitted, at any epsilon."""
+        return max(
+            min(float(np.logaddexp.reduce([b.log_delta(epsilon) for b in budgets])), 0.0)
+            for budgets in self.budgets.values()
+        )
+
+    def total(self, delta: float) -> float:
+        """An epsilon that holds at delta for whatever is ever admitted."""
+        target = float(np.log(delta))
+
+        def excess(epsilon: float) -> float:
+            return self.log_delta(epsilon) - target
+
+        # Below the deltas of the limit's own failures no epsilon holds.
+        highest = 2.0**40 * self.epsilon
+        if excess(highest) > 0:
+            return np.inf
+        found = safe_root(
+            lambda x: max(excess(x), -1e3),
+            self.epsilon,
+            -self.epsilon / 4,
+            tolerance=1e-9 * self.epsilon,
+            limits=(0.0, highest),
+        )
+        return float(found)
+
+
+def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: float) -> int:
+    """How many releases of a kind exact composition admits, up to rounding down."""
+
+    def fits(number: int) -> bool:
+        cases = kind.worst_cases().values()
+        deltas = [_log_delta(combine([(case, number)]), epsilon) for case in cases]
+        return np.exp(max(deltas)) <= delta
+
+    if not fits(releases):
+        return 0
+    low, high = releases, min(2 * releases, MAX_RELEASES)
+    while low < high and fits(high):
+        low, high = high, min(2 * high, MAX_RELEASES)
+    while high - low > 1 + int(_COPIES_FOUND * low):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _budgets(
+    kind: PrivacyCurves, direction: str, releases: int, copies: int, epsilon: float, delta: float
+) -> tuple[Budget, ...]:
+    if copies == 0:
+        return ()
+    # A whole number of the charges that the first one is, where they are few: none is lost.
+    charges = copies // releases
+    number = min(max(releases * _ceil(FIRST_KIND * charges), _ceil(FIRST_KIND * copies)), copies)
+    main: Budget = Copies(kind, direction, number)
+    used = np.exp(main.log_delta(epsilon))
+    if _case(kind, direction).profile is not None:
+        # The pool admits more, but has no use for a Renyi curve that is better than its pairs.
+        pool = Pool(kind, direction, number)
+        by_pairs = np.exp(pool.log_delta(epsilon))
+        if by_pairs <= min(used * (1 + _SAME), delta):
+            main, used = pool, by_pairs
+    rest = (delta - used) * (1 - _ROUNDING)
+    other = _renyi_budget(_case(kind, direction), releases, epsilon, rest) if rest > 0 else None
+    if other is None:
+        return (main,)
+    return main, RenyiBudget(direction, *other)
+
+
+def _renyi_budget(
+    first: WorstCase, releases: int, epsilon: float, delta: float
+) -> tuple[float, Fraction, Fraction] | None:
+    """An order with its divergence, and a probability of failure, that delta pays for.
+
+    The order is the one at which most Gaussian noise may follow the first releases.
+    """
+    spent = releases * first.failure
+    failure = spent + _FAILURES * (delta - spent)
+    if not spent < failure < delta:
+        return None
+    tilt, log_delta = _ORDERS - 1, np.log(delta - failure)
+    cost = tilt * np.log1p(-1 / _ORDERS) - np.log(_ORDERS)
+    divergence = epsilon + (log_delta - cost) / tilt
+    divergence -= 4 * _ROUNDING * (epsilon + np.abs((log_delta - cost) / tilt))
+    with np.errstate(all="ignore"):
+        taken = sum(releases * count * curve.rdp(_ORDERS) for curve, count in first.renyi)
+        room = (divergence - taken) / _ORDERS
+    best = int(np.argmax(np.where(np.isfinite(room), room, -np.inf)))
+    if not room[best] > 0:
+        return None
+    return float(_ORDERS[best]), Fraction(float(divergence[best])), Fraction(failure)
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """What one release takes from a pool."""
+
+    pairs: dict[DominatingPair, int]
+    variance: Fraction
+    failure: Fraction
+
+
+@lru_cache(maxsize=4096)
+def _case(kind: PrivacyCurves, direction: str) -> WorstCase:
+    return kind.worst_cases()[direction]
+
+
+@lru_cache(maxsize=4096)
+def _uses(case: WorstCase) -> _Uses | None:
+    """None where no pairs are known, or everything is revealed."""
+    if case.profile is None or case.failure == 1:
+        return None
+    pairs: dict[DominatingPair, int] = {}
+    variance = Fraction(0)
+    for pair, count in case.profile:
+        if isinstance(pair, GaussianPair):
+            variance += count * Fraction(pair.mu) ** 2
+        else:
+            pairs[pair] = pairs.get(pair, 0) + count
+    return _Uses(pairs, variance, Fraction(float(-np.log1p(-case.failure))))
+
+
+@lru_cache(maxsize=4096)
+def _divergence(case: WorstCase, order: float) -> Fraction | None:
+    """None where it is infinite, or cannot be computed."""
+    total = Fraction(0)
+    for curve, count in case.renyi:
+        with np.errstate(all="ignore"):
+            each = float(curve.rdp(np.asarray(order)))
+        if not np.isfinite(each):
+            return None
+        total += count * Fraction(max(each, 0.0))
+    return total
+
+
+class _OneCase(PrivacyCurves):
+    """The curves of a worst case in one direction."""
+
+    adjacency = ""
+
+    def __init__(self, case: WorstCase):
+        self._case = case
+
+    def _worst_cases(self) -> dict[str, WorstCase]:
+        return {"": self._case}
+
+
+@lru_cache(maxsize=1024)
+def _log_delta(case: WorstCase, epsilon: float) -> float:
+    return float(_OneCase(case).log_delta(epsilon))
+
+
+def _part(used: Fraction | int, available: Fraction | int) -> Fraction:
+    if not used:
+        return Fraction(0)
+    return Fraction(used) / Fraction(available) if available else _TOO_MUCH
+
+
+def _ceil(number: Fraction) -> int:
+    return -int(-number // 1)
