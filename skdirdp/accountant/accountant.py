@@ -17,21 +17,28 @@ from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
+from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import VECTORS, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
-    admits,
     after_charges,
     check_adjacency,
     check_computable,
     compose,
     exposures_of,
     key,
+)
+from .codec import describe, encode
+from .filtering import (
+    First,
+    admits,
+    filter_of,
+    is_filter,
     remaining,
+    share,
     total_epsilon,
     used,
 )
-from .codec import describe, encode
 from .history import History, row_of
 from .ledger import Charge, Ledger, LedgerError, Limits, Split, Sums
 
@@ -62,16 +69,27 @@ class PrivacyAccountant:
         A file that outlives the process. An existing ledger is continued: its limits
         are the stored ones, and giving others is an error. Without a path the ledger
         is a temporary file that ends with the process that made the accountant.
+    adaptive : bool, default=None
+        What the limit promises. True: whatever is charged under it is
+        (epsilon, delta)-DP as a whole, also if each charge is chosen after looking at
+        what the earlier ones released. False: that holds only for a plan that was fixed
+        before the first release, a grid search say, and a little more is admitted. None
+        is True, and for an existing ledger what it was made with.
 
     Notes
     -----
     All charges of one accountant are under the same adjacency. That of a
     `SimplexMechanism` is the exchange of a vector, and never that of tables of counts.
 
-    The total holds for mechanisms whose parameters do not depend on what earlier
-    ones released. Where they do, as when the next budget is chosen after looking at
-    the last result, use a limit with `order`: Renyi divergences of one order add up
-    even then (Feldman and Zrnic 2021).
+    With ``adaptive=True`` the limit is kept by a privacy filter (docs/theory.md, section
+    12), which the first charge decides: repeating its kind is admitted to at least 95% of
+    what exact composition admits, and fully if that is fewer than 20 charges. The promise is
+    the limit itself, so `total` is the limit as soon as something was charged, and
+    `remaining` tells how much can still be spent.
+
+    A limit with `order` holds for either way of spending: Renyi divergences of one order
+    add up even then (Feldman and Zrnic 2021). Without a limit nothing is promised
+    beforehand, and `total` is that of a plan fixed beforehand.
 
     Examples
     --------
@@ -82,13 +100,20 @@ class PrivacyAccountant:
     >>> probabilities = mechanism.release([12, 0, 5], accountant=accountant, label="colours")
     >>> accountant.charge(mechanism, releases=13, label="sizes")
     >>> accountant
-    PrivacyAccountant(epsilon=1.0, delta=1e-05): 2 charges, total epsilon 0.7865
+    PrivacyAccountant(epsilon=1.0, delta=1e-05): 2 charges, 66.67% of the limit spent
     >>> accountant.charge(mechanism, releases=100)
     Traceback (most recent call last):
         ...
     skdirdp.exceptions.BudgetExceededError: ...
     >>> len(accountant)
     2
+
+    A plan that was fixed beforehand, and what exactly it costs:
+
+    >>> plan = PrivacyAccountant(epsilon=1.0, delta=1e-5, adaptive=False)
+    >>> plan.charge(mechanism, releases=14)
+    >>> plan
+    PrivacyAccountant(epsilon=1.0, delta=1e-05, adaptive=False): 1 charge, total epsilon 0.7865
     """
 
     def __init__(
@@ -97,14 +122,18 @@ class PrivacyAccountant:
         delta: float = _DEFAULT_DELTA,
         order: float | None = None,
         path: "str | PathLike[str] | None" = None,
+        *,
+        adaptive: bool | None = None,
     ):
-        asked = _check_limits(epsilon, delta, order)
+        if adaptive not in (None, True, False):
+            raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
+        asked = _check_limits(epsilon, delta, order, adaptive is None or bool(adaptive))
         self._split: Split | None = None
         if path is None:
             self._ledger = Ledger.temporary(asked)
         else:
             self._ledger = Ledger.create_or_open(path, asked)
-            _check_same_limits(asked, self._ledger)
+            _check_same_limits(asked, adaptive is None, self._ledger)
 
     @property
     def epsilon(self) -> float | None:
@@ -120,6 +149,11 @@ class PrivacyAccountant:
     def order(self) -> float | None:
         """The Renyi order of the limit, or None for an (epsilon, delta) limit."""
         return self._ledger.limits.order
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the limit holds for charges that are chosen as one goes."""
+        return self._ledger.limits.adaptive
 
     @property
     def path(self) -> str:
@@ -162,13 +196,14 @@ class PrivacyAccountant:
         with self._ledger.writing() as transaction:
             before = transaction.sums()
             after = self._after(before, mechanism, spec, releases)
-            admitted = all(admits(exposure, limits) for exposure in exposures_of(after))
+            first = transaction.first() or (spec, releases)
+            admitted = admits(after, first, limits)
             if admitted:
                 transaction.append(spec, releases, label, self._split)
         # The costly words come after the lock is given back.
         if not admitted:
             raise BudgetExceededError(
-                _refusal(describe(mechanism), releases, label, before, after, limits)
+                _refusal(describe(mechanism), releases, label, before, after, first, limits)
             )
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
@@ -204,8 +239,9 @@ class PrivacyAccountant:
         0
         """
         spec, releases = self._check_charge(mechanism, releases)
-        after = self._after(self._sums(), mechanism, spec, releases)
-        return all(admits(exposure, self._ledger.limits) for exposure in exposures_of(after))
+        sums, first = self._spent()
+        after = self._after(sums, mechanism, spec, releases)
+        return admits(after, first or (spec, releases), self._ledger.limits)
 
     def _check_charge(self, mechanism: PrivacyCurves, releases: int) -> tuple[str, int]:
         spec = encode(mechanism)
@@ -223,7 +259,12 @@ class PrivacyAccountant:
         return after
 
     def total(self, delta: float | None = None) -> float:
-        """The smallest epsilon known to hold at delta for all that was charged.
+        """An epsilon that holds at delta for all that was charged.
+
+        Where the limit is for adaptive spending, what holds is the limit, for all that
+        was charged and will be: no smaller total is a guarantee once charges may depend
+        on releases. Else it is the smallest epsilon known to hold for what was charged,
+        if all of it was fixed beforehand.
 
         Parameters
         ----------
@@ -233,7 +274,7 @@ class PrivacyAccountant:
         Returns
         -------
         float
-            Infinite if something was released without noise.
+            0 if nothing was charged; infinite if something was released without noise.
 
         Examples
         --------
@@ -249,13 +290,15 @@ class PrivacyAccountant:
         if delta is None:
             delta = self.delta
         delta = check_real("delta", delta, above=0, below=1)
-        return total_epsilon(self._sums(), delta, self._ledger.limits)
+        return total_epsilon(*self._spent(), delta, self._ledger.limits)
 
     def remaining(self) -> float:
-        """How far the limit is from the total; infinite without a limit.
+        """What can still be spent, as a part of the limit's epsilon; infinite without a limit.
 
-        In epsilon at the limit's delta, or at its order. Exact composition is seldom
-        a sum, so a mechanism that costs more than this alone may still be admitted.
+        Where the limit is for adaptive spending, the share of it that is not spent, times
+        its epsilon. Else how far the limit is from the total, in epsilon at its delta, or
+        at its order. Neither is a sum of epsilons, so a mechanism that costs more than
+        this alone may still be admitted; `affords` tells.
 
         Returns
         -------
@@ -271,18 +314,19 @@ class PrivacyAccountant:
         >>> round(accountant.remaining(), 6)
         0.8
         """
-        return remaining(self._sums(), self._ledger.limits)
+        return remaining(*self._spent(), self._ledger.limits)
 
     def running_total(
         self, delta: float | None = None, *, after: Iterable[int] | None = None
     ) -> list[float]:
-        """The total as it was after each charge.
+        """What was used of the limit, or the total, as it was after each charge.
 
         Parameters
         ----------
         delta : float, optional
-            By default, in the limit's own terms, as `remaining`: at its delta, or at its
-            order.
+            Gives `total` at delta. By default, in the limit's own terms, as `remaining`:
+            the share that is spent times its epsilon where it is for adaptive spending,
+            else the total at its delta, or at its order.
         after : iterable of int, optional
             After how many charges; each from 1 to the number of charges. By default, after
             every one. Each may take a tenth of a second.
@@ -296,7 +340,7 @@ class PrivacyAccountant:
         --------
         >>> from skdirdp import PrivacyAccountant
         >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> accountant = PrivacyAccountant(epsilon=1.0, adaptive=False)
         >>> for epsilon in [0.1, 0.2, 0.4]:
         ...     accountant.charge(PureDP(epsilon))
         >>> [round(total, 3) for total in accountant.running_total(after=[1, 3])]
@@ -316,13 +360,20 @@ class PrivacyAccountant:
                 )
             numbers = chosen
 
+        first = (charges[0].spec, charges[0].releases) if charges else None
+
         def measure(sums: Sums) -> float:
-            return used(sums, limits) if delta is None else total_epsilon(sums, delta, limits)
+            if delta is None:
+                return used(sums, first, limits)
+            return total_epsilon(sums, first, delta, limits)
 
         return after_charges(measure, charges, numbers)
 
     def compositions(self) -> list[Composition]:
         """Everything that was charged, as compositions of which the worst counts.
+
+        They are for a plan fixed beforehand, whatever the limit promises; `curves` are
+        what holds.
 
         Returns
         -------
@@ -340,7 +391,32 @@ class PrivacyAccountant:
         >>> everything.epsilon(1e-5) == accountant.total(1e-5)
         True
         """
-        return [compose(exposure) for exposure in exposures_of(self._sums())]
+        return [compose(exposure) for exposure in exposures_of(self._spent()[0])]
+
+    def curves(self) -> list[Composition] | list[PrivacyFilter]:
+        """What holds at every epsilon and delta, by curves of which the worst counts.
+
+        Returns
+        -------
+        list
+            With methods ``delta(epsilon)`` and ``epsilon(delta)``: a filter's, for whatever
+            it ever admits, where the limit is for adaptive spending and something was
+            charged; else `compositions`.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.mechanisms import GaussianMechanism
+        >>> accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+        >>> accountant.charge(GaussianMechanism(sigma=10.0))
+        >>> (holds,) = accountant.curves()
+        >>> bool(holds.delta(1.0) <= 1e-5)
+        True
+        """
+        sums, first = self._spent()
+        if first is None or not is_filter(self._ledger.limits):
+            return [compose(exposure) for exposure in exposures_of(sums)]
+        return [filter_of(first, self._ledger.limits)]
 
     def history(self) -> History:
         """All charges, oldest first.
@@ -439,7 +515,8 @@ class PrivacyAccountant:
         if limits.epsilon is None:
             name += "(no limit)"
         elif limits.order is None:
-            name += f"(epsilon={limits.epsilon}, delta={limits.delta})"
+            plan = "" if limits.adaptive else ", adaptive=False"
+            name += f"(epsilon={limits.epsilon}, delta={limits.delta}{plan})"
         else:
             name += f"(epsilon={limits.epsilon}, order={limits.order})"
         if self._split is not None:
@@ -449,6 +526,9 @@ class PrivacyAccountant:
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         try:
+            if is_filter(limits):
+                percent = _upwards(100 * share(*self._spent(), limits), 2)
+                return f"{name}: {plural(count, 'charge')}, {percent}% of the limit spent"
             total = self.total()
         except LedgerError:
             return f"{name}: {plural(count, 'charge')} that have no total"
@@ -469,9 +549,9 @@ class PrivacyAccountant:
         with self._ledger.reading() as transaction:
             return transaction.charges()
 
-    def _sums(self) -> Sums:
+    def _spent(self) -> tuple[Sums, First | None]:
         with self._ledger.reading() as transaction:
-            return transaction.sums()
+            return transaction.sums(), transaction.first()
 
     def _check_split(self, adjacency: str) -> None:
         if self._split is None or kind_of(adjacency) in _SPLIT_BY[self._split.by]:
@@ -525,32 +605,53 @@ class ParallelParts:
 
 
 def _refusal(
-    what: str, releases: int, label: str | None, before: Sums, after: Sums, limits: Limits
+    what: str,
+    releases: int,
+    label: str | None,
+    before: Sums,
+    after: Sums,
+    first: First,
+    limits: Limits,
 ) -> str:
     name = repr(label) if label else "this charge"
-    terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
     asked = f"{plural(releases, 'release')} of {what}"
-    spent, left = _upwards(used(before, limits)), _downwards(remaining(before, limits))
-    return (
-        f"{name} would bring the total epsilon to {_upwards(used(after, limits))} at {terms}, and "
-        f"the limit is {limits.epsilon}. {spent} is used and {left} is left, as a difference: "
-        "charges are composed and not summed, so that a little more than this may still be "
-        "admitted. Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
+    advice = (
+        "Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
         f"or stop here. Asked for: {asked}"
+    )
+    if is_filter(limits):
+        spent = _upwards(100 * share(before, first, limits), 2) if before else "0.00"
+        return (
+            f"{name} does not fit into the limit of epsilon {limits.epsilon} at delta "
+            f"{limits.delta}, of which {spent}% is spent. The limit holds for charges chosen as "
+            "you go; for a plan that was fixed before the first release, adaptive=False admits "
+            f"a little more. {advice}"
+        )
+    terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
+    spent = _upwards(used(before, first, limits))
+    left = _downwards(remaining(before, first, limits))
+    return (
+        f"{name} would bring the total epsilon to {_upwards(used(after, first, limits))} at "
+        f"{terms}, and the limit is {limits.epsilon}. {spent} is used and {left} is left, as a "
+        "difference: charges are composed and not summed, so that a little more than this may "
+        f"still be admitted. {advice}"
     )
 
 
-def _upwards(spent: float) -> str:
-    """In four decimals, and not less than it is: a reader may repeat it as a claim."""
+def _upwards(spent: float, decimals: int = 4) -> str:
+    """In a few decimals, and not less than it is: a reader may repeat it as a claim."""
+    if math.isinf(spent):
+        return "infinite"
     # Divergences are rounded up by a part in 1e12 already, which should not fill a decimal.
-    return "infinite" if math.isinf(spent) else f"{math.ceil(spent * 1e4 / (1 + 1e-12)) / 1e4:.4f}"
+    unit = 10.0**decimals
+    return f"{math.ceil(spent * unit / (1 + 1e-12)) / unit:.{decimals}f}"
 
 
 def _downwards(left: float) -> str:
     return "infinite" if math.isinf(left) else f"{math.floor(left * 1e4) / 1e4:.4f}"
 
 
-def _check_limits(epsilon: Any, delta: Any, order: Any) -> Limits:
+def _check_limits(epsilon: Any, delta: Any, order: Any, adaptive: bool) -> Limits:
     if epsilon is not None:
         epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
     delta = check_real("delta", delta, above=0, below=1)
@@ -558,18 +659,27 @@ def _check_limits(epsilon: Any, delta: Any, order: Any) -> Limits:
         order = check_real("order", order, above=1)
         if epsilon is None:
             raise ValueError(f"epsilon must be given with order; got order={order} alone")
-    limits = Limits(epsilon, delta, order)
+    limits = Limits(epsilon, delta, order, adaptive)
     # An infinite limit is none.
     return replace(limits, epsilon=None, order=None) if epsilon == math.inf else limits
 
 
-def _check_same_limits(asked: Limits, ledger: Ledger) -> None:
+def _check_same_limits(asked: Limits, any_promise: bool, ledger: Ledger) -> None:
     """The limits of a file are those it was made with; not asking for any is fine."""
     stored = ledger.limits
-    if asked in (stored, Limits(None, _DEFAULT_DELTA, None)):
+    if any_promise:
+        asked = replace(asked, adaptive=stored.adaptive)
+    nothing = Limits(None, _DEFAULT_DELTA, None, asked.adaptive)
+    if asked == stored or (asked == nothing and asked.adaptive == stored.adaptive):
         return
     raise ValueError(
-        f"the ledger {ledger.path} was made with epsilon={stored.epsilon}, delta={stored.delta}, "
-        f"order={stored.order}, and these limits stay; got epsilon={asked.epsilon}, "
-        f"delta={asked.delta}, order={asked.order}. Leave them out to continue with the stored ones"
+        f"the ledger {ledger.path} was made with {_words(stored)}, and these limits stay; got "
+        f"{_words(asked)}. Leave them out to continue with the stored ones"
+    )
+
+
+def _words(limits: Limits) -> str:
+    return (
+        f"epsilon={limits.epsilon}, delta={limits.delta}, order={limits.order}, "
+        f"adaptive={limits.adaptive}"
     )

@@ -22,11 +22,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..numerics.roots import safe_root
 from .composition import MAX_RELEASES, PrivacyCurves
 from .conversions import renyi_log_delta
-from .pairs import DominatingPair, GaussianPair
+from .pairs import DominatingPair, Floats, GaussianPair
 from .worst_case import WorstCase, combine
 
 #: Kinds of releases, each with the number of them.
@@ -39,6 +40,9 @@ _FAILURES = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
 # Of shares of delta and of budgets, downwards: far above the rounding of their few operations.
 _ROUNDING = 1e-12
+# No epsilon beyond so many limits is looked at, and those below are found to this part of it.
+_MOST_LIMITS = 2.0**20
+_FOUND = 1e-9
 # A larger number of copies is found to this part of it.
 _COPIES_FOUND = 2.0**-11
 # Deltas this close are taken for the same: those of two routes that lead to one pair.
@@ -158,7 +162,7 @@ class PrivacyFilter:
     """
 
     def __init__(self, first: PrivacyCurves, releases: int, epsilon: float, delta: float):
-        self.epsilon = epsilon
+        self.limit = (epsilon, delta)
         copies = _copies_within(first, releases, epsilon, delta)
         #: For each direction, budgets of which one must be kept to.
         self.budgets: dict[str, tuple[Budget, ...]] = {
@@ -191,24 +195,28 @@ class PrivacyFilter:
             for budgets in self.budgets.values()
         )
 
-    def total(self, delta: float) -> float:
-        """An epsilon that holds at delta for whatever is ever admitted."""
-        target = float(np.log(delta))
+    def delta(self, epsilon: ArrayLike) -> Floats:
+        """The delta that holds at each epsilon for whatever is ever admitted."""
+        epsilon = np.asarray(epsilon, dtype=float)
+        flat = [np.exp(self.log_delta(float(each))) for each in epsilon.ravel()]
+        return np.array(flat).reshape(epsilon.shape)
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon that holds at delta for whatever is ever admitted."""
+        target, limit = float(np.log(delta)), self.limit[0]
 
         def excess(epsilon: float) -> float:
-            return self.log_delta(epsilon) - target
+            return max(self.log_delta(epsilon) - target, -1e3)
 
-        # Below the deltas of the limit's own failures no epsilon holds.
-        highest = 2.0**40 * self.epsilon
-        if excess(highest) > 0:
+        highest = _MOST_LIMITS * limit
+        if excess(highest) > 0:  # delta is below what is kept for failures
             return np.inf
         found = safe_root(
-            lambda x: max(excess(x), -1e3),
-            self.epsilon,
-            -self.epsilon / 4,
-            tolerance=1e-9 * self.epsilon,
-            limits=(0.0, highest),
+            excess, limit, -limit / 4, tolerance=_FOUND * limit, limits=(0.0, highest)
         )
+        if delta >= self.limit[1]:
+            # The search rounds up and may stop a hair above the limit, which holds.
+            return min(float(found), limit)
         return float(found)
 
 
