@@ -28,7 +28,7 @@ from .admission import (
     exposures_of,
     key,
 )
-from .codec import describe, encode
+from .codec import decode, describe, encode
 from .filtering import (
     First,
     admits,
@@ -202,9 +202,7 @@ class PrivacyAccountant:
                 transaction.append(spec, releases, label, self._split)
         # The costly words come after the lock is given back.
         if not admitted:
-            raise BudgetExceededError(
-                _refusal(describe(mechanism), releases, label, before, after, first, limits)
-            )
+            raise BudgetExceededError(_refusal(spec, releases, label, before, after, first, limits))
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
         """Whether the limit would admit a charge now; nothing is charged.
@@ -605,7 +603,7 @@ class ParallelParts:
 
 
 def _refusal(
-    what: str,
+    spec: str,
     releases: int,
     label: str | None,
     before: Sums,
@@ -614,16 +612,18 @@ def _refusal(
     limits: Limits,
 ) -> str:
     name = repr(label) if label else "this charge"
-    asked = f"{plural(releases, 'release')} of {what}"
+    asked = f"{plural(releases, 'release')} of {describe(decode(spec))}"
     advice = (
         "Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
         f"or stop here. Asked for: {asked}"
     )
     if is_filter(limits):
         spent = _upwards(100 * share(before, first, limits), 2) if before else "0.00"
+        alone = compose(((spec, releases),)).epsilon(limits.delta)
         return (
             f"{name} does not fit into the limit of epsilon {limits.epsilon} at delta "
-            f"{limits.delta}, of which {spent}% is spent. The limit holds for charges chosen as "
+            f"{limits.delta}, of which {spent}% is spent; alone it would cost epsilon "
+            f"{_upwards(alone)}. The limit holds for charges chosen as "
             "you go; for a plan that was fixed before the first release, adaptive=False admits "
             f"a little more. {advice}"
         )

@@ -110,7 +110,8 @@ class Pool(Budget):
     def log_delta(self, epsilon: float) -> float:
         # What the pairs alone imply, without what else is known of the kind.
         case = combine([(_case(self.kind, self.direction), self.number)])
-        return _log_delta(WorstCase(case.profile, case.profile, case.failure), epsilon)
+        pairs = case.profile or ()
+        return _log_delta(WorstCase(pairs, pairs, case.failure), epsilon)
 
 
 @dataclass(frozen=True)
