@@ -25,6 +25,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-claims": ("simplex", "SimplexClaims"),
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
+    "filters": ("filters", "Filters"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),

@@ -230,7 +230,9 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
         return np.exp(max(deltas)) <= delta
 
     if not fits(releases):
-        return 0
+        # A failure of delta itself is within the limit, but its logarithm is rounded up.
+        whole = [_OneCase(combine([(case, releases)])) for case in kind.worst_cases().values()]
+        return releases if all(case.epsilon(delta) <= epsilon for case in whole) else 0
     low, high = releases, min(2 * releases, MAX_RELEASES)
     while low < high and fits(high):
         low, high = high, min(2 * high, MAX_RELEASES)

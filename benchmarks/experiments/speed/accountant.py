@@ -31,7 +31,9 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
         composition = Composition([(kind, charges // len(kinds)) for kind in kinds])
         limit = room * composition.epsilon(1e-5)
         with tempfile.TemporaryDirectory() as folder:
-            accountant = PrivacyAccountant(limit, 1e-5, path=Path(folder, "ledger.sqlite"))
+            accountant = PrivacyAccountant(
+                limit, 1e-5, path=Path(folder, "ledger.sqlite"), adaptive=False
+            )
             commit = _bare_commit(Path(folder, "bare.sqlite"))
             times, bare = [], []
             for i in range(charges // len(kinds) * len(kinds)):
