@@ -33,8 +33,9 @@ from .worst_case import WorstCase, combine
 #: Kinds of releases, each with the number of them.
 Counts = Mapping[PrivacyCurves, int]
 
-#: Of the releases that exact composition admits, if only the first kind is ever released.
-FIRST_KIND = Fraction(95, 100)
+#: Of the releases that exact composition admits, if only the first kind is ever released: 95%,
+#: and the part to which their number is found.
+FIRST_KIND = Fraction(9501, 10_000)
 # Of the rest of delta, for steps that may reveal everything with a small probability.
 _FAILURES = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
@@ -44,7 +45,7 @@ _ROUNDING = 1e-12
 _MOST_LIMITS = 2.0**20
 _FOUND = 1e-9
 # A larger number of copies is found to this part of it.
-_COPIES_FOUND = 2.0**-11
+_COPIES_FOUND = 2.0**-14
 # Deltas this close are taken for the same: those of two routes that lead to one pair.
 _SAME = 1e-6
 _TOO_MUCH = Fraction(1 << 1100)

@@ -34,7 +34,7 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
             accountant = PrivacyAccountant(
                 limit, 1e-5, path=Path(folder, "ledger.sqlite"), adaptive=False
             )
-            commit = _bare_commit(Path(folder, "bare.sqlite"))
+            commit = bare_commit(Path(folder, "bare.sqlite"))
             times, bare = [], []
             for i in range(charges // len(kinds) * len(kinds)):
                 times.append(
@@ -61,7 +61,7 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
             )
 
 
-def _bare_commit(path: Path) -> Callable[[], None]:
+def bare_commit(path: Path) -> Callable[[], None]:
     """A commit of one row with the accountant's durability, and nothing else."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = EXTRA")
