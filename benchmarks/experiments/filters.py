@@ -180,8 +180,8 @@ class Filters(Experiment):
         return (
             f"One round of each workload is\n\n{words}\n\nThe filter is decided by the first "
             "release. The Rényi filter is given the order that is best for the whole workload, "
-            "which nobody knows beforehand, and all of δ. Releases that may fail outright, and were "
-            "not the first, are limited to about a twentieth of δ: with δ = 1e-10 instead of 1e-11 "
+            "which nobody knows beforehand, and all of δ. Releases that may fail outright, and "
+            "were not the first, are limited to about a twentieth of δ: with 1e-10 for 1e-11 "
             "the last workload would end at 44% at (3, 1e-6).\n\n"
             f"A charge after {int(timed['charges'])} others took {timed['median_ms']:.2f} ms "
             f"(median; {timed['processor_ms']:.2f} ms of the processor), a bare commit of the same "
@@ -207,10 +207,10 @@ class Filters(Experiment):
             ),
             Claim(
                 "skdirdp",
-                f"A charge takes at most 5 ms of the processor, after {int(timed['charges'])} others",
+                f"A charge takes at most 5 ms of the processor, after {int(timed['charges'])}",
                 bool(timed["processor_ms"] <= 5),
-                f"median {timed['processor_ms']:.2f} ms; with the disk {timed['median_ms']:.2f} ms, "
-                f"and a bare commit {timed['commit_ms']:.2f} ms",
+                f"median {timed['processor_ms']:.2f} ms; with the disk {timed['median_ms']:.2f} "
+                f"ms, and a bare commit {timed['commit_ms']:.2f} ms",
             ),
         ]
 
