@@ -60,13 +60,13 @@ def test_each_promise_is_told_by_the_repr_and_by_refusals():
     adaptive.charge(TABLE, releases=133)
     plan.charge(TABLE, releases=133)
     assert repr(adaptive) == (
-        "PrivacyAccountant(epsilon=1.0, delta=1e-05): 1 charge, 50.00% of the limit spent"
+        "PrivacyAccountant(epsilon=1.0, delta=1e-05): 1 charge, 49.82% of the limit spent"
     )
     assert repr(plan).startswith("PrivacyAccountant(epsilon=1.0, delta=1e-05, adaptive=False): 1 ")
     assert "total epsilon" in repr(plan)
     with pytest.raises(BudgetExceededError) as refused:
         adaptive.charge(TABLE, releases=200)
-    assert "of which 50.00% is spent" in str(refused.value)
+    assert "of which 49.82% is spent" in str(refused.value)
     assert "chosen as you go" in str(refused.value)
     with pytest.raises(BudgetExceededError, match="would bring the total epsilon to"):
         plan.charge(TABLE, releases=200)

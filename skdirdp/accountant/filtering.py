@@ -6,14 +6,17 @@ Every answer follows from the first charge and the sums, so that all processes a
 """
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 
-from ..accounting.composition import PrivacyCurves
-from ..accounting.filters import PrivacyFilter
+from ..accounting.filters import PrivacyFilter, Tally
 from . import admission
 from .admission import Exposure, exposures_of
 from .codec import decode
 from .ledger import Limits, Sums
+
+# Of a share that is told in floats.
+_LARGEST = 1e300
 
 #: The kind of the first charge of a ledger, and its number of releases.
 First = tuple[str, int]
@@ -36,16 +39,16 @@ def admits(sums: Sums, first: First | None, limits: Limits) -> bool:
     exposures = exposures_of(sums)
     if not is_filter(limits) or first is None:
         return all(admission.admits(exposure, limits) for exposure in exposures)
-    spending = filter_of(first, limits)
-    return all(spending.admits(_counts(exposure)) for exposure in exposures)
+    spent = _spending(first, limits)
+    return all(spent.share(exposure) <= 1 for exposure in exposures)
 
 
 def share(sums: Sums, first: First | None, limits: Limits) -> float:
     """The part of a filter's limit that is spent; above 1 if the charges are not admitted."""
     if first is None:
         return 0.0
-    spending = filter_of(first, limits)
-    return max(spending.share(_counts(exposure)) for exposure in exposures_of(sums))
+    spent = _spending(first, limits)
+    return min(float(max(spent.share(exposure) for exposure in exposures_of(sums))), _LARGEST)
 
 
 def used(sums: Sums, first: First | None, limits: Limits) -> float:
@@ -75,5 +78,25 @@ def total_epsilon(sums: Sums, first: First | None, delta: float, limits: Limits)
     return filter_of(first, limits).epsilon(delta)
 
 
-def _counts(exposure: Exposure) -> dict[PrivacyCurves, int]:
-    return {decode(spec): releases for spec, releases in exposure}
+class _Spending:
+    """What exposures take of a filter. From one to the next, only what differs is added up."""
+
+    def __init__(self, spending: PrivacyFilter):
+        self._filter = spending
+        # Replaced as one, so that threads need no lock.
+        self._last: tuple[dict[str, int], Tally] = {}, spending.nothing()
+
+    def share(self, exposure: Exposure) -> Fraction:
+        counts = dict(exposure)
+        before, tally = self._last
+        changed = [(spec, n) for spec, n in exposure if before.get(spec) != n]
+        changed += [(spec, 0) for spec in before.keys() - counts.keys()]
+        for spec, number in changed:
+            tally = self._filter.add(tally, decode(spec), number - before.get(spec, 0))
+        self._last = counts, tally
+        return self._filter.share_of(tally)
+
+
+@lru_cache(maxsize=64)
+def _spending(first: First, limits: Limits) -> _Spending:
+    return _Spending(filter_of(first, limits))

@@ -16,10 +16,10 @@ and their deltas add up. Sums are exact fractions, so that every process decides
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,11 +27,18 @@ from numpy.typing import ArrayLike
 from ..numerics.roots import safe_root
 from .composition import MAX_RELEASES, PrivacyCurves
 from .conversions import renyi_log_delta
-from .pairs import DominatingPair, Floats, GaussianPair
+from .pairs import Floats, GaussianPair
 from .worst_case import WorstCase, combine
 
 #: Kinds of releases, each with the number of them.
 Counts = Mapping[PrivacyCurves, int]
+#: How much of each thing, by name; a dominating pair is a name too.
+Amounts = dict[Hashable, Fraction]
+#: What is used of every budget of a filter.
+Tally = tuple[Amounts, ...]
+
+#: The name of what a budget has no capacity for.
+OTHER = "other"
 
 #: Of the releases that exact composition admits, if only the first kind is ever released: 95%,
 #: and the part to which their number is found.
@@ -52,15 +59,42 @@ _TOO_MUCH = Fraction(1 << 1100)
 
 
 class Budget(ABC):
-    """Something that can be spent adaptively, and the profile of all that it pays for."""
+    """Something that can be spent adaptively, and the profile of all that it pays for.
+
+    It has a capacity for each of several things, and a release takes something of each.
+    What it has no capacity for goes by the name `OTHER`.
+    """
+
+    @property
+    @abstractmethod
+    def capacity(self) -> Amounts: ...
 
     @abstractmethod
-    def share(self, counts: Counts) -> Fraction:
-        """The part of it that releases take; above 1 where they do not fit into it."""
+    def uses(self, kind: PrivacyCurves) -> Amounts:
+        """What one release takes."""
 
     @abstractmethod
     def log_delta(self, epsilon: float) -> float:
         """Natural logarithm of the delta of whatever fits into it, never too small."""
+
+    def add(self, used: Amounts, kind: PrivacyCurves, number: int) -> Amounts:
+        """What was used, and a number of releases more."""
+        after = dict(used)
+        for name, amount in self.uses(kind).items():
+            after[name] = after.get(name, Fraction(0)) + number * amount
+        return after
+
+    def share_of(self, used: Amounts) -> Fraction:
+        capacity = self.capacity
+        shares = (_part(amount, capacity.get(name)) for name, amount in used.items())
+        return max(shares, default=Fraction(0))
+
+    def share(self, counts: Counts) -> Fraction:
+        """The part of it that releases take; above 1 where they do not fit into it."""
+        used: Amounts = {}
+        for kind, number in counts.items():
+            used = self.add(used, kind, number)
+        return self.share_of(used)
 
 
 @dataclass(frozen=True)
@@ -71,10 +105,12 @@ class Copies(Budget):
     direction: str
     number: int
 
-    def share(self, counts: Counts) -> Fraction:
-        if any(kind != self.kind for kind in counts):
-            return _TOO_MUCH
-        return Fraction(counts.get(self.kind, 0), self.number)
+    @property
+    def capacity(self) -> Amounts:
+        return {self.kind: Fraction(self.number)}
+
+    def uses(self, kind: PrivacyCurves) -> Amounts:
+        return {kind if kind == self.kind else OTHER: Fraction(1)}
 
     def log_delta(self, epsilon: float) -> float:
         return _log_delta(combine([(_case(self.kind, self.direction), self.number)]), epsilon)
@@ -92,21 +128,16 @@ class Pool(Budget):
     direction: str
     number: int
 
-    def share(self, counts: Counts) -> Fraction:
-        target, used = _uses(_case(self.kind, self.direction)), [Fraction(0), Fraction(0)]
-        pairs: dict[DominatingPair, int] = {}
-        for kind, count in counts.items():
-            uses = _uses(_case(kind, self.direction))
-            if uses is None:
-                return _TOO_MUCH
-            for pair, number in uses.pairs.items():
-                pairs[pair] = pairs.get(pair, 0) + count * number
-            used[0] += count * uses.variance
-            used[1] += count * uses.failure
-        assert target is not None
-        shares = [_part(used[0], target.variance), _part(used[1], target.failure)]
-        shares += [_part(number, target.pairs.get(pair, 0)) for pair, number in pairs.items()]
-        return max(shares) / self.number
+    @cached_property
+    def capacity(self) -> Amounts:
+        each = _in_pairs(_case(self.kind, self.direction))
+        return {name: self.number * amount for name, amount in each.items()}
+
+    def uses(self, kind: PrivacyCurves) -> Amounts:
+        uses = _in_pairs(_case(kind, self.direction))
+        if any(amount and name not in self.capacity for name, amount in uses.items()):
+            return {OTHER: Fraction(1)}
+        return uses
 
     def log_delta(self, epsilon: float) -> float:
         # What the pairs alone imply, without what else is known of the kind.
@@ -124,15 +155,16 @@ class RenyiBudget(Budget):
     divergence: Fraction
     failure: Fraction
 
-    def share(self, counts: Counts) -> Fraction:
-        divergence = failure = Fraction(0)
-        for kind, count in counts.items():
-            each = _divergence(_case(kind, self.direction), self.order)
-            if each is None:
-                return _TOO_MUCH
-            divergence += count * each
-            failure += count * Fraction(_case(kind, self.direction).failure)
-        return max(_part(divergence, self.divergence), _part(failure, self.failure))
+    @cached_property
+    def capacity(self) -> Amounts:
+        return {"divergence": self.divergence, "failure": self.failure}
+
+    def uses(self, kind: PrivacyCurves) -> Amounts:
+        case = _case(kind, self.direction)
+        divergence = _divergence(case, self.order)
+        if divergence is None:
+            return {OTHER: Fraction(1)}
+        return {"divergence": divergence, "failure": Fraction(case.failure)}
 
     def log_delta(self, epsilon: float) -> float:
         divergence = float(self.divergence) * (1 + _ROUNDING)
@@ -172,28 +204,43 @@ class PrivacyFilter:
             for direction in first.worst_cases()
         }
 
-    def share(self, counts: Counts) -> float:
-        """The part of the limit that releases take up; above 1 if they are not admitted.
+    def nothing(self) -> Tally:
+        """What is used before the first release, of every budget."""
+        return tuple({} for budgets in self.budgets.values() for _ in budgets)
 
-        Of the budget that they take the smaller part of, in the worse direction.
+    def add(self, tally: Tally, kind: PrivacyCurves, number: int) -> Tally:
+        """What is used after a number of releases more, or fewer."""
+        every = [budget for budgets in self.budgets.values() for budget in budgets]
+        pairs = zip(every, tally, strict=True)
+        return tuple(budget.add(used, kind, number) for budget, used in pairs)
+
+    def share_of(self, tally: Tally) -> Fraction:
+        """The part of the limit that is used; above 1 if that is not admitted.
+
+        Of the budget that the smaller part is used of, in the worse direction.
         """
-        return min(float(self._share(counts)), 1e300)
+        used = iter(tally)
+        return max(
+            min((budget.share_of(next(used)) for budget in budgets), default=_TOO_MUCH)
+            for budgets in self.budgets.values()
+        )
+
+    def share(self, counts: Counts) -> Fraction:
+        """The part of the limit that releases take up."""
+        tally = self.nothing()
+        for kind, number in counts.items():
+            tally = self.add(tally, kind, number)
+        return self.share_of(tally)
 
     def admits(self, counts: Counts) -> bool:
         """Whether all these releases may be made, in any order and however chosen."""
-        return self._share(counts) <= 1
-
-    def _share(self, counts: Counts) -> Fraction:
-        shares = (
-            min((budget.share(counts) for budget in budgets), default=_TOO_MUCH)
-            for budgets in self.budgets.values()
-        )
-        return max(shares)
+        return self.share(counts) <= 1
 
     def log_delta(self, epsilon: float) -> float:
         """Natural logarithm of the delta of whatever is ever admitted, at any epsilon."""
         return max(
-            min(float(np.logaddexp.reduce([b.log_delta(epsilon) for b in budgets])), 0.0)
+            # Without a budget nothing is admitted, and nothing is promised.
+            min(float(np.logaddexp.reduce([b.log_delta(epsilon) for b in budgets] or [0.0])), 0.0)
             for budgets in self.budgets.values()
         )
 
@@ -234,13 +281,34 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
         # A failure of delta itself is within the limit, but its logarithm is rounded up.
         whole = [_OneCase(combine([(case, releases)])) for case in kind.worst_cases().values()]
         return releases if all(case.epsilon(delta) <= epsilon for case in whole) else 0
-    low, high = releases, min(2 * releases, MAX_RELEASES)
+    low = min(max(releases, _renyi_copies(kind, epsilon, delta)), MAX_RELEASES)
+    if not fits(low):
+        low = releases
+    high = min(2 * low, MAX_RELEASES)
     while low < high and fits(high):
         low, high = high, min(2 * high, MAX_RELEASES)
     while high - low > 1 + int(_COPIES_FOUND * low):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def _renyi_copies(kind: PrivacyCurves, epsilon: float, delta: float) -> int:
+    """About how many the best Renyi order admits: where a search may well begin."""
+    found = np.inf
+    for case in kind.worst_cases().values():
+        with np.errstate(all="ignore"):
+            each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
+            number = np.nanmax(_renyi_room(epsilon, delta) / each)
+        found = min(found, number) if case.failure == 0 else 0.0
+    return int(min(max(found, 0.0), 2.0**62))
+
+
+def _renyi_room(epsilon: float, delta: float) -> Floats:
+    """The divergence of each order that is within a limit."""
+    tilt = _ORDERS - 1
+    cost = (np.log(delta) - tilt * np.log1p(-1 / _ORDERS) + np.log(_ORDERS)) / tilt
+    return epsilon + cost - 4 * _ROUNDING * (epsilon + np.abs(cost))
 
 
 def _budgets(
@@ -277,10 +345,7 @@ def _renyi_budget(
     failure = spent + _FAILURES * (delta - spent)
     if not spent < failure < delta:
         return None
-    tilt, log_delta = _ORDERS - 1, np.log(delta - failure)
-    cost = tilt * np.log1p(-1 / _ORDERS) - np.log(_ORDERS)
-    divergence = epsilon + (log_delta - cost) / tilt
-    divergence -= 4 * _ROUNDING * (epsilon + np.abs((log_delta - cost) / tilt))
+    divergence = _renyi_room(epsilon, delta - failure)
     with np.errstate(all="ignore"):
         taken = sum(releases * count * curve.rdp(_ORDERS) for curve, count in first.renyi)
         room = (divergence - taken) / _ORDERS
@@ -290,33 +355,23 @@ def _renyi_budget(
     return float(_ORDERS[best]), Fraction(float(divergence[best])), Fraction(failure)
 
 
-@dataclass(frozen=True)
-class _Uses:
-    """What one release takes from a pool."""
-
-    pairs: dict[DominatingPair, int]
-    variance: Fraction
-    failure: Fraction
-
-
 @lru_cache(maxsize=4096)
 def _case(kind: PrivacyCurves, direction: str) -> WorstCase:
     return kind.worst_cases()[direction]
 
 
 @lru_cache(maxsize=4096)
-def _uses(case: WorstCase) -> _Uses | None:
-    """None where no pairs are known, or everything is revealed."""
+def _in_pairs(case: WorstCase) -> Amounts:
+    """What a worst case takes from a pool."""
     if case.profile is None or case.failure == 1:
-        return None
-    pairs: dict[DominatingPair, int] = {}
-    variance = Fraction(0)
+        return {OTHER: Fraction(1)}
+    uses: Amounts = {"variance": Fraction(0), "failure": Fraction(-float(np.log1p(-case.failure)))}
     for pair, count in case.profile:
         if isinstance(pair, GaussianPair):
-            variance += count * Fraction(pair.mu) ** 2
+            uses["variance"] += count * Fraction(pair.mu) ** 2
         else:
-            pairs[pair] = pairs.get(pair, 0) + count
-    return _Uses(pairs, variance, Fraction(float(-np.log1p(-case.failure))))
+            uses[pair] = uses.get(pair, Fraction(0)) + count
+    return uses
 
 
 @lru_cache(maxsize=4096)
@@ -349,10 +404,10 @@ def _log_delta(case: WorstCase, epsilon: float) -> float:
     return float(_OneCase(case).log_delta(epsilon))
 
 
-def _part(used: Fraction | int, available: Fraction | int) -> Fraction:
+def _part(used: Fraction, available: Fraction | None) -> Fraction:
     if not used:
         return Fraction(0)
-    return Fraction(used) / Fraction(available) if available else _TOO_MUCH
+    return used / available if available else _TOO_MUCH
 
 
 def _ceil(number: Fraction) -> int:
