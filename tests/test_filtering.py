@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skdirdp import BudgetExceededError, PrivacyAccountant
 from skdirdp.accountant import LedgerError
+from skdirdp.accountant.codec import encode
+from skdirdp.accountant.filtering import admits, share
+from skdirdp.accountant.ledger import Limits
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.filters import PrivacyFilter
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
@@ -128,6 +132,22 @@ def test_the_order_of_later_charges_does_not_matter():
             accountant.charge(kind, releases=5)
         spends.append(accountant.remaining())
     assert spends[0] == spends[1]
+
+
+def test_what_is_added_up_step_by_step_is_the_sum_from_scratch():
+    limits = Limits(1.0, 1e-5, None, adaptive=True)
+    kinds = [NOISE, TABLE, PureDP(0.02), ZeroConcentratedDP(1e-4), ApproximateDP(0.01, 1e-9)]
+    first = (encode(NOISE), 2)
+    spending = PrivacyFilter(NOISE, 2, 1.0, 1e-5)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        # Also fewer than before, as from one part of the data to the next.
+        counts = {kind: int(n) for kind, n in zip(kinds, rng.integers(0, 12, 5), strict=True) if n}
+        if rng.random() < 0.3:
+            counts = {NOISE: int(rng.integers(1, 40))}
+        sums = {("", "", encode(kind)): n for kind, n in counts.items()}
+        assert share(sums, first, limits) == float(spending.share(counts))
+        assert admits(sums, first, limits) == spending.admits(counts)
 
 
 def test_a_refused_first_charge_decides_nothing():
