@@ -194,7 +194,7 @@ def test_a_ledger_of_vectors_is_for_one_exchange_of_them(first, second):
 
 
 def test_a_charge_past_the_limit_says_what_was_asked_and_what_is_left():
-    accountant = PrivacyAccountant(epsilon=limit_that_admits(10), delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=limit_that_admits(10), delta=DELTA, adaptive=False)
     accountant.charge(MECHANISM, releases=9)
     history, total = accountant.history(), accountant.total()
     with pytest.raises(BudgetExceededError) as raised:
@@ -248,7 +248,9 @@ def test_a_mechanism_calibrated_to_the_limit_is_admitted(kind, budget):
 
 @pytest.mark.parametrize("mechanism", [LaplaceMechanism(scale=40.0), PureDP(0.05)])
 def test_losses_with_atoms_are_admitted_up_to_the_limit(mechanism):
-    accountant = PrivacyAccountant(epsilon=limit_that_admits(40, mechanism), delta=DELTA)
+    accountant = PrivacyAccountant(
+        epsilon=limit_that_admits(40, mechanism), delta=DELTA, adaptive=False
+    )
     for _ in range(40):
         accountant.charge(mechanism)
     with pytest.raises(BudgetExceededError):
@@ -260,7 +262,7 @@ def test_losses_with_atoms_are_admitted_up_to_the_limit(mechanism):
 def test_admission_is_exactly_what_the_whole_composition_says(charges):
     kinds = (MECHANISM, DirichletMechanism(r=0.1, alpha=30.0), GaussianMechanism(sigma=60.0))
     limit = 0.6
-    accountant = PrivacyAccountant(epsilon=limit, delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=limit, delta=DELTA, adaptive=False)
     admitted = [0, 0, 0]
     for kind, releases in charges:
         asked = list(admitted)
@@ -721,14 +723,14 @@ def test_a_clone_charges_the_original(data):
 
 
 def test_threads_cannot_overspend_together():
-    accountant = PrivacyAccountant(epsilon=limit_that_admits(45), delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=limit_that_admits(45), delta=DELTA, adaptive=False)
     with ThreadPoolExecutor(6) as pool:
         admitted = list(pool.map(charge_often, [accountant] * 6, [12] * 6))
     assert sum(admitted) == len(accountant) == 45
 
 
 def test_eight_processes_are_admitted_exactly_as_often_as_one():
-    accountant = PrivacyAccountant(epsilon=limit_that_admits(700), delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=limit_that_admits(700), delta=DELTA, adaptive=False)
     context = multiprocessing.get_context("fork")
     with context.Pool(8) as pool:
         admitted = pool.starmap(charge_often, [(accountant, 200)] * 8, chunksize=1)

@@ -250,13 +250,26 @@ def test_the_profile_of_a_posterior_is_that_of_its_pure_claim():
 
 
 def test_the_profile_of_an_accountant_is_that_of_all_charges():
-    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6, adaptive=False)
     accountant.charge(DIRICHLET, releases=3)
     accountant.charge(GAUSSIAN)
     display = PrivacyProfileDisplay.from_accountant(accountant)
     expected = Composition([(DIRICHLET, 3), (GAUSSIAN, 1)]).delta(display.epsilon)
     np.testing.assert_allclose(display.delta, expected, rtol=1e-9)
     assert display.budget == (2.0, 1e-6)
+
+
+def test_the_profile_of_an_adaptive_limit_is_that_of_whatever_it_admits():
+    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+    accountant.charge(DIRICHLET, releases=3)
+    first = PrivacyProfileDisplay.from_accountant(accountant)
+    assert np.interp(2.0, first.epsilon, first.delta) == pytest.approx(1e-6, rel=0.1)
+    # It is above what was charged, and further charges leave it as it is.
+    assert (Composition([(DIRICHLET, 3)]).delta(first.epsilon) <= first.delta).all()
+    accountant.charge(GAUSSIAN)
+    second = PrivacyProfileDisplay.from_accountant(accountant, epsilons=first.epsilon)
+    np.testing.assert_array_equal(first.delta, second.delta)
+    assert "whatever is admitted" in texts(second.ax_)
 
 
 def test_of_disjoint_parts_the_profile_shows_the_worst():
@@ -382,7 +395,7 @@ def test_a_curve_refuses_what_it_cannot_draw():
 
 
 def test_the_running_total_is_the_composition_of_the_charges_so_far():
-    accountant = charged("abc", epsilon=2.0, delta=1e-6)
+    accountant = charged("abc", epsilon=2.0, delta=1e-6, adaptive=False)
     exact = [Composition([(DIRICHLET, n)]) for n in (1, 3, 6)]
     for delta in (None, 1e-6, 1e-3):
         expected = [each.epsilon(delta or 1e-6) for each in exact]
@@ -425,7 +438,7 @@ def charged(labels, **limits):
 
 
 def test_the_ledger_shows_the_exact_total_after_each_charge():
-    accountant = charged(["a", "b", None, "a"], epsilon=1.5)
+    accountant = charged(["a", "b", None, "a"], epsilon=1.5, adaptive=False)
     display = LedgerDisplay.from_accountant(accountant)
     expected = [Composition([(DIRICHLET, n)]).epsilon(1e-5) for n in (1, 3, 6, 10)]
     np.testing.assert_allclose(display.totals, expected, rtol=1e-9)
@@ -435,6 +448,16 @@ def test_the_ledger_shows_the_exact_total_after_each_charge():
     )
     assert display.limit == 1.5
     assert texts(display.ax_) == ["a (2)", "b (1)", "no label (1)", "limit 1.5"]
+
+
+def test_the_ledger_of_an_adaptive_limit_shows_the_share_that_is_spent():
+    accountant = charged(["a", "b"], epsilon=1.5)
+    display = LedgerDisplay.from_accountant(accountant)
+    np.testing.assert_allclose(display.totals / 1.5, accountant.running_total() / np.array(1.5))
+    assert display.totals[-1] == pytest.approx(1.5 - accountant.remaining(), rel=1e-12)
+    assert display.totals[0] == pytest.approx(display.totals[-1] / 3, rel=1e-12)
+    assert "spent" in display.ax_.get_ylabel()
+    assert "total" not in display.ax_.get_ylabel()
 
 
 def test_the_ledger_of_an_rdp_limit_is_in_its_own_terms():

@@ -177,7 +177,7 @@ def test_from_raw_numbers_to_predictions_with_one_accountant():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=4000)
     X = np.column_stack([rng.normal(y, 1.0), rng.lognormal(y, 1.0)])
-    accountant = PrivacyAccountant(epsilon=4.0, delta=1e-5)
+    accountant = PrivacyAccountant(epsilon=4.0, delta=1e-5, adaptive=False)
     pipeline = make_pipeline(
         DirichletHistogramTransformer(
             5, bounds=[(-8, 8), (0, 500)], encode="ordinal", accountant=accountant

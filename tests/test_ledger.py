@@ -167,9 +167,9 @@ def test_a_database_with_our_mark_but_not_our_tables_is_refused(path):
 def test_a_newer_layout_is_refused(path):
     Ledger.create_or_open(path, LIMITS)
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    refuses_and_leaves(path, "version 2")
+    refuses_and_leaves(path, "version 3")
 
 
 @pytest.mark.parametrize("kept", [50, 100, 4095, 4096, 8192, 0.5, 0.9])

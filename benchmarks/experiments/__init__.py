@@ -26,6 +26,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
     "pipeline-split": ("pipeline_split", "PipelineSplit"),
+    "filters": ("filters", "Filters"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),

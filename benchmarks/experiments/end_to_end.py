@@ -98,8 +98,9 @@ Outcome = tuple[np.ndarray, float]
 def with_private_bins(trial: Trial, mechanism: str) -> Outcome:
     whole, (train, test) = trial.whole, trial.parts
     epsilon = classifier_epsilon(trial.name, trial.folder, trial.epsilon, mechanism)
-    # The limit is the whole budget: an overdraft would raise before anything is released.
-    accountant = PrivacyAccountant(trial.epsilon, DELTA)
+    # The plan is fixed, and the limit is the whole budget: an overdraft would raise before
+    # anything is released.
+    accountant = PrivacyAccountant(trial.epsilon, DELTA, adaptive=False)
     shared = {"delta": DELTA, "mechanism": mechanism, "accountant": accountant}
     seeds = np.random.SeedSequence(trial.repeat).generate_state(2)
     bins = private_bins(

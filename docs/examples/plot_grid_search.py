@@ -30,7 +30,8 @@ from skdirdp import BudgetExceededError, DirichletNB, PrivacyAccountant
 X, y = load_digits(return_X_y=True)
 X, y = X[:1600], y[:1600]
 
-accountant = PrivacyAccountant(epsilon=2.0, delta=1e-5)
+# The plan is fixed beforehand, so that the exact total is a guarantee.
+accountant = PrivacyAccountant(epsilon=2.0, delta=1e-5, adaptive=False)
 model = DirichletNB(classes=range(10), max_count=16, max_total=400, epsilon=0.4)
 search = GridSearchCV(
     model.set_params(accountant=accountant),

@@ -18,23 +18,29 @@ from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
+from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import OF_PERSONS, VECTORS, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
-    admits,
     after_charges,
     check_adjacency,
     check_computable,
     is_cheap,
     key,
+)
+from .codec import decode, describe, encode
+from .filtering import (
+    admits,
+    filter_of,
+    is_filter,
     remaining,
+    share,
     total_epsilon,
     used,
 )
-from .codec import describe, encode
 from .history import History, row_of
-from .ledger import Charge, Ledger, LedgerError, Limits, Position, Split, Sums
-from .spending import Spending, known_spending, read_since, remember
+from .ledger import Charge, Ledger, LedgerError, Limits, Split
+from .spending import Spending, caught_up, compose, known_spending, remember
 
 _DEFAULT_DELTA = 1e-5
 _CHEAP_TO_READ = 100  # charges
@@ -64,16 +70,27 @@ class PrivacyAccountant:
         A file that outlives the process. An existing ledger is continued: its limits
         are the stored ones, and giving others is an error. Without a path the ledger
         is a temporary file that ends with the process that made the accountant.
+    adaptive : bool, default=None
+        What the limit promises. True: whatever is charged under it is
+        (epsilon, delta)-DP as a whole, also if each charge is chosen after looking at
+        what the earlier ones released. False: that holds only for a plan that was fixed
+        before the first release, a grid search say, and a little more is admitted. None
+        is True, and for an existing ledger what it was made with.
 
     Notes
     -----
     All charges of one accountant are under the same adjacency. That of a
     `SimplexMechanism` is the exchange of a vector, and never that of tables of counts.
 
-    The total holds for mechanisms whose parameters do not depend on what earlier
-    ones released. Where they do, as when the next budget is chosen after looking at
-    the last result, use a limit with `order`: Renyi divergences of one order add up
-    even then (Feldman and Zrnic 2021).
+    With ``adaptive=True`` the limit is kept by a privacy filter (docs/theory.md, section
+    13), which the first charge decides: repeating its kind is admitted to at least 95% of
+    what exact composition admits, and fully if that is fewer than 20 charges. The promise is
+    the limit itself, so `total` is the limit as soon as something was charged, and
+    `remaining` tells how much can still be spent.
+
+    A limit with `order` holds for either way of spending: Renyi divergences of one order
+    add up even then (Feldman and Zrnic 2021). Without a limit nothing is promised
+    beforehand, and `total` is that of a plan fixed beforehand.
 
     Examples
     --------
@@ -84,13 +101,20 @@ class PrivacyAccountant:
     >>> probabilities = mechanism.release([12, 0, 5], accountant=accountant, label="colours")
     >>> accountant.charge(mechanism, releases=13, label="sizes")
     >>> accountant
-    PrivacyAccountant(epsilon=1.0, delta=1e-05): 2 charges, total epsilon 0.7865
+    PrivacyAccountant(epsilon=1.0, delta=1e-05): 2 charges, 66.67% of the limit spent
     >>> accountant.charge(mechanism, releases=100)
     Traceback (most recent call last):
         ...
     skdirdp.exceptions.BudgetExceededError: ...
     >>> len(accountant)
     2
+
+    A plan that was fixed beforehand, and what exactly it costs:
+
+    >>> plan = PrivacyAccountant(epsilon=1.0, delta=1e-5, adaptive=False)
+    >>> plan.charge(mechanism, releases=14)
+    >>> plan
+    PrivacyAccountant(epsilon=1.0, delta=1e-05, adaptive=False): 1 charge, total epsilon 0.7865
     """
 
     def __init__(
@@ -99,14 +123,18 @@ class PrivacyAccountant:
         delta: float = _DEFAULT_DELTA,
         order: float | None = None,
         path: "str | PathLike[str] | None" = None,
+        *,
+        adaptive: bool | None = None,
     ):
-        asked = _check_limits(epsilon, delta, order)
+        if adaptive not in (None, True, False):
+            raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
+        asked = _check_limits(epsilon, delta, order, adaptive is None or bool(adaptive))
         self._split: Split | None = None
         if path is None:
             self._ledger = Ledger.temporary(asked)
         else:
             self._ledger = Ledger.create_or_open(path, asked)
-            _check_same_limits(asked, self._ledger)
+            _check_same_limits(asked, adaptive is None, self._ledger)
 
     @property
     def epsilon(self) -> float | None:
@@ -122,6 +150,11 @@ class PrivacyAccountant:
     def order(self) -> float | None:
         """The Renyi order of the limit, or None for an (epsilon, delta) limit."""
         return self._ledger.limits.order
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the limit holds for charges that are chosen as one goes."""
+        return self._ledger.limits.adaptive
 
     @property
     def path(self) -> str:
@@ -168,7 +201,7 @@ class PrivacyAccountant:
         admitted = admits(after, limits)
         if admitted:
             with self._ledger.writing() as transaction:
-                latest = _caught_up(*read_since(transaction, before))
+                latest = caught_up(transaction, before)
                 if latest is not before:
                     before, after = latest, self._after(latest, mechanism, spec, releases)
                     admitted = admits(after, limits)
@@ -177,9 +210,7 @@ class PrivacyAccountant:
                     position = transaction.last()
         # The costly words come after the lock is given back.
         if not admitted:
-            raise BudgetExceededError(
-                _refusal(describe(mechanism), releases, label, before, after, limits)
-            )
+            raise BudgetExceededError(_refusal(spec, releases, label, before, after, limits))
         remember(self._ledger.identity, after.at(position))
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
@@ -231,10 +262,15 @@ class PrivacyAccountant:
     ) -> Spending:
         """What is spent with one charge more."""
         check_adjacency(mechanism.adjacency, spent)
-        return spent.plus({key(self._split, spec): releases})
+        return spent.plus({key(self._split, spec): releases}, first=(spec, releases))
 
     def total(self, delta: float | None = None) -> float:
-        """The smallest epsilon known to hold at delta for all that was charged.
+        """An epsilon that holds at delta for all that was charged.
+
+        Where the limit is for adaptive spending, what holds is the limit, for all that
+        was charged and will be: no smaller total is a guarantee once charges may depend
+        on releases. Else it is the smallest epsilon known to hold for what was charged,
+        if all of it was fixed beforehand.
 
         Parameters
         ----------
@@ -244,7 +280,7 @@ class PrivacyAccountant:
         Returns
         -------
         float
-            Infinite if something was released without noise.
+            0 if nothing was charged; infinite if something was released without noise.
 
         Examples
         --------
@@ -263,10 +299,12 @@ class PrivacyAccountant:
         return total_epsilon(self._spent(), delta, self._ledger.limits)
 
     def remaining(self) -> float:
-        """How far the limit is from the total; infinite without a limit.
+        """What can still be spent, as a part of the limit's epsilon; infinite without a limit.
 
-        In epsilon at the limit's delta, or at its order. Exact composition is seldom
-        a sum, so a mechanism that costs more than this alone may still be admitted.
+        Where the limit is for adaptive spending, the share of it that is not spent, times
+        its epsilon. Else how far the limit is from the total, in epsilon at its delta, or
+        at its order. Neither is a sum of epsilons, so a mechanism that costs more than
+        this alone may still be admitted; `affords` tells.
 
         Returns
         -------
@@ -287,13 +325,14 @@ class PrivacyAccountant:
     def running_total(
         self, delta: float | None = None, *, after: Iterable[int] | None = None
     ) -> list[float]:
-        """The total as it was after each charge.
+        """What was used of the limit, or the total, as it was after each charge.
 
         Parameters
         ----------
         delta : float, optional
-            By default, in the limit's own terms, as `remaining`: at its delta, or at its
-            order.
+            Gives `total` at delta. By default, in the limit's own terms, as `remaining`:
+            the share that is spent times its epsilon where it is for adaptive spending,
+            else the total at its delta, or at its order.
         after : iterable of int, optional
             After how many charges; each from 1 to the number of charges. By default, after
             every one. Each may take a tenth of a second.
@@ -307,7 +346,7 @@ class PrivacyAccountant:
         --------
         >>> from skdirdp import PrivacyAccountant
         >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> accountant = PrivacyAccountant(epsilon=1.0, adaptive=False)
         >>> for epsilon in [0.1, 0.2, 0.4]:
         ...     accountant.charge(PureDP(epsilon))
         >>> [round(total, 3) for total in accountant.running_total(after=[1, 3])]
@@ -335,6 +374,9 @@ class PrivacyAccountant:
     def compositions(self) -> list[Composition]:
         """Everything that was charged, as compositions of which the worst counts.
 
+        They are for a plan fixed beforehand, whatever the limit promises; `curves` are
+        what holds.
+
         Returns
         -------
         list of Composition
@@ -352,6 +394,31 @@ class PrivacyAccountant:
         True
         """
         return [exposure.composition() for exposure in self._spent().exposures()]
+
+    def curves(self) -> list[Composition] | list[PrivacyFilter]:
+        """What holds at every epsilon and delta, by curves of which the worst counts.
+
+        Returns
+        -------
+        list
+            With methods ``delta(epsilon)`` and ``epsilon(delta)``: a filter's, for whatever
+            it ever admits, where the limit is for adaptive spending and something was
+            charged; else `compositions`.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.mechanisms import GaussianMechanism
+        >>> accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
+        >>> accountant.charge(GaussianMechanism(sigma=10.0))
+        >>> (holds,) = accountant.curves()
+        >>> bool(holds.delta(1.0) <= 1e-5)
+        True
+        """
+        spent = self._spent()
+        if spent.first is None or not is_filter(self._ledger.limits):
+            return [exposure.composition() for exposure in spent.exposures()]
+        return [filter_of(spent.first, self._ledger.limits)]
 
     def history(self) -> History:
         """All charges, oldest first.
@@ -450,7 +517,8 @@ class PrivacyAccountant:
         if limits.epsilon is None:
             name += "(no limit)"
         elif limits.order is None:
-            name += f"(epsilon={limits.epsilon}, delta={limits.delta})"
+            plan = "" if limits.adaptive else ", adaptive=False"
+            name += f"(epsilon={limits.epsilon}, delta={limits.delta}{plan})"
         else:
             name += f"(epsilon={limits.epsilon}, order={limits.order})"
         if self._split is not None:
@@ -461,8 +529,12 @@ class PrivacyAccountant:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
         try:
+            if is_filter(limits) and spent is not None:
+                percent = _upwards(100 * share(spent, limits), 2)
+                return f"{name}: {charges}, {percent}% of the limit spent"
             if spent is None or not is_cheap(spent, limits.delta):
-                return f"{name}: {charges}; total() composes them"
+                tells = "remaining() adds them up" if is_filter(limits) else "total() composes them"
+                return f"{name}: {charges}; {tells}"
             total = total_epsilon(spent, limits.delta, limits)
         except LedgerError:
             return f"{name}: {charges} that have no total"
@@ -498,8 +570,8 @@ class PrivacyAccountant:
         """All charges; only those that are new are read and looked at."""
         known = known_spending(self._ledger.identity)
         with self._ledger.reading() as transaction:
-            found = read_since(transaction, known)
-        return remember(self._ledger.identity, _caught_up(*found))
+            spent = caught_up(transaction, known)
+        return remember(self._ledger.identity, spent)
 
     def _check_split(self, adjacency: str) -> None:
         if self._split is None or kind_of(adjacency) in _SPLIT_BY[self._split.by]:
@@ -520,10 +592,6 @@ class PrivacyAccountant:
             f"adjacency must be {_SPLIT_BY[self._split.by][0]!r} for charges on parts that are "
             f"split by {self._split.by}; got {adjacency!r}. {why}"
         )
-
-
-def _caught_up(known: Spending, added: Sums, position: Position) -> Spending:
-    return known if position == known.position else known.plus(added, position)
 
 
 class ParallelParts:
@@ -559,7 +627,7 @@ class ParallelParts:
 
 
 def _refusal(
-    what: str,
+    spec: str,
     releases: int,
     label: str | None,
     before: Spending,
@@ -567,29 +635,46 @@ def _refusal(
     limits: Limits,
 ) -> str:
     name = repr(label) if label else "this charge"
-    terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
-    asked = f"{plural(releases, 'release')} of {what}"
-    spent, left = _upwards(used(before, limits)), _downwards(remaining(before, limits))
-    return (
-        f"{name} would bring the total epsilon to {_upwards(used(after, limits))} at {terms}, and "
-        f"the limit is {limits.epsilon}. {spent} is used and {left} is left, as a difference: "
-        "charges are composed and not summed, so that a little more than this may still be "
-        "admitted. Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
+    asked = f"{plural(releases, 'release')} of {describe(decode(spec))}"
+    advice = (
+        "Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
         f"or stop here. Asked for: {asked}"
+    )
+    if is_filter(limits):
+        spent = _upwards(100 * share(before, limits), 2)
+        alone = compose(((spec, releases),)).epsilon(limits.delta)
+        return (
+            f"{name} does not fit into the limit of epsilon {limits.epsilon} at delta "
+            f"{limits.delta}, of which {spent}% is spent; alone it would cost epsilon "
+            f"{_upwards(alone)}. The limit holds for charges chosen as "
+            "you go; for a plan that was fixed before the first release, adaptive=False admits "
+            f"a little more. {advice}"
+        )
+    terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
+    spent = _upwards(used(before, limits))
+    left = _downwards(remaining(before, limits))
+    return (
+        f"{name} would bring the total epsilon to {_upwards(used(after, limits))} at "
+        f"{terms}, and the limit is {limits.epsilon}. {spent} is used and {left} is left, as a "
+        "difference: charges are composed and not summed, so that a little more than this may "
+        f"still be admitted. {advice}"
     )
 
 
-def _upwards(spent: float) -> str:
-    """In four decimals, and not less than it is: a reader may repeat it as a claim."""
+def _upwards(spent: float, decimals: int = 4) -> str:
+    """In a few decimals, and not less than it is: a reader may repeat it as a claim."""
+    if math.isinf(spent):
+        return "infinite"
     # Divergences are rounded up by a part in 1e12 already, which should not fill a decimal.
-    return "infinite" if math.isinf(spent) else f"{math.ceil(spent * 1e4 / (1 + 1e-12)) / 1e4:.4f}"
+    unit = 10.0**decimals
+    return f"{math.ceil(spent * unit / (1 + 1e-12)) / unit:.{decimals}f}"
 
 
 def _downwards(left: float) -> str:
     return "infinite" if math.isinf(left) else f"{math.floor(left * 1e4) / 1e4:.4f}"
 
 
-def _check_limits(epsilon: Any, delta: Any, order: Any) -> Limits:
+def _check_limits(epsilon: Any, delta: Any, order: Any, adaptive: bool) -> Limits:
     if epsilon is not None:
         epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
     delta = check_real("delta", delta, above=0, below=1)
@@ -597,18 +682,27 @@ def _check_limits(epsilon: Any, delta: Any, order: Any) -> Limits:
         order = check_real("order", order, above=1)
         if epsilon is None:
             raise ValueError(f"epsilon must be given with order; got order={order} alone")
-    limits = Limits(epsilon, delta, order)
+    limits = Limits(epsilon, delta, order, adaptive)
     # An infinite limit is none.
     return replace(limits, epsilon=None, order=None) if epsilon == math.inf else limits
 
 
-def _check_same_limits(asked: Limits, ledger: Ledger) -> None:
+def _check_same_limits(asked: Limits, any_promise: bool, ledger: Ledger) -> None:
     """The limits of a file are those it was made with; not asking for any is fine."""
     stored = ledger.limits
-    if asked in (stored, Limits(None, _DEFAULT_DELTA, None)):
+    if any_promise:
+        asked = replace(asked, adaptive=stored.adaptive)
+    nothing = Limits(None, _DEFAULT_DELTA, None, asked.adaptive)
+    if asked == stored or (asked == nothing and asked.adaptive == stored.adaptive):
         return
     raise ValueError(
-        f"the ledger {ledger.path} was made with epsilon={stored.epsilon}, delta={stored.delta}, "
-        f"order={stored.order}, and these limits stay; got epsilon={asked.epsilon}, "
-        f"delta={asked.delta}, order={asked.order}. Leave them out to continue with the stored ones"
+        f"the ledger {ledger.path} was made with {_words(stored)}, and these limits stay; got "
+        f"{_words(asked)}. Leave them out to continue with the stored ones"
+    )
+
+
+def _words(limits: Limits) -> str:
+    return (
+        f"epsilon={limits.epsilon}, delta={limits.delta}, order={limits.order}, "
+        f"adaptive={limits.adaptive}"
     )

@@ -184,11 +184,12 @@ def after_charges(
     """What a measure was after each of the numbered charges; the first is 1."""
     spent = Spending.none()
     pending: Counter[tuple[str, str, str]] = Counter()
+    first = (charges[0].spec, charges[0].releases) if charges else None
     values = []
     for number, charge in enumerate(charges, 1):
         pending[key(charge.split, charge.spec)] += charge.releases
         if number in numbers:
-            spent, pending = spent.plus(pending), Counter()
+            spent, pending = spent.plus(pending, first=first), Counter()
             values.append(measure(spent))
     return values
 

@@ -32,7 +32,9 @@ from urllib.parse import quote
 
 # Written into the header of every ledger: "DirP" in ASCII, and the layout's version.
 APPLICATION_ID = 0x44697250
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
+# Layout 1, of version 0.1, does not say whether its limit is for adaptive spending: it was not.
+_READABLE = (1, LAYOUT_VERSION)
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -47,7 +49,8 @@ CREATE TABLE ledger (
     identity TEXT NOT NULL,
     epsilon REAL,
     delta REAL NOT NULL,
-    renyi_order REAL
+    renyi_order REAL,
+    adaptive INTEGER NOT NULL
 );
 
 -- `split` and `part` are empty for charges on the whole data set; else they say which
@@ -115,6 +118,8 @@ class Limits:
     epsilon: float | None
     delta: float
     order: float | None
+    # Also what a pickle of version 0.1 means, which does not have it.
+    adaptive: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,11 @@ class Transaction:
 
     def count(self) -> int:
         return self._connection.execute("SELECT COUNT(*) FROM charges").fetchone()[0]
+
+    def first(self) -> tuple[str, int] | None:
+        """The kind of the first charge and its number of releases."""
+        row = self._connection.execute("SELECT spec, releases FROM charges ORDER BY id LIMIT 1")
+        return row.fetchone()
 
     def charges(self) -> list[Charge]:
         rows = self._connection.execute(
@@ -375,7 +385,7 @@ def _check_header(path: str) -> None:
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise LedgerError(_unusable(path, "it is an SQLite database of another program"))
     version = int.from_bytes(header[60:64], "big")
-    if version != LAYOUT_VERSION:
+    if version not in _READABLE:
         raise LedgerError(
             _unusable(
                 path,
@@ -386,11 +396,11 @@ def _check_header(path: str) -> None:
 
 
 def _identity(connection: sqlite3.Connection) -> tuple[str, Limits]:
-    row = connection.execute("SELECT identity, epsilon, delta, renyi_order FROM ledger").fetchone()
+    row = connection.execute("SELECT * FROM ledger").fetchone()
     if row is None:
         raise sqlite3.DatabaseError("no identity in it")
-    identity, epsilon, delta, order = row
-    return identity, Limits(epsilon, delta, order)
+    identity, epsilon, delta, order, *adaptive = row
+    return identity, Limits(epsilon, delta, order, bool(adaptive and adaptive[0]))
 
 
 def _create(path: str, limits: Limits) -> None:
@@ -413,8 +423,8 @@ def _write_empty(path: str, identity: str, limits: Limits) -> None:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.executescript(_LAYOUT)
         connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, ?, ?)",
-            (identity, limits.epsilon, limits.delta, limits.order),
+            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?)",
+            (identity, limits.epsilon, limits.delta, limits.order, int(limits.adaptive)),
         )
         connection.execute("COMMIT")
 

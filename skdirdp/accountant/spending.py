@@ -22,6 +22,9 @@ from .ledger import LedgerError, Position, Sums, Transaction
 _MAX_COMBINATIONS = 64
 _REMEMBERED = 8  # ledgers
 
+#: The kind of the first charge of a ledger, and its number of releases.
+First = tuple[str, int]
+
 
 class Exposure:
     """Kinds with their numbers of releases that one record may have been exposed to.
@@ -150,6 +153,7 @@ class Spending:
     whole : what every record was exposed to.
     parts : the numbers of releases on parts, by split and part.
     adjacencies : the relations that charges are under, in the order they came.
+    first : the kind of the first charge and its number of releases, if there is one.
     """
 
     def __init__(
@@ -158,19 +162,26 @@ class Spending:
         whole: Exposure,
         parts: dict[str, dict[str, Counter[str]]],
         adjacencies: tuple[str, ...],
+        first: First | None,
     ):
         self.position = position
         self.whole = whole
         self.parts = parts
         self.adjacencies = adjacencies
+        self.first = first
         self._exposures: list[Exposure] | None = None
 
     @classmethod
     def none(cls) -> "Spending":
-        return cls((0, ""), Exposure({}), {}, ())
+        return cls((0, ""), Exposure({}), {}, (), None)
 
-    def plus(self, added: Sums, position: Position | None = None) -> "Spending":
-        """With more charges, of which the last has a position; without one, if not yet made."""
+    def plus(
+        self, added: Sums, position: Position | None = None, first: First | None = None
+    ) -> "Spending":
+        """With more charges, of which the last has a position; without one, if not yet made.
+
+        `first` is the first of them, which counts if there was none before.
+        """
         whole: Counter[str] = Counter()
         parts = self.parts
         adjacencies = list(self.adjacencies)
@@ -188,11 +199,11 @@ class Spending:
         # Under several relations there is nothing to compose.
         alone = len(adjacencies) == 1
         exposure = self.whole.plus(whole, kinds) if alone else self.whole
-        return Spending(position, exposure, parts, tuple(adjacencies))
+        return Spending(position, exposure, parts, tuple(adjacencies), self.first or first)
 
     def at(self, position: Position) -> "Spending":
         """The same, now that its last charge is in the ledger."""
-        made = Spending(position, self.whole, self.parts, self.adjacencies)
+        made = Spending(position, self.whole, self.parts, self.adjacencies, self.first)
         made._exposures = self._exposures
         return made
 
@@ -261,16 +272,15 @@ def remember(identity: str, spent: Spending) -> Spending:
     return spent
 
 
-def read_since(transaction: Transaction, known: Spending) -> tuple[Spending, Sums, Position]:
-    """The charges that a ledger has beyond those that are known, and after which they come.
+def caught_up(transaction: Transaction, known: Spending) -> Spending:
+    """All charges of a ledger; only those beyond what is known are read.
 
-    They come after none, where the ledger does not hold what is known: a copy was put back
-    in its place.
+    All are, where the ledger does not hold what is known: a copy was put back in its place.
     """
     position = transaction.last()
     if position == known.position:
-        return known, {}, position
+        return known
     added = transaction.sums_since(known.position) if known.position[0] else None
     if added is None:
-        return Spending.none(), transaction.sums(), position
-    return known, added, position
+        return Spending.none().plus(transaction.sums(), position, transaction.first())
+    return known.plus(added, position)

@@ -31,7 +31,8 @@ class LedgerDisplay:
     shown : ndarray of int
         Which of the charges have a total, by index; the last one does.
     totals : ndarray of shape (len(shown),)
-        The exact composition of all charges up to each of those.
+        The exact composition of all charges up to each of those; under a limit for adaptive
+        spending, the share of it that they took, times its epsilon.
     limit : float, default=None
         What the total may not pass.
     total_name : str, default="total epsilon"
@@ -57,7 +58,7 @@ class LedgerDisplay:
     >>> for label in ["survey", "survey", "report"]:
     ...     accountant.charge(DirichletMechanism(r=0.05, alpha=2.0), releases=4, label=label)
     >>> display = LedgerDisplay.from_accountant(accountant)
-    >>> bool(display.totals[-1] == accountant.total())
+    >>> bool(display.totals[-1] == accountant.epsilon - accountant.remaining())
     True
     """
 
@@ -97,8 +98,8 @@ class LedgerDisplay:
         accountant : PrivacyAccountant
             With at least one charge.
         delta : float in (0, 1), default=None
-            Draws ``total(delta)``. None is the limit's own terms: its delta, or its Renyi
-            order.
+            Draws ``total(delta)``. None is the limit's own terms: the share that is spent,
+            if it is for adaptive spending, else the total at its delta, or its Renyi order.
         by : {"charge", "time"}, default="charge"
             What the horizontal axis is: the number of the charge, or its time (UTC).
         max_points : int, default=50
@@ -120,11 +121,14 @@ class LedgerDisplay:
         if not charges:
             raise ValueError("accountant must have at least 1 charge; got 0")
         limit, terms = accountant.epsilon, f"$\\delta$ = {exactly(accountant.delta)}"
+        what = "total $\\varepsilon$"
         if delta is not None:
             delta = check_real("delta", delta, above=0, below=1)
             if accountant.order is not None or delta != accountant.delta:
                 limit = None
             terms = f"$\\delta$ = {exactly(delta)}"
+        elif accountant.order is None and accountant.adaptive and limit is not None:
+            what = "spent of the limit, times its $\\varepsilon$,"
         elif accountant.order is not None:
             terms = f"Renyi order {exactly(accountant.order)}"
         shown = _evenly(len(charges), max_points)
@@ -134,7 +138,7 @@ class LedgerDisplay:
             shown,
             np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
             limit,
-            f"total $\\varepsilon$ at {terms}",
+            f"{what} at {terms}",
             by,
         )
         return display.plot(ax=ax, **line_options)

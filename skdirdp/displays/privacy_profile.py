@@ -11,6 +11,7 @@ from .._messages import exactly, plural
 from .._validation import check_array, check_integer
 from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
+from ..accounting.filters import PrivacyFilter
 from .axes import axes_for
 
 _POINTS = 120
@@ -22,7 +23,8 @@ class PrivacyProfileDisplay:
     """The privacy profile: for each epsilon, the smallest delta that holds with it.
 
     Use `from_estimator`, `from_accountant` or `from_mechanism` to make one. All three
-    draw the exact `skdirdp.accounting.Composition` of what was released.
+    draw the exact `skdirdp.accounting.Composition` of what was released; for an accountant
+    whose limit is for adaptive spending, what its filter promises instead.
 
     Parameters
     ----------
@@ -116,6 +118,9 @@ class PrivacyProfileDisplay:
     ) -> "PrivacyProfileDisplay":
         """Draw the profile of everything that was charged.
 
+        Under a limit for adaptive spending, that is the profile of whatever the limit will
+        ever admit; else that of the charges, if they were fixed beforehand.
+
         Parameters
         ----------
         accountant : PrivacyAccountant
@@ -123,7 +128,7 @@ class PrivacyProfileDisplay:
         epsilons : array-like of floats, default=None
             Where to compute the profile. None goes from 0 until delta is negligible.
         name : str, default=None
-            For the legend; by default, the number of charges.
+            For the legend; by default, the number of charges, or "whatever is admitted".
         ax : matplotlib Axes, default=None
             A new figure if None.
         **line_options
@@ -136,10 +141,10 @@ class PrivacyProfileDisplay:
         """
         has_budget = accountant.epsilon is not None and accountant.order is None
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
-        name = plural(len(accountant), "charge") if name is None else name
-        return cls._of(
-            accountant.compositions(), epsilons, budget, name, "limit", ax=ax, **line_options
-        )
+        if name is None:
+            filtered = has_budget and accountant.adaptive and len(accountant) > 0
+            name = "whatever is admitted" if filtered else plural(len(accountant), "charge")
+        return cls._of(accountant.curves(), epsilons, budget, name, "limit", ax=ax, **line_options)
 
     @classmethod
     def from_mechanism(
@@ -183,7 +188,7 @@ class PrivacyProfileDisplay:
     @classmethod
     def _of(
         cls,
-        compositions: Sequence[Composition],
+        compositions: Sequence[Composition] | Sequence[PrivacyFilter],
         epsilons: ArrayLike | None,
         budget: tuple[float, float] | None,
         name: str,
@@ -233,7 +238,8 @@ class PrivacyProfileDisplay:
 
 
 def _default_epsilons(
-    compositions: Sequence[Composition], budget: tuple[float, float] | None
+    compositions: Sequence[Composition] | Sequence[PrivacyFilter],
+    budget: tuple[float, float] | None,
 ) -> np.ndarray:
     """From 0 until delta is negligible, and past the budget."""
     for least in _LEAST_DELTAS:

@@ -31,8 +31,10 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
         composition = Composition([(kind, charges // len(kinds)) for kind in kinds])
         limit = room * composition.epsilon(1e-5)
         with tempfile.TemporaryDirectory() as folder:
-            accountant = PrivacyAccountant(limit, 1e-5, path=Path(folder, "ledger.sqlite"))
-            commit = _bare_commit(Path(folder, "bare.sqlite"))
+            accountant = PrivacyAccountant(
+                limit, 1e-5, path=Path(folder, "ledger.sqlite"), adaptive=False
+            )
+            commit = bare_commit(Path(folder, "bare.sqlite"))
             times, bare = [], []
             for i in range(charges // len(kinds) * len(kinds)):
                 times.append(
@@ -59,7 +61,7 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
             )
 
 
-def _bare_commit(path: Path) -> Callable[[], None]:
+def bare_commit(path: Path) -> Callable[[], None]:
     """A commit of one row with the accountant's durability, and nothing else."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = EXTRA")

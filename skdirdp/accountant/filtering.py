@@ -1,0 +1,99 @@
+"""What a limit admits and what is left of it, for either promise that an accountant can make.
+
+An (epsilon, delta) limit for adaptive spending is kept by a `PrivacyFilter` that the first
+charge of the ledger decides; any other limit by composing what was charged (`admission`).
+Every answer follows from the first charge and the sums, so that all processes agree.
+"""
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+
+from ..accounting.filters import PrivacyFilter, Tally
+from . import admission
+from .codec import decode
+from .ledger import Limits
+from .spending import Exposure, First, Spending
+
+# Of a share that is told in floats.
+_LARGEST = 1e300
+
+
+def is_filter(limits: Limits) -> bool:
+    """Whether the limit is kept by a filter, and not by composition or at one Renyi order."""
+    return limits.adaptive and limits.epsilon is not None and limits.order is None
+
+
+@lru_cache(maxsize=64)
+def filter_of(first: First, limits: Limits) -> PrivacyFilter:
+    assert limits.epsilon is not None
+    spec, releases = first
+    return PrivacyFilter(decode(spec), releases, limits.epsilon, limits.delta)
+
+
+def admits(spent: Spending, limits: Limits) -> bool:
+    """Whether all these charges may be made."""
+    if spent.first is None or not is_filter(limits):
+        return admission.admits(spent, limits)
+    taken = _taken(spent.first, limits)
+    return all(taken.share(exposure) <= 1 for exposure in spent.exposures())
+
+
+def share(spent: Spending, limits: Limits) -> float:
+    """The part of a filter's limit that is spent; above 1 if the charges are not admitted."""
+    if spent.first is None:
+        return 0.0
+    taken = _taken(spent.first, limits)
+    return min(float(max(taken.share(exposure) for exposure in spent.exposures())), _LARGEST)
+
+
+def used(spent: Spending, limits: Limits) -> float:
+    """How much of the limit's epsilon is used, in the limit's own terms."""
+    if not is_filter(limits):
+        return admission.used(spent, limits)
+    assert limits.epsilon is not None
+    return share(spent, limits) * limits.epsilon
+
+
+def remaining(spent: Spending, limits: Limits) -> float:
+    if limits.epsilon is None:
+        return math.inf
+    return max(limits.epsilon - used(spent, limits), 0.0)
+
+
+def total_epsilon(spent: Spending, delta: float, limits: Limits) -> float:
+    """The epsilon that holds at delta: of what was charged, or of what a filter ever admits."""
+    if not is_filter(limits):
+        return admission.total_epsilon(spent, delta, limits)
+    if spent.first is None:
+        return 0.0
+    assert limits.epsilon is not None
+    spent.exposures()  # a ledger that has no total says so
+    if delta == limits.delta:
+        return limits.epsilon
+    return filter_of(spent.first, limits).epsilon(delta)
+
+
+class _Taken:
+    """What exposures take of a filter. From one to the next, only what differs is added up."""
+
+    def __init__(self, spending: PrivacyFilter):
+        self._filter = spending
+        # Replaced as one, so that threads need no lock.
+        self._last: tuple[Mapping[str, int], Tally] = {}, spending.nothing()
+
+    def share(self, exposure: Exposure) -> Fraction:
+        counts = exposure.counts
+        before, tally = self._last
+        changed = [(spec, n) for spec, n in counts.items() if before.get(spec) != n]
+        changed += [(spec, 0) for spec in before.keys() - counts.keys()]
+        for spec, number in changed:
+            tally = self._filter.add(tally, decode(spec), number - before.get(spec, 0))
+        self._last = counts, tally
+        return self._filter.share_of(tally)
+
+
+@lru_cache(maxsize=64)
+def _taken(first: First, limits: Limits) -> _Taken:
+    return _Taken(filter_of(first, limits))

@@ -1,0 +1,240 @@
+"""Accountants whose limit is for adaptive spending, beside those for plans."""
+
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skdirdp import BudgetExceededError, PrivacyAccountant
+from skdirdp.accountant import LedgerError
+from skdirdp.accountant.codec import encode
+from skdirdp.accountant.filtering import admits, share
+from skdirdp.accountant.ledger import Limits
+from skdirdp.accountant.spending import Spending
+from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
+from skdirdp.accounting.filters import PrivacyFilter
+from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
+
+DATA = Path(__file__).parent / "data"
+TABLE = DirichletMechanism(r=0.05, alpha=20.0)
+NOISE = GaussianMechanism(sigma=60.0)
+LIMIT = {"epsilon": 1.0, "delta": 1e-5}
+
+
+def spent(accountant):
+    return 1 - accountant.remaining() / accountant.epsilon
+
+
+# Two promises, and the words for them ----------------------------------------------
+
+
+def test_limits_are_for_adaptive_spending_unless_asked_otherwise():
+    assert PrivacyAccountant(**LIMIT).adaptive
+    assert PrivacyAccountant().adaptive
+    assert not PrivacyAccountant(**LIMIT, adaptive=False).adaptive
+    for bad in ("yes", 2, 0.5, []):
+        with pytest.raises(ValueError, match="adaptive must be True or False"):
+            PrivacyAccountant(**LIMIT, adaptive=bad)
+
+
+def test_each_promise_has_its_own_numbers():
+    adaptive, plan = PrivacyAccountant(**LIMIT), PrivacyAccountant(**LIMIT, adaptive=False)
+    for accountant in (adaptive, plan):
+        assert accountant.total() == 0.0
+        assert accountant.remaining() == 1.0
+        accountant.charge(TABLE, releases=50)
+    exact = Composition([(TABLE, 50)]).epsilon(1e-5)
+    assert plan.total() == exact == pytest.approx(1 - plan.remaining(), rel=1e-12)
+    assert plan.running_total() == [exact]
+    # What holds whatever comes next is the limit, at its own delta and at others.
+    assert adaptive.total() == 1.0
+    assert adaptive.total(1e-6) > 1.0 > adaptive.total(1e-4) > exact
+    holds = PrivacyFilter(TABLE, 50, 1.0, 1e-5)
+    assert adaptive.total(1e-4) == holds.epsilon(1e-4)
+    assert spent(adaptive) == pytest.approx(50 / holds.budgets["replace"][0].number, rel=1e-9)
+    assert adaptive.running_total() == [pytest.approx(spent(adaptive), rel=1e-12)]
+    assert adaptive.running_total(1e-5) == [1.0]
+
+
+def test_each_promise_is_told_by_the_repr_and_by_refusals():
+    adaptive, plan = PrivacyAccountant(**LIMIT), PrivacyAccountant(**LIMIT, adaptive=False)
+    adaptive.charge(TABLE, releases=133)
+    plan.charge(TABLE, releases=133)
+    assert repr(adaptive) == (
+        "PrivacyAccountant(epsilon=1.0, delta=1e-05): 1 charge, 49.82% of the limit spent"
+    )
+    assert repr(plan).startswith("PrivacyAccountant(epsilon=1.0, delta=1e-05, adaptive=False): 1 ")
+    assert "total epsilon" in repr(plan)
+    with pytest.raises(BudgetExceededError) as refused:
+        adaptive.charge(TABLE, releases=200)
+    assert "of which 49.82% is spent" in str(refused.value)
+    assert "chosen as you go" in str(refused.value)
+    with pytest.raises(BudgetExceededError, match="would bring the total epsilon to"):
+        plan.charge(TABLE, releases=200)
+
+
+def test_without_a_limit_the_total_is_that_of_a_plan():
+    accountant = PrivacyAccountant()
+    accountant.charge(TABLE, releases=50)
+    assert accountant.total() == Composition([(TABLE, 50)]).epsilon(1e-5)
+    assert accountant.remaining() == float("inf")
+
+
+def test_a_limit_at_one_order_is_the_same_for_both_promises():
+    for adaptive in (True, False):
+        accountant = PrivacyAccountant(epsilon=0.2, order=5.0, adaptive=adaptive)
+        accountant.charge(GaussianMechanism(sigma=10.0), releases=3)
+        assert accountant.remaining() == pytest.approx(0.05)
+
+
+def test_curves_are_those_of_the_promise():
+    adaptive, plan = PrivacyAccountant(**LIMIT), PrivacyAccountant(**LIMIT, adaptive=False)
+    assert adaptive.curves()[0].epsilon(1e-5) == 0.0
+    for accountant in (adaptive, plan):
+        accountant.charge(TABLE, releases=50)
+    assert plan.curves()[0].epsilon(1e-5) == plan.total()
+    assert adaptive.curves()[0].delta(1.0) == pytest.approx(1e-5, rel=1e-6)
+
+
+# What is admitted ------------------------------------------------------------------
+
+
+def test_charges_are_admitted_as_the_filter_of_the_first_one_says():
+    accountant = PrivacyAccountant(**LIMIT)
+    spending = PrivacyFilter(NOISE, 2, 1.0, 1e-5)
+    counts = {NOISE: 0, TABLE: 0, PureDP(0.02): 0, ZeroConcentratedDP(1e-4): 0}
+    charges = [(NOISE, 2), *((kind, 7) for kind in counts), *((kind, 9) for kind in counts)] * 3
+    refused = 0
+    for kind, releases in charges:
+        after = {**counts, kind: counts[kind] + releases}
+        if spending.admits({kind: number for kind, number in after.items() if number}):
+            assert accountant.affords(kind, releases)
+            accountant.charge(kind, releases)
+            counts = after
+        else:
+            assert not accountant.affords(kind, releases)
+            with pytest.raises(BudgetExceededError):
+                accountant.charge(kind, releases)
+            refused += 1
+    assert 0 < refused < len(charges)
+    assert sum(counts.values()) == sum(row["releases"] for row in accountant.history())
+
+
+def test_the_order_of_later_charges_does_not_matter():
+    spends = []
+    for order in ([TABLE, PureDP(0.01), NOISE], [NOISE, TABLE, PureDP(0.01)]):
+        accountant = PrivacyAccountant(**LIMIT)
+        accountant.charge(TABLE)
+        for kind in order:
+            accountant.charge(kind, releases=5)
+        spends.append(accountant.remaining())
+    assert spends[0] == spends[1]
+
+
+def test_what_is_added_up_step_by_step_is_the_sum_from_scratch():
+    limits = Limits(1.0, 1e-5, None, adaptive=True)
+    kinds = [NOISE, TABLE, PureDP(0.02), ZeroConcentratedDP(1e-4), ApproximateDP(0.01, 1e-9)]
+    first = (encode(NOISE), 2)
+    spending = PrivacyFilter(NOISE, 2, 1.0, 1e-5)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        # Also fewer than before, as from one part of the data to the next.
+        counts = {kind: int(n) for kind, n in zip(kinds, rng.integers(0, 12, 5), strict=True) if n}
+        if rng.random() < 0.3:
+            counts = {NOISE: int(rng.integers(1, 40))}
+        sums = {("", "", encode(kind)): n for kind, n in counts.items()}
+        spent = Spending.none().plus(sums, first=first)
+        assert share(spent, limits) == float(spending.share(counts))
+        assert admits(spent, limits) == spending.admits(counts)
+
+
+def test_a_refused_first_charge_decides_nothing():
+    accountant = PrivacyAccountant(**LIMIT)
+    with pytest.raises(BudgetExceededError):
+        accountant.charge(PureDP(1.5))
+    accountant.charge(PureDP(1.0))
+    assert accountant.remaining() == 0.0
+
+
+def test_disjoint_parts_are_each_within_the_filter():
+    table = DirichletMechanism(r=0.05, alpha=20.0, adjacency="add_remove")
+    accountant = PrivacyAccountant(**LIMIT)
+    most = PrivacyFilter(table, 10, 1.0, 1e-5).budgets["add"][0].number
+    parts = accountant.parallel("region", split_by="values")
+    parts["north"].charge(table, releases=10)
+    parts["north"].charge(table, releases=most - 20)
+    parts["south"].charge(table, releases=most - 10)
+    accountant.charge(table, releases=10)
+    for refusing in (parts["north"], parts["south"], accountant):
+        with pytest.raises(BudgetExceededError):
+            refusing.charge(table)
+    parts["west"].charge(table, releases=most - 10)
+    assert accountant.remaining() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_an_approximate_guarantee_that_is_the_limit_is_admitted_once():
+    accountant = PrivacyAccountant(**LIMIT)
+    accountant.charge(ApproximateDP(1.0, 1e-5))
+    with pytest.raises(BudgetExceededError):
+        accountant.charge(LaplaceMechanism(scale=1e6))
+
+
+# Files -----------------------------------------------------------------------------
+
+
+def test_a_file_remembers_its_promise(tmp_path):
+    PrivacyAccountant(**LIMIT, path=tmp_path / "adaptive")
+    PrivacyAccountant(**LIMIT, path=tmp_path / "plan", adaptive=False)
+    assert PrivacyAccountant(path=tmp_path / "adaptive").adaptive
+    assert not PrivacyAccountant(**LIMIT, path=tmp_path / "plan").adaptive
+    for name, other in (("adaptive", False), ("plan", True)):
+        for limits in (LIMIT, {}):
+            with pytest.raises(ValueError, match="these limits stay; got"):
+                PrivacyAccountant(**limits, path=tmp_path / name, adaptive=other)
+
+
+@pytest.mark.parametrize("name", ["0.1", "0.1-add-remove"])
+def test_files_of_the_first_version_are_for_plans(tmp_path, name):
+    path = shutil.copy(DATA / f"ledger-{name}.sqlite", tmp_path)
+    accountant = PrivacyAccountant(path=path)
+    assert not accountant.adaptive
+    totals = [each.epsilon(accountant.delta) for each in accountant.compositions()]
+    assert accountant.total() == max(totals)
+    with pytest.raises(ValueError, match="adaptive=False, and these limits stay"):
+        PrivacyAccountant(path=path, adaptive=True)
+
+
+def test_a_pickle_keeps_the_promise():
+    for adaptive in (True, False):
+        accountant = PrivacyAccountant(**LIMIT, adaptive=adaptive)
+        assert pickle.loads(pickle.dumps(accountant)).adaptive is adaptive
+
+
+def test_another_process_decides_alike(tmp_path):
+    path = tmp_path / "ledger"
+    accountant = PrivacyAccountant(**LIMIT, path=path)
+    accountant.charge(NOISE, releases=2)
+    accountant.charge(TABLE, releases=30)
+    code = (
+        "from skdirdp import PrivacyAccountant; from skdirdp.mechanisms import DirichletMechanism;"
+        f"a = PrivacyAccountant(path={str(path)!r});"
+        "t = DirichletMechanism(r=0.05, alpha=20.0);"
+        "print(a.remaining(), [n for n in range(1, 300, 60) if a.affords(t, n)][-1])"
+    )
+    root = Path(__file__).parent.parent
+    there = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True
+    ).stdout.split()
+    most = [n for n in range(1, 300, 60) if accountant.affords(TABLE, n)][-1]
+    assert there == [str(accountant.remaining()), str(most)]
+
+
+def test_a_ledger_without_a_total_has_no_filter_either(tmp_path):
+    path = shutil.copy(DATA / "ledger-0.1-mixed.sqlite", tmp_path)
+    accountant = PrivacyAccountant(path=path)
+    with pytest.raises(LedgerError, match="different adjacencies"):
+        accountant.total()
