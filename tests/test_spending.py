@@ -63,7 +63,7 @@ def cold(accountant):
 def test_different_charges_are_admitted_exactly_while_their_composition_holds():
     kinds = different(30)
     limit = Composition([(kind, 1) for kind in kinds[:21]]).epsilon(DELTA)
-    accountant = PrivacyAccountant(epsilon=limit, delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=limit, delta=DELTA, adaptive=False)
     admitted = []
     for kind in kinds:
         asked = [*admitted, kind]
@@ -146,7 +146,7 @@ def test_a_copy_that_is_put_back_is_read_anew(more, tmp_path):
 
 def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
     path = tmp_path / "ledger"
-    accountant = PrivacyAccountant(epsilon=10.0, path=path)
+    accountant = PrivacyAccountant(epsilon=10.0, path=path, adaptive=False)
     looked = []
 
     def write_meanwhile(spent, limits):
@@ -166,7 +166,9 @@ def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
 def test_what_others_charge_in_between_counts(monkeypatch, tmp_path):
     kinds = different(30)
     limit = Composition([(kind, 1) for kind in kinds[:20]]).epsilon(DELTA) * (1 + 1e-6)
-    accountant = PrivacyAccountant(epsilon=limit, delta=DELTA, path=tmp_path / "ledger")
+    accountant = PrivacyAccountant(
+        epsilon=limit, delta=DELTA, adaptive=False, path=tmp_path / "ledger"
+    )
     for kind in kinds[:19]:
         accountant.charge(kind)
     admits, faster = module.admits, [kinds[19]]
@@ -199,7 +201,7 @@ def test_a_commit_that_fails_is_not_remembered(monkeypatch):
 
 
 def test_a_summary_composes_nothing_that_takes_long(monkeypatch):
-    accountant = PrivacyAccountant(epsilon=5.0)
+    accountant = PrivacyAccountant(epsilon=5.0, adaptive=False)
     for kind in different(20):
         accountant.charge(kind)
     with monkeypatch.context() as patch:
@@ -275,7 +277,7 @@ def within_the_limit(accountant, admitted, seeds):
 
 
 def test_threads_with_different_charges_cannot_overspend_together():
-    accountant = PrivacyAccountant(epsilon=0.8, delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=0.8, delta=DELTA, adaptive=False)
     seeds = range(4)
     with ThreadPoolExecutor(4) as pool:
         admitted = list(chain(*pool.map(charge_all, [accountant] * 4, seeds)))
@@ -283,7 +285,7 @@ def test_threads_with_different_charges_cannot_overspend_together():
 
 
 def test_processes_with_different_charges_cannot_overspend_together():
-    accountant = PrivacyAccountant(epsilon=0.8, delta=DELTA)
+    accountant = PrivacyAccountant(epsilon=0.8, delta=DELTA, adaptive=False)
     seeds = range(4)
     with multiprocessing.get_context("fork").Pool(4) as pool:
         admitted = list(chain(*pool.starmap(charge_all, [(accountant, s) for s in seeds])))

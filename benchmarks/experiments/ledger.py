@@ -74,7 +74,7 @@ def search(candidates: int, folds: int, limit: float | None) -> tuple[float, int
     """Processor seconds of a random search, and the number of charges it made."""
     generator = seeded("ledger", "search")
     X, y = generator.integers(0, 5, (1000, 8)), generator.integers(0, 3, 1000)
-    accountant = None if limit is None else PrivacyAccountant(limit, DELTA)
+    accountant = None if limit is None else PrivacyAccountant(limit, DELTA, adaptive=False)
     model = DirichletCategoricalNB(
         classes=range(3), n_categories=5, delta=1e-8, accountant=accountant, random_state=0
     )
@@ -125,7 +125,9 @@ class Ledger(Experiment):
         # Half of what is timed fits, and the rest is refused.
         limit = Composition([(kind, 1) for kind in [*made, *more[: timed // 2]]]).epsilon(DELTA)
         with tempfile.TemporaryDirectory() as folder:
-            accountant = PrivacyAccountant(limit, DELTA, path=Path(folder, "ledger"))
+            accountant = PrivacyAccountant(
+                limit, DELTA, adaptive=False, path=Path(folder, "ledger")
+            )
             with accountant._ledger.writing() as transaction:
                 for kind in made:
                     transaction.append(encode(kind), 1, None, None)
