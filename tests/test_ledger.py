@@ -15,14 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from skdirdp.accountant.ledger import (
-    APPLICATION_ID,
-    Ledger,
-    LedgerError,
-    Limits,
-    Split,
-    Transaction,
-)
+from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Split, Transaction
+from skdirdp.accountant.sqlite import APPLICATION_ID
 
 LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
 
@@ -47,12 +41,16 @@ def sums(ledger):
         return transaction.sums()
 
 
+def names_in(folder):
+    return {entry.name for entry in folder.iterdir()}
+
+
 def refuses_and_leaves(path, match):
     before = path.read_bytes()
     with pytest.raises(LedgerError, match=match):
         Ledger.create_or_open(path, LIMITS)
     assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert names_in(path.parent) <= {path.name, f"{path.name}.lock"}
 
 
 def in_child(function):
@@ -129,9 +127,9 @@ def test_sums_beyond_64_bits_are_refused_not_rounded(path):
 # Files
 
 
-def test_a_ledger_is_one_file_that_remembers_its_limits(path):
+def test_a_ledger_is_one_file_and_a_lock_and_remembers_its_limits(path):
     append(Ledger.create_or_open(path, LIMITS))
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
     again = Ledger.create_or_open(path, Limits(None, 0.5, None))
     assert again.limits == LIMITS
     assert count(again) == 1
@@ -158,18 +156,18 @@ def test_another_programs_database_is_refused(path):
 def test_a_database_with_our_mark_but_not_our_tables_is_refused(path):
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute("PRAGMA user_version = 1")
+    connection.execute("PRAGMA user_version = 2")
     connection.execute("CREATE TABLE charges (id INTEGER)")
     connection.close()
-    refuses_and_leaves(path, "no such table")
+    refuses_and_leaves(path, "tables or triggers are not those")
 
 
 def test_a_newer_layout_is_refused(path):
     Ledger.create_or_open(path, LIMITS)
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    refuses_and_leaves(path, "version 2")
+    refuses_and_leaves(path, "version 3")
 
 
 @pytest.mark.parametrize("kept", [50, 100, 4095, 4096, 8192, 0.5, 0.9])
@@ -226,7 +224,7 @@ def test_a_file_that_cannot_be_written_is_an_error(path):
 
 def test_a_lock_held_too_long_is_an_error(path, monkeypatch):
     ledger = Ledger.create_or_open(path, LIMITS)
-    monkeypatch.setattr("skdirdp.accountant.ledger._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("skdirdp.accountant.locks.BUSY_SECONDS", 0.1)
     script = f"""
         import sqlite3, sys
         connection = sqlite3.connect({str(path)!r}, isolation_level=None)
@@ -279,7 +277,7 @@ def test_processes_that_create_the_same_ledger_at_once_share_it(path):
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
     assert count(Ledger.open(str(path))) == 6
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
 
 
 # Crashes
@@ -292,7 +290,7 @@ def test_a_crash_before_the_commit_leaves_no_charge(path, monkeypatch):
 
     def insert_and_die(transaction, *row):
         # Enough rows that SQLite has to write some of them to the file early.
-        transaction._connection.execute("PRAGMA cache_size = 1")
+        transaction._session.connection.execute("PRAGMA cache_size = 1")
         for _ in range(500):
             insert(transaction, *row)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -319,8 +317,8 @@ def test_a_crash_after_the_commit_leaves_the_charge(path):
 def test_commits_wait_for_the_disk(path):
     ledger = Ledger.create_or_open(path, LIMITS)
     with ledger.writing() as transaction:
-        (level,) = transaction._connection.execute("PRAGMA synchronous").fetchone()
-        (journal,) = transaction._connection.execute("PRAGMA journal_mode").fetchone()
+        (level,) = transaction._session.connection.execute("PRAGMA synchronous").fetchone()
+        (journal,) = transaction._session.connection.execute("PRAGMA journal_mode").fetchone()
     assert (level, journal) == (3, "delete")
 
 
