@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+from .postgres import running_server
+
 
 @pytest.fixture(autouse=True)
 def repeatable_keys(request, monkeypatch):
@@ -14,3 +16,10 @@ def repeatable_keys(request, monkeypatch):
     """
     keys = random.Random(request.node.nodeid)
     monkeypatch.setattr("skdirdp._random._fresh_key", lambda: keys.getrandbits(128))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A server that all tests share; it starts when the first one asks for it."""
+    with running_server() as server:
+        yield server

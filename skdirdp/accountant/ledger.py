@@ -37,6 +37,7 @@ from .sqlite import SQLiteStorage
 __all__ = ["Charge", "Ledger", "LedgerError", "Limits", "Split", "Sums", "Transaction"]
 
 _LARGEST = 2**63 - 1
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class Storage(Protocol):
@@ -314,10 +315,15 @@ class Ledger:
 
 
 def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
-    text = os.fspath(path)
-    if isinstance(path, str) and (scheme := re.match(r"([A-Za-z][\w+.-]+)://", path)):
-        raise LedgerError(f"a ledger cannot be at an address that starts with {scheme[0]}")
-    return SQLiteStorage(os.path.realpath(text))
+    if not isinstance(path, str) or not _ADDRESS.match(path):
+        return SQLiteStorage(os.path.realpath(os.fspath(path)))
+    try:
+        from .postgres import PostgresStorage
+    except ImportError:
+        raise LedgerError(
+            "a ledger in a database needs SQLAlchemy and psycopg: pip install skdirdp[postgres]"
+        ) from None
+    return PostgresStorage(path, name)
 
 
 def _charge(entry: Any) -> Charge:
