@@ -1,21 +1,28 @@
 """The ledger's file: what is refused, what survives, and who removes it."""
 
+import errno
+import fcntl
 import gc
 import os
 import pickle
+import shutil
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Split, Transaction
+from skdirdp import PrivacyAccountant
+from skdirdp.accountant import sqlite
+from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Transaction
 from skdirdp.accountant.sqlite import APPLICATION_ID
 
 LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
@@ -39,6 +46,17 @@ def count(ledger):
 def sums(ledger):
     with ledger.reading() as transaction:
         return transaction.sums()
+
+
+def verify(ledger):
+    with ledger.reading() as transaction:
+        return transaction.verify()
+
+
+def run(script):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True
+    )
 
 
 def names_in(folder):
@@ -69,59 +87,33 @@ def in_child(function):
 # Rows
 
 
-def test_rows_come_back_in_order_with_all_they_had(path):
+def refuses(path, statement, match):
+    with (
+        closing(sqlite3.connect(path)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match=match),
+    ):
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("DELETE FROM charges", "taken back"),
+        ("UPDATE charges SET releases = 1", "changed"),
+        ("INSERT INTO charges SELECT 1, 7, '', '', '', '', 1, '', '', '', '', '', ''", "follow"),
+        ("INSERT OR REPLACE INTO charges SELECT * FROM charges", "follow"),
+        ("UPDATE ledgers SET epsilon = 100", "limits cannot be changed"),
+        ("DELETE FROM ledgers", "limits cannot be removed"),
+        ("INSERT OR REPLACE INTO ledgers SELECT * FROM ledgers", "one ledger"),
+        ("UPDATE heads SET entries = 0", "follows its charges"),
+        ("DELETE FROM heads", "cannot be removed"),
+    ],
+)
+def test_nothing_in_the_file_can_be_changed_or_deleted(path, statement, match):
     ledger = Ledger.create_or_open(path, LIMITS)
-    split = Split("1234", "north", "region", "values")
-    append(ledger, "a", 2, "first")
-    append(ledger, "b", 1, None, split)
-    with Ledger.open(str(path)).reading() as transaction:
-        first, second = transaction.charges()
-    assert (first.spec, first.releases, first.label, first.split) == ("a", 2, "first", None)
-    assert (second.spec, second.label, second.split) == ("b", None, split)
-    assert first.time <= second.time
-
-
-def test_sums_are_those_of_the_rows(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    north = Split("1234", "north", "region", "values")
-    for releases in (1, 2, 3):
-        append(ledger, "a", releases)
-        append(ledger, "b", 10 * releases, split=north)
-    assert sums(ledger) == {("", "", "a"): 6, ("1234", "north", "b"): 60}
-
-
-def test_a_charge_cannot_be_changed_or_deleted(path):
-    append(Ledger.create_or_open(path, LIMITS))
-    connection = sqlite3.connect(path)
-    with pytest.raises(sqlite3.IntegrityError, match="taken back"):
-        connection.execute("DELETE FROM charges")
-    with pytest.raises(sqlite3.IntegrityError, match="changed"):
-        connection.execute("UPDATE charges SET releases = 0")
-    connection.close()
-
-
-def test_an_error_inside_a_transaction_leaves_nothing(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-
-    def fail():
-        with ledger.writing() as transaction:
-            transaction.append("a", 1, None, None)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert count(ledger) == 0
-    assert sums(ledger) == {}
-
-
-def test_sums_beyond_64_bits_are_refused_not_rounded(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    append(ledger, releases=2**62)
-    with pytest.raises(LedgerError):
-        append(ledger, releases=2**62)
-    with pytest.raises(OverflowError):
-        append(ledger, releases=2**64)
-    assert sums(ledger) == {("", "", "kind"): 2**62}
+    append(ledger)
+    refuses(path, statement, match)
+    assert count(Ledger.open(str(path))) == 1
 
 
 # Files
@@ -280,6 +272,326 @@ def test_processes_that_create_the_same_ledger_at_once_share_it(path):
     assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
 
 
+def test_a_creation_that_fails_or_is_killed_leaves_no_draft(path, monkeypatch):
+    # Killed at each step on the way: of its files, its tables and its name.
+    for module, step in ((os, "close"), (sqlite, "insert_header"), (os, "link"), (os, "fsync")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            status = in_child(lambda: Ledger.create_or_open(path, LIMITS))
+            assert status == -signal.SIGKILL
+        append(Ledger.create_or_open(path, LIMITS))
+        assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
+        assert count(Ledger.open(str(path))) == 1
+        for name in names_in(path.parent):
+            (path.parent / name).unlink()
+
+
+def test_without_hard_links_processes_still_create_one_ledger(path, monkeypatch):
+    def link(*_):
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", link)
+    test_processes_that_create_the_same_ledger_at_once_share_it(path)
+
+
+def test_a_ledger_that_is_gone_is_not_replaced_by_an_empty_one(path):
+    append(Ledger.create_or_open(path, LIMITS))
+    path.unlink()
+    with pytest.raises(LedgerError, match="a ledger with 1 charges was here"):
+        Ledger.create_or_open(path, LIMITS)
+    Path(f"{path}.lock").unlink()
+    assert count(Ledger.create_or_open(path, LIMITS)) == 0
+
+
+def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger, "a")
+    shutil.copy(path, tmp_path / "backup")
+    append(ledger, "b")
+    shutil.copy(tmp_path / "backup", path)
+    with pytest.raises(LedgerError, match="charges are missing: it has 1"):
+        sums(ledger)
+    # Another process has seen nothing, but the file beside the ledger has.
+    script = f"""
+        from skdirdp.accountant.ledger import Ledger
+        Ledger.open({str(path)!r})
+    """
+    result = run(script)
+    assert "it has 1, and the file beside it has seen 2" in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 200, b"0 " * 60])
+def test_a_lock_file_with_other_content_does_no_harm(path, content):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger, "a")
+    Path(f"{path}.lock").write_bytes(content)
+    append(ledger, "b")
+    assert len(sums(Ledger.open(str(path)))) == 2
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_files_are_their_owners_alone(path, umask):
+    before = os.umask(umask)
+    try:
+        append(Ledger.create_or_open(path, LIMITS))
+    finally:
+        os.umask(before)
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_who_may_use_a_ledger_may_lock_it(path):
+    Ledger.create_or_open(path, LIMITS)
+    path.chmod(0o660)
+    Path(f"{path}.lock").unlink()
+    append(Ledger.open(str(path)))
+    assert stat.S_IMODE(Path(f"{path}.lock").stat().st_mode) == 0o660
+
+
+def test_a_lock_is_not_taken_through_a_link(path, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    os.symlink(victim, f"{path}.lock")
+    with pytest.raises(LedgerError, match=r"its lock .*\.lock"):
+        append(Ledger.create_or_open(path, LIMITS))
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become another user")
+def test_a_ledger_in_a_folder_that_cannot_be_written_can_be_read(tmp_path):
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "ledger.sqlite"
+        append(Ledger.create_or_open(path, LIMITS))
+        Path(f"{path}.lock").unlink()
+        path.chmod(0o444)
+        folder.chmod(0o555)
+
+        def read_and_charge():
+            os.setuid(65534)
+            ledger = Ledger.open(str(path))
+            assert count(ledger) == 1
+            with pytest.raises(LedgerError, match="Permission denied"):
+                append(ledger)
+
+        assert in_child(read_and_charge) == 0
+    finally:
+        shutil.rmtree(folder)
+
+
+# Locks
+
+
+def read_for_ever(path, stop):
+    """What a backup or a checksum does: closing the file drops SQLite's locks."""
+    while not stop.is_set():
+        with open(path, "rb") as file:
+            file.read(100)
+        time.sleep(0.0002)
+
+
+def charge_beside_a_reader(path, process, kinds, returned):
+    ledger = Ledger.open(str(path))
+    stop = threading.Event()
+    reader = threading.Thread(target=read_for_ever, args=(path, stop))
+    reader.start()
+    try:
+        with open(returned, "w") as file:
+            for kind in range(kinds):
+                append(ledger, f"kind {process} {kind}")
+                print(f"kind {process} {kind}", file=file, flush=True)
+    finally:
+        stop.set()
+        reader.join()
+
+
+def lose_charges(path, kinds):
+    """Three processes with a reader each; how many charges returned, and which are lost."""
+    Ledger.create_or_open(path, LIMITS)
+    children = []
+    for process in range(3):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                charge_beside_a_reader(path, process, kinds, f"{path}-{process}")
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 3
+    returned = [line for i in range(3) for line in Path(f"{path}-{i}").read_text().splitlines()]
+    with Ledger.open(str(path)).reading() as transaction:
+        kept = [charge.spec for charge in transaction.charges()]
+        assert transaction.sums() == {("", "", kind): 1 for kind in kept}
+        assert transaction.verify() == len(kept)
+    return len(returned), set(returned).symmetric_difference(kept)
+
+
+def test_no_charge_is_lost_when_another_thread_closes_the_file(path):
+    assert lose_charges(path, 50) == (150, set())
+
+
+def test_a_lock_that_is_removed_or_replaced_meanwhile_keeps_nobody_out_and_lets_none_in(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    stop = threading.Event()
+
+    def replace_lock():
+        while not stop.wait(0.001):
+            Path(f"{path}.lock").unlink(missing_ok=True)
+
+    thread = threading.Thread(target=replace_lock)
+    thread.start()
+    threads = [
+        threading.Thread(target=lambda: [append(ledger) for _ in range(10)]) for _ in range(2)
+    ]
+    try:
+        for charging in threads:
+            charging.start()
+        assert in_child(lambda: [append(ledger) for _ in range(10)]) == 0
+        for charging in threads:
+            charging.join()
+    finally:
+        stop.set()
+        thread.join()
+    assert verify(ledger) == 30
+
+
+def test_unrelated_ledgers_do_not_wait_for_each_other(path, tmp_path):
+    one = Ledger.create_or_open(path, LIMITS)
+    other = Ledger.create_or_open(tmp_path / "other.sqlite", LIMITS)
+    done = threading.Event()
+
+    def charge_other():
+        append(other)
+        done.set()
+
+    with one.writing() as transaction:
+        transaction.append("slow", 1, None, None)
+        thread = threading.Thread(target=charge_other)
+        thread.start()
+        assert done.wait(20), "the other ledger waited"
+    thread.join()
+
+
+def test_a_file_system_without_locks_is_refused(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("skdirdp.accountant.locks.fcntl.flock", flock)
+    with pytest.raises(LedgerError, match="has no locks"):
+        append(ledger)
+
+
+def test_a_process_that_holds_the_lock_too_long_is_an_error(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    monkeypatch.setattr("skdirdp.accountant.locks.BUSY_SECONDS", 0.1)
+    with open(f"{path}.lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LedgerError, match=r"another process kept it locked.* 0\.1 seconds"):
+            append(ledger)
+    append(ledger)
+    assert count(ledger) == 1
+
+
+# Version 0.1
+
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.mark.parametrize("old", sorted(DATA.glob("ledger-0.1*.sqlite")), ids=lambda old: old.stem)
+def test_a_ledger_of_version_0_1_is_converted_with_all_it_holds(old, path):
+    shutil.copy(old, path)
+    path.chmod(0o644)
+    with closing(sqlite3.connect(old)) as connection:
+        ((identity, *limits),) = connection.execute(
+            "SELECT identity, epsilon, delta, renyi_order FROM ledger"
+        )
+        rows = connection.execute(
+            "SELECT time, spec, releases, label, split, part FROM charges ORDER BY id"
+        ).fetchall()
+        old_sums = connection.execute("SELECT split, part, spec, releases FROM sums").fetchall()
+    ledger = Ledger.open(str(path))
+    assert ledger.header.identity == identity
+    assert ledger.limits == Limits(*limits, adaptive=False)
+    assert f"skdirdp 0.1 with {len(rows)} charges" in ledger.header.origin
+    with ledger.reading() as transaction:
+        charges = transaction.charges()
+    found = [
+        (
+            charge.time.isoformat(),
+            charge.spec,
+            charge.releases,
+            charge.label,
+            charge.split.identity if charge.split else "",
+            charge.split.part if charge.split else "",
+        )
+        for charge in charges
+    ]
+    assert found == rows
+    assert {charge.user for charge in charges} == {None}
+    assert sums(ledger) == {(split, part, spec): n for split, part, spec, n in old_sums}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    append(ledger, "one more")
+    assert verify(Ledger.open(str(path))) == len(rows) + 1
+
+
+def test_processes_that_convert_a_ledger_at_once_convert_it_once(path):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                append(Ledger.create_or_open(path, LIMITS))
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert verify(Ledger.open(str(path))) == 13 + 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM sums",
+        "UPDATE sums SET releases = 1",
+        "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 2",
+        "DROP TRIGGER charges_do_not_change; UPDATE charges SET releases = 70 WHERE id = 1",
+        "DELETE FROM ledger",
+    ],
+)
+def test_a_damaged_ledger_of_version_0_1_is_refused_and_left_as_it_is(path, damage):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(damage)
+    refuses_and_leaves(path, "it is damaged")
+
+
+def test_a_conversion_that_is_killed_leaves_the_old_ledger(path, monkeypatch):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "skdirdp.accountant.version1.insert_header",
+            lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+        )
+        assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
+    assert count(Ledger.open(str(path))) == 13
+
+
+def test_limits_written_for_version_0_1_continue_its_ledgers(path):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    accountant = PrivacyAccountant(epsilon=20.0, delta=1e-5, path=path)
+    assert not accountant.adaptive
+    with pytest.raises(ValueError, match=r"was made with epsilon=20\.0.*adaptive=False"):
+        PrivacyAccountant(epsilon=19.0, delta=1e-5, path=path)
+
+
 # Crashes
 
 
@@ -323,24 +635,6 @@ def test_commits_wait_for_the_disk(path):
 
 
 # Forks and threads
-
-
-def test_a_fork_waits_for_a_transaction_of_another_thread(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    inside = threading.Event()
-
-    def charge_slowly():
-        with ledger.writing() as transaction:
-            transaction.append("slow", 1, None, None)
-            inside.set()
-            time.sleep(0.3)
-
-    thread = threading.Thread(target=charge_slowly)
-    thread.start()
-    inside.wait()
-    assert in_child(lambda: append(ledger, "child")) == 0
-    thread.join()
-    assert sums(ledger) == {("", "", "slow"): 1, ("", "", "child"): 1}
 
 
 def test_children_can_be_forked_while_a_thread_charges(path):
@@ -411,3 +705,9 @@ def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
     path, existed_after_the_child = output.split()
     assert existed_after_the_child == "True"
     assert not os.path.exists(os.path.dirname(path))
+
+
+if __name__ == "__main__":  # python -m tests.test_ledger_sqlite RUNS KINDS: the test of readers
+    for _ in range(int(sys.argv[1])):
+        with tempfile.TemporaryDirectory() as there:
+            print(lose_charges(Path(there, "ledger.sqlite"), int(sys.argv[2])), flush=True)

@@ -13,6 +13,7 @@ Four rules keep the file right:
 """
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -354,4 +355,5 @@ def _user() -> str | None:
 def _explain(error: sqlite3.Error) -> str:
     if "locked" in str(error):
         return f"another process kept it locked for more than {locks.BUSY_SECONDS:g} seconds"
-    return str(error)
+    # What follows is the content of the file.
+    return re.sub(r"( -)? (with text|unrecognized token:|near) .*", "", str(error), flags=re.DOTALL)
