@@ -41,6 +41,8 @@ DEFAULT_NAME = "default"
 _DRIVERS = ("postgresql", "postgresql+psycopg")
 _LOCK_CLASS = 0x44697250  # "DirP" in ASCII
 _RECONNECT_SECONDS = 10.0
+# After which the server takes the lock back from somebody whom it cannot see any more.
+_IDLE_SECONDS = 300.0
 _CONNECT = {
     "connect_timeout": 10,
     "prepare_threshold": None,  # a pool between here and the server may not keep statements
@@ -106,6 +108,7 @@ _TRIGGERS = {
 _SETTINGS = f"""
     SELECT set_config('search_path', 'skdirdp, pg_temp', true),
         set_config('lock_timeout', '{BUSY_SECONDS:.0f}s', true),
+        set_config('idle_in_transaction_session_timeout', '{_IDLE_SECONDS:.0f}s', true),
         set_config('synchronous_commit', CASE current_setting('synchronous_commit')
             WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
 """
@@ -190,13 +193,9 @@ class PostgresStorage:
     def find(self) -> int | None:
         """The number of the budget, or None if it was not made yet."""
         with self._explained(), self._connected(_BEGIN) as session:
-            ((schema, layout),) = session.execute(
-                "SELECT to_regnamespace('skdirdp') IS NOT NULL,"
-                " to_regclass('skdirdp.layout') IS NOT NULL"
-            )
-            if not schema:
+            if not _has_schema(session):
                 return None
-            if not layout:
+            if session.execute("SELECT to_regclass('skdirdp.layout') IS NULL") == [(True,)]:
                 raise UnusableError("the schema skdirdp of this database is something else")
             versions = session.execute("SELECT version FROM layout")
             if versions != [(LAYOUT_VERSION,)]:
@@ -211,8 +210,7 @@ class PostgresStorage:
     def create(self, header: Header) -> int:
         """Make the budget, and the tables before the first, unless somebody else does."""
         with self._explained(), self._connected(_BEGIN_ALONE, number=0) as session:
-            ((exists,),) = session.execute("SELECT to_regnamespace('skdirdp') IS NOT NULL")
-            if not exists:
+            if not _has_schema(session):
                 _make_schema(session)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             if rows:
@@ -235,6 +233,8 @@ class PostgresStorage:
                 try:
                     session.connection.commit()
                 except DBAPIError:
+                    # The server ends the old transaction when nobody is at its other end.
+                    session.connection.invalidate()
                     self._check_committed(number, session.head)
 
     def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:
@@ -355,6 +355,11 @@ def _parse(address: str) -> tuple[URL, str | None]:
     )
 
 
+def _has_schema(session: PostgresSession) -> bool:
+    # From the table: the server's functions may still know the answer from before the lock.
+    return bool(session.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'skdirdp'"))
+
+
 def _make_schema(session: PostgresSession) -> None:
     session.execute("CREATE SCHEMA skdirdp")
     session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
@@ -367,24 +372,25 @@ def _make_schema(session: PostgresSession) -> None:
 
 # Of this process alone, by place.
 _PASSWORDS: dict[str, str] = {}
-_ENGINES: dict[str, Engine] = {}
-_INHERITED: list[dict[str, Engine]] = []
+_ENGINES: dict[tuple[str, str | None], Engine] = {}
+_INHERITED: list[dict[tuple[str, str | None], Engine]] = []
 
 
 def _engine(url: URL, place: str) -> Engine:
     """The connections of this process to a database."""
-    engine = _ENGINES.get(place)
+    password = _PASSWORDS.get(place)
+    engine = _ENGINES.get((place, password))
     if engine is None:
         # READ COMMITTED: what is read after the lock was given is what the last holder wrote.
         engine = create_engine(
-            url.set(password=_PASSWORDS.get(place)),
+            url.set(password=password),
             isolation_level="READ COMMITTED",
             connect_args=_CONNECT,
             pool_size=2,
             max_overflow=30,
             hide_parameters=True,
         )
-        engine = _ENGINES.setdefault(place, engine)
+        engine = _ENGINES.setdefault((place, password), engine)
     return engine
 
 
