@@ -14,19 +14,19 @@ import textwrap
 import threading
 import time
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from skdirdp import PrivacyAccountant
 from skdirdp.accountant import LedgerError
 from skdirdp.accountant import postgres as module
 from skdirdp.accountant.ledger import Ledger, Limits
+from skdirdp.accountant.postgres import PostgresSession as Session
 from skdirdp.accountant.postgres import roles_sql
 from skdirdp.accounting import PureDP
 
@@ -186,33 +186,33 @@ def broken(*_):
 
 
 def test_a_charge_whose_answer_is_lost_counts_and_returns(accountant, monkeypatch):
-    commit = Connection.commit
+    commit = Session.commit
 
     def commit_and_break(connection):
         commit(connection)
         broken()
 
-    monkeypatch.setattr(Connection, "commit", commit_and_break)
+    monkeypatch.setattr(Session, "commit", commit_and_break)
     accountant.charge(PureDP(0.1), label="once")
     assert [charge.label for charge in accountant._charges()] == ["once"]
 
 
 def test_a_charge_whose_commit_is_lost_is_made_again(accountant, monkeypatch):
-    commit = Connection.commit
+    commit = Session.commit
     attempts = []
 
     def break_first(connection):
         attempts.append(1)
         (broken if len(attempts) < 3 else commit)(connection)
 
-    monkeypatch.setattr(Connection, "commit", break_first)
+    monkeypatch.setattr(Session, "commit", break_first)
     accountant.charge(PureDP(0.1), label="once")
     assert len(attempts) == 3
     assert [charge.label for charge in accountant._charges()] == ["once"]
 
 
 def test_a_charge_that_is_lost_again_and_again_is_an_error(accountant, monkeypatch):
-    monkeypatch.setattr(Connection, "commit", broken)
+    monkeypatch.setattr(Session, "commit", broken)
     with pytest.raises(LedgerError, match="the charge was not recorded"):
         accountant.charge(PureDP(0.1))
     assert len(accountant) == 0
@@ -221,7 +221,7 @@ def test_a_charge_that_is_lost_again_and_again_is_an_error(accountant, monkeypat
 def test_where_nobody_can_be_asked_the_charge_is_an_error_and_its_key_settles_it(
     accountant, monkeypatch
 ):
-    commit = Connection.commit
+    commit = Session.commit
     with monkeypatch.context() as patch:
 
         def commit_and_vanish(connection):
@@ -229,12 +229,24 @@ def test_where_nobody_can_be_asked_the_charge_is_an_error_and_its_key_settles_it
             patch.setattr(module.PostgresStorage, "_begin", broken)
             broken()
 
-        patch.setattr(Connection, "commit", commit_and_vanish)
+        patch.setattr(Session, "commit", commit_and_vanish)
         patch.setattr(module, "_RECONNECT_SECONDS", 0.3)
         with pytest.raises(LedgerError, match=r"cannot be asked .*nothing may be released"):
             accountant.charge(PureDP(0.1), key="job 17")
     accountant.charge(PureDP(0.1), key="job 17")
     assert len(accountant) == 1
+
+
+def test_an_error_that_is_passed_over_does_not_leave_half_a_transaction(accountant):
+    def write_half():
+        with accountant._ledger.writing() as transaction:
+            transaction.append("first", 1, None, None, key="one")
+            with suppress(Exception):
+                transaction.append("second", 1, None, None, key="one")
+
+    with pytest.raises(LedgerError, match="nothing was written"):
+        write_half()
+    assert len(accountant) == 0
 
 
 def test_a_connection_that_was_cut_while_idle_is_not_noticed(accountant, postgres):
@@ -249,8 +261,8 @@ def test_a_connection_that_was_cut_while_idle_is_not_noticed(accountant, postgre
 
 
 def test_a_lock_held_too_long_is_an_error(accountant, monkeypatch):
-    begin = module._BEGIN_ALONE.replace("'60s'", "'100ms'")
-    monkeypatch.setattr(module, "_BEGIN_ALONE", begin)
+    begin = module._BEGIN.replace("'lock_timeout', '60s'", "'lock_timeout', '100ms'")
+    monkeypatch.setattr(module, "_BEGIN", begin)
     inside, done = threading.Event(), threading.Event()
 
     def hold():

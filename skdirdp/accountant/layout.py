@@ -64,19 +64,17 @@ class Session(Protocol):
     """A transaction of a database, as a ledger sees it.
 
     `head` is None until a charge is written in it; then the identity of the ledger, and the
-    number and the hash of the last charge.
+    number and the hash of the last charge. `SIGNATURE` is what to select for `sign`.
     """
 
+    SIGNATURE: str
     head: tuple[str, int, str] | None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of a statement whose parameters are written as ``:name``."""
 
-    def now(self) -> str:
-        """The time, as the database has it."""
-
-    def user(self) -> str | None:
-        """Who is at work, as the database or the operating system knows."""
+    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+        """Who is at work and when, as the database or the operating system knows."""
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
         """The head of the ledger as it is known outside the database, if it is."""
@@ -109,20 +107,22 @@ def insert_header(session: Session, header: Header) -> None:
     )
 
 
-def select_header(session: Session, number: int) -> tuple[Header, int, str]:
-    """The header of a ledger, and its head: the number of charges, and the last hash."""
+def select_header(session: Session, number: int) -> tuple[Header, int, str, tuple[str | None, str]]:
+    """The header of a ledger; its number of charges, and the last hash; who asks, and when."""
     rows = session.execute(
-        f"SELECT {_HEADER}, entries, hash FROM ledgers JOIN heads ON heads.ledger = ledgers.id"
-        " WHERE ledgers.id = :number",
+        f"SELECT {_HEADER}, entries, hash, {session.SIGNATURE}"
+        " FROM ledgers JOIN heads ON heads.ledger = ledgers.id WHERE ledgers.id = :number",
         number=number,
     )
     if len(rows) != 1:
         raise UnusableError("no header in it")
-    identity, created, epsilon, delta, order, adaptive, *declared, entries, head = rows[0]
+    identity, created, epsilon, delta, order, adaptive, *declared, entries, head, user, time = rows[
+        0
+    ]
     limits = Limits(epsilon, delta, order, bool(adaptive))
     name, adjacency, unit, origin = declared
     header = Header(identity, limits, created, name, adjacency, unit, origin, number)
-    return header, entries, head
+    return header, entries, head, session.sign(user, time)
 
 
 def insert_charge(session: Session, header: Header, entry: tuple[Any, ...], hash_: str) -> None:

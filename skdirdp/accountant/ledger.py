@@ -76,7 +76,7 @@ class Transaction:
         self._session = session
         self._header = header
         self._place = (place, header.identity)
-        found, self._entries, self._hash = select_header(session, header.number)
+        found, self._entries, self._hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
             raise UnusableError("another ledger has taken the place of this one")
         if found != header:
@@ -151,10 +151,11 @@ class Transaction:
         where = (
             (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
         )
+        whoever, now = self._signature
         entry = (
             self._entries + 1,
-            self._session.now() if time is None else time.astimezone(timezone.utc).isoformat(),
-            self._session.user() if user is None else user,
+            now if time is None else time.astimezone(timezone.utc).isoformat(),
+            whoever if user is None else user,
             uuid.uuid4().hex if key is None else key,
             spec,
             releases,
@@ -187,11 +188,20 @@ class Transaction:
             sums = dict(self._checked.sums)
             for entry, _ in self._followed(self._checked):
                 _add(sums, entry)
-            self._checked = _Checked(self._entries, self._hash, sums)
-            _CHECKED[self._place] = self._checked
-            while len(_CHECKED) > _MAX_CHECKED:
-                _CHECKED.popitem(last=False)
+            self._keep(sums)
         return self._checked
+
+    def committed(self) -> None:
+        """What was written here is in the ledger, and need not be read back."""
+        if self._own:
+            self._keep(self.sums())
+            self._own = {}
+
+    def _keep(self, sums: Sums) -> None:
+        self._checked = _Checked(self._entries, self._hash, sums)
+        _CHECKED[self._place] = self._checked
+        while len(_CHECKED) > _MAX_CHECKED:
+            _CHECKED.popitem(last=False)
 
     def _followed(self, checked: _Checked) -> Iterator[tuple[Any, str]]:
         """The entries after those that are checked, up to the head, which has to fit."""
@@ -306,7 +316,9 @@ class Ledger:
             On leaving, or before: nothing was written, and all can be done again.
         """
         with self._storage.transaction(self._header.number, to_write=True) as session:
-            yield Transaction(session, self._header, self.path)
+            transaction = Transaction(session, self._header, self.path)
+            yield transaction
+        transaction.committed()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:

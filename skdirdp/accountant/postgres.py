@@ -23,7 +23,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import timezone
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -104,18 +105,20 @@ _TRIGGERS = {
     "ledgers_are_kept": "BEFORE TRUNCATE ON ledgers EXECUTE FUNCTION refuse()",
 }
 
-# Local to the transaction, so that it also works through a pool between here and the server.
-_SETTINGS = f"""
+# In one message to the server. Settings are local to the transaction, so that this also works
+# through a pool between here and there. READ COMMITTED: what is read after the lock was given
+# is what the last holder wrote.
+_BEGIN = f"""
+    BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT set_config('search_path', 'skdirdp, pg_temp', true),
         set_config('lock_timeout', '{BUSY_SECONDS:.0f}s', true),
         set_config('idle_in_transaction_session_timeout', '{_IDLE_SECONDS:.0f}s', true),
         set_config('synchronous_commit', CASE current_setting('synchronous_commit')
             WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
 """
-_WHO_AND_WHEN = "CAST(session_user AS text), clock_timestamp()"
-_BEGIN = f"{_SETTINGS}, {_WHO_AND_WHEN}"
-# The lock comes before the clock, so that times are in the order of the charges.
-_BEGIN_ALONE = f"{_SETTINGS}, pg_advisory_xact_lock({_LOCK_CLASS}, :number), {_WHO_AND_WHEN}"
+_LOCK = "SELECT pg_advisory_xact_lock({lock_class}, {number:d})"
+# For whoever makes budgets; those have numbers from 1 on.
+_ALL = 0
 
 
 def roles_sql() -> str:
@@ -135,21 +138,33 @@ def roles_sql() -> str:
 class PostgresSession:
     """A transaction on one ledger; see `skdirdp.accountant.layout.Session`."""
 
-    def __init__(self, connection: Connection, user: str, now: datetime):
-        self.connection = connection
-        self._user = user
-        self._now = now
+    SIGNATURE = "CAST(session_user AS text), clock_timestamp()"
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._failed = False
         self.head: tuple[str, int, str] | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        result = self.connection.execute(text(sql), values)
-        return [tuple(row) for row in result] if result.returns_rows else []
+        try:
+            result = self._connection.execute(_statement(sql), values)
+            return [tuple(row) for row in result] if result.returns_rows else []
+        except BaseException:
+            self._failed = True
+            raise
 
-    def now(self) -> str:
-        return self._now.astimezone(timezone.utc).isoformat()
+    def commit(self) -> None:
+        # The server answers a commit after an error with a rollback, and without an error.
+        if self._failed:
+            raise UnusableError("something failed before, so that nothing was written")
+        self._connection.exec_driver_sql("COMMIT")
 
-    def user(self) -> str | None:
-        return self._user
+    def abandon(self) -> None:
+        """Close the connection: the server ends a transaction that nobody is at the end of."""
+        self._connection.invalidate()
+
+    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+        return user, time.astimezone(timezone.utc).isoformat()
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
         return None
@@ -192,7 +207,7 @@ class PostgresStorage:
 
     def find(self) -> int | None:
         """The number of the budget, or None if it was not made yet."""
-        with self._explained(), self._connected(_BEGIN) as session:
+        with self._explained(), self._connected() as session:
             if not _has_schema(session):
                 return None
             if session.execute("SELECT to_regclass('skdirdp.layout') IS NULL") == [(True,)]:
@@ -209,7 +224,7 @@ class PostgresStorage:
 
     def create(self, header: Header) -> int:
         """Make the budget, and the tables before the first, unless somebody else does."""
-        with self._explained(), self._connected(_BEGIN_ALONE, number=0) as session:
+        with self._explained(), self._connected(_ALL) as session:
             if not _has_schema(session):
                 _make_schema(session)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
@@ -217,24 +232,19 @@ class PostgresStorage:
                 return rows[0][0]
             ((number,),) = session.execute("SELECT coalesce(max(id), 0) + 1 FROM ledgers")
             insert_header(session, replace(header, name=self.name, number=number))
-            session.connection.commit()
+            session.commit()
             return number
 
     @contextmanager
     def transaction(self, number: int, *, to_write: bool) -> Iterator[PostgresSession]:
         """One ledger, on which nobody else writes if this does."""
-        begin = _BEGIN_ALONE if to_write else _BEGIN
-        with (
-            self._explained(),
-            self._connected(begin, **({"number": number} if to_write else {})) as session,
-        ):
+        with self._explained(), self._connected(number if to_write else None) as session:
             yield session
             if session.head is not None:
                 try:
-                    session.connection.commit()
+                    session.commit()
                 except DBAPIError:
-                    # The server ends the old transaction when nobody is at its other end.
-                    session.connection.invalidate()
+                    session.abandon()
                     self._check_committed(number, session.head)
 
     def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:
@@ -243,7 +253,7 @@ class PostgresStorage:
         give_up = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
-                with self._connected(_BEGIN_ALONE, number=number) as session:
+                with self._connected(number) as session:
                     found = session.execute(
                         "SELECT 1 FROM charges"
                         " WHERE ledger = :ledger AND id = :id AND hash = :hash",
@@ -268,23 +278,27 @@ class PostgresStorage:
             )
 
     @contextmanager
-    def _connected(self, begin: str, **values: Any) -> Iterator[PostgresSession]:
+    def _connected(self, lock: int | None = None) -> Iterator[PostgresSession]:
         """A transaction; whatever is not committed inside is rolled back."""
         # No fork with a connection in the middle of something.
         with GATE.operation():
-            connection, row = self._begin(begin, values)
+            connection = self._begin(lock)
             try:
-                yield PostgresSession(connection, *row[-2:])
+                yield PostgresSession(connection)
             finally:
                 with suppress(SQLAlchemyError):
                     connection.close()
 
-    def _begin(self, begin: str, values: dict[str, Any]) -> tuple[Connection, Any]:
+    def _begin(self, lock: int | None) -> Connection:
+        begin = _BEGIN
+        if lock is not None:
+            begin += ";" + _LOCK.format(lock_class=_LOCK_CLASS, number=lock)
         engine = _engine(self._url, self.place)
         for attempt in ("with a connection that may be old", "with a new one"):
             connection = engine.connect()
             try:
-                return connection, connection.execute(text(begin), values).one()
+                connection.exec_driver_sql(begin)
+                return connection
             except DBAPIError as error:
                 connection.close()
                 if not error.connection_invalidated or attempt == "with a new one":
@@ -355,6 +369,10 @@ def _parse(address: str) -> tuple[URL, str | None]:
     )
 
 
+# Of the ledger's own few statements.
+_statement = lru_cache(maxsize=64)(text)
+
+
 def _has_schema(session: PostgresSession) -> bool:
     # From the table: the server's functions may still know the answer from before the lock.
     return bool(session.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'skdirdp'"))
@@ -381,10 +399,9 @@ def _engine(url: URL, place: str) -> Engine:
     password = _PASSWORDS.get(place)
     engine = _ENGINES.get((place, password))
     if engine is None:
-        # READ COMMITTED: what is read after the lock was given is what the last holder wrote.
         engine = create_engine(
             url.set(password=password),
-            isolation_level="READ COMMITTED",
+            isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
             connect_args=_CONNECT,
             pool_size=2,
             max_overflow=30,

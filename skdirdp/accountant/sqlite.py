@@ -94,6 +94,8 @@ _TRIGGERS = [
 class SQLiteSession:
     """A transaction on the file; see `skdirdp.accountant.layout.Session`."""
 
+    SIGNATURE = "NULL, NULL"
+
     def __init__(self, connection: sqlite3.Connection, lock: locks.FileLock):
         self.connection = connection
         self._lock = lock
@@ -102,11 +104,8 @@ class SQLiteSession:
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return _run(self.connection, sql, values)
 
-    def now(self) -> str:
-        return datetime.now(timezone.utc).isoformat()
-
-    def user(self) -> str | None:
-        return _user()
+    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+        return _user(), datetime.now(timezone.utc).isoformat()
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
         known = self._lock.remembered()

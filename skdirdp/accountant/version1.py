@@ -40,7 +40,7 @@ def convert(session: Session, make_tables: Callable[[], None]) -> None:
     make_tables()
 
     identity, epsilon, delta, order = headers[0]
-    now = session.now()
+    _, now = session.sign(None, None)
     header = Header(
         identity,
         Limits(epsilon, delta, order, adaptive=False),
