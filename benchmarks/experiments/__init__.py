@@ -26,6 +26,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
+    "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),
