@@ -258,6 +258,15 @@ def test_charges_under_another_adjacency_than_the_declared_are_refused(place):
     assert len(accountant) == 1
 
 
+def test_opening_makes_no_ledger_and_takes_no_other(place):
+    PrivacyAccountant(path=place.path, name=place.name)
+    assert PrivacyAccountant.open(place.path, place.name).name == place.name
+    elsewhere = f"{place.path}-2" if isinstance(place, InFile) else place.path
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"does not exist|no budget of that name"):
+            PrivacyAccountant.open(elsewhere, "a typo")
+
+
 # Keys
 
 

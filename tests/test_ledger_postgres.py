@@ -518,6 +518,10 @@ def test_an_address_of_something_else_is_one_line(address, match):
     refusal(match, path=address)
 
 
+def test_an_address_that_was_made_a_path_is_one_line():
+    refusal("must be a string", path=Path("postgresql+psycopg://u:hunter2@host/d"))
+
+
 def test_without_the_drivers_it_is_said_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "skdirdp.accountant.postgres", None)
     refusal(r"pip install skdirdp\[postgres\]", path="postgresql://u:hunter2@host/d")

@@ -127,6 +127,39 @@ class PrivacyAccountant:
             _check_same_limits(asked, self._ledger)
             _check_same_declared(declared, self._ledger)
 
+    @classmethod
+    def open(cls, path: "str | PathLike[str]", name: str | None = None) -> "PrivacyAccountant":
+        """The accountant of a ledger that exists; none is made.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file, or the address of a PostgreSQL database.
+        name : str, optional
+            Which budget of a database.
+
+        Returns
+        -------
+        PrivacyAccountant
+
+        Raises
+        ------
+        LedgerError
+            If there is no ledger, or it is damaged.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> PrivacyAccountant.open(accountant.path).epsilon
+        1.0
+        """
+        accountant = cls.__new__(cls)
+        accountant._ledger = Ledger.open(path, name)
+        accountant._split = None
+        _check_same_declared({"name": name}, accountant._ledger)
+        return accountant
+
     @property
     def epsilon(self) -> float | None:
         """The limit, or None."""

@@ -90,7 +90,10 @@ def followed(
         yield entry, before
 
 
+# JSON is one text for one list of values: floats with all their digits, and other characters
+# than ASCII escaped.
+_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _digest(*values: Any) -> str:
-    # JSON is one text for one list of values: floats with all their digits, and other
-    # characters than ASCII escaped.
-    return sha256(json.dumps(values, separators=(",", ":")).encode("ascii")).hexdigest()
+    return sha256(_text(values).encode("ascii")).hexdigest()

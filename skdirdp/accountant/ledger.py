@@ -48,6 +48,9 @@ class Storage(Protocol):
     def find(self) -> int | None:
         """The number of the ledger in its place, or None if there is none yet."""
 
+    def missing(self) -> str:
+        """The sentence to say when there is none, and none is to be made."""
+
     def create(self, header: Header) -> int:
         """Make the ledger, unless somebody else does in this moment; its number."""
 
@@ -76,13 +79,14 @@ class Transaction:
         self._session = session
         self._header = header
         self._place = (place, header.identity)
+        start = _Checked(0, header_hash(header), {})
+        # Before the ledger is read, which then has all that was seen until now.
+        self._checked = _CHECKED.get(self._place, start)
         found, self._entries, self._hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
             raise UnusableError("another ledger has taken the place of this one")
         if found != header:
             raise UnusableError("its limits, or what else it was made with, were changed")
-        start = _Checked(0, header_hash(header), {})
-        self._checked = _CHECKED.get(self._place, start)
         self._own: Sums = {}  # written here, and not yet for others to see
         self._check_head(start)
 
@@ -174,12 +178,20 @@ class Transaction:
     def verify(self) -> int:
         """Check everything from the start; the number of charges."""
         self._session.check_structure()
+        return self.verify_charges()
+
+    def verify_charges(self) -> int:
+        """Check the charges from the start, whatever was checked before; their number."""
         remembered = self._session.remembered(self._header.identity)
-        for number, (_, head) in enumerate(self._followed(_Checked(0, "", {})), 1):
-            if remembered is not None and remembered == (number, head):
+        sums: Sums = {}
+        for entry, head in self._followed(_Checked(0, "", {})):
+            _add(sums, entry)
+            if remembered == (entry[0], head):
                 remembered = None
         if remembered is not None and remembered[0] > 0:
             raise UnusableError("its charges are not those that the file beside it has seen")
+        if not self._own:
+            self._keep(sums)
         return self._entries
 
     def _catch_up(self) -> _Checked:
@@ -283,20 +295,20 @@ class Ledger:
         return cls._open(storage, number)
 
     @classmethod
-    def open(cls, path: str, name: str | None = None) -> "Ledger":
+    def open(cls, path: "str | os.PathLike[str]", name: str | None = None) -> "Ledger":
         """An existing ledger, checked from end to end."""
         storage = _storage(path, name)
         number = storage.find()
-        return cls._open(storage, 1 if number is None else number)
+        if number is None:
+            raise LedgerError(storage.missing())
+        return cls._open(storage, number)
 
     @classmethod
     def _open(cls, storage: Storage, number: int) -> "Ledger":
         with storage.transaction(number, to_write=False) as session:
             session.check_structure()
             header = select_header(session, number)[0]
-            transaction = Transaction(session, header, storage.place)
-            transaction.verify()
-            transaction.sums()
+            Transaction(session, header, storage.place).verify_charges()
         return cls(storage, header)
 
     @contextmanager
@@ -328,7 +340,11 @@ class Ledger:
 
 def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
     if not isinstance(path, str) or not _ADDRESS.match(path):
-        return SQLiteStorage(os.path.realpath(os.fspath(path)))
+        path = os.fsdecode(path)
+        if re.match(r"postgresql(\+\w+)?:/", path):
+            # A Path, which has made one slash of two. It would be a file named by a password.
+            raise LedgerError("the address of a database must be a string, and not a path")
+        return SQLiteStorage(os.path.realpath(path))
     try:
         from .postgres import PostgresStorage
     except ImportError:

@@ -14,12 +14,14 @@ SQLite file, as its shell does, do not know this lock.
 
 import errno
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from io import FileIO
 
 from .records import UnusableError
 
@@ -30,7 +32,7 @@ except ImportError:  # Windows
 
 #: How long to wait for another process or thread.
 BUSY_SECONDS = 60.0
-_LONGEST_PAUSE = 0.01
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -40,58 +42,48 @@ class _Gate:
 
     A child must not inherit an operation in the middle: it has the memory of locks and
     connections, but not the thread that would give them back.
+
+    There is no lock in it that an interrupt could leave taken. Whoever comes in first says so
+    and then looks for a fork, and whoever forks first says so and then looks who is inside; so
+    one of the two sees the other.
     """
 
     def __init__(self) -> None:
         self._inside: dict[int, int] = {}
-        self._forking: int | None = None
-        self._changed = threading.Condition(threading.Lock())
+        self._forking: dict[str, int] = {}
 
     @contextmanager
     def operation(self) -> Iterator[None]:
         me = threading.get_ident()
         depth = self._inside.get(me, 0)
         try:
-            with self._changed:
-                while not depth and self._forking not in (None, me):
-                    self._changed.wait(0.1)
-                self._inside[me] = depth + 1
+            self._inside[me] = depth + 1
+            while not depth and self._forking.get("thread", me) != me:
+                self._inside.pop(me, None)
+                time.sleep(_SHORTEST_PAUSE)
+                self._inside[me] = 1
             yield
         finally:
-            # First what an interrupt must not come before; those who wait look again anyway.
             if depth:
                 self._inside[me] = depth
             else:
                 self._inside.pop(me, None)
-            with self._changed:
-                self._changed.notify_all()
 
     def close(self) -> None:
         me = threading.get_ident()
-        with self._changed:
-            while self._forking not in (None, me):
-                self._changed.wait(0.1)
-            self._forking = me
-            while any(thread != me for thread in self._inside):
-                self._changed.wait(0.1)
+        while self._forking.setdefault("thread", me) != me:
+            time.sleep(_SHORTEST_PAUSE)
+        # A thread that has ended is not inside, whatever it left behind.
+        while any(thread != me and thread in sys._current_frames() for thread in [*self._inside]):
+            time.sleep(_SHORTEST_PAUSE)
 
     def open(self) -> None:
-        self._forking = None
-        with self._changed:
-            self._changed.notify_all()
-
-    def open_in_child(self) -> None:
-        # Another thread may have looked at the gate during the fork, and is not here to
-        # let go of it.
-        self._changed = threading.Condition(threading.Lock())
-        self._forking = None
+        self._forking.clear()
 
 
 GATE = _Gate()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=GATE.close, after_in_parent=GATE.open, after_in_child=GATE.open_in_child
-    )
+    os.register_at_fork(before=GATE.close, after_in_parent=GATE.open, after_in_child=GATE.open)
 
 
 class FileLock:
@@ -108,44 +100,57 @@ class FileLock:
     def __init__(self, path: str):
         self._ledger = path
         self.path = f"{path}.lock"
-        self._threads = threading.RLock()
-        self._descriptor: int | None = None
+        self._owner: dict[str, int] = {}
         self._depth = 0
+        self._file: FileIO | None = None
 
     @contextmanager
     def held(self, *, to_write: bool) -> Iterator[None]:
         """Others wait, also to read: with shared locks, readers could keep writers out for ever."""
+        me = threading.get_ident()
+        depth = self._depth if self._owner.get("thread") == me else 0
         with GATE.operation():
-            if not self._threads.acquire(timeout=BUSY_SECONDS):
-                raise UnusableError(_busy("thread"))
-            depth = self._depth
             try:
-                if fcntl is not None and depth == 0:
-                    self._lock(to_write)
+                if depth == 0:
+                    give_up = time.monotonic() + BUSY_SECONDS
+                    self._wait_for_threads(me, give_up)
+                    if fcntl is not None:
+                        self._wait_for_processes(to_write, give_up)
                 self._depth = depth + 1
                 yield
             finally:
-                self._depth = depth
-                if depth == 0 and self._descriptor is not None:
-                    descriptor, self._descriptor = self._descriptor, None
-                    os.close(descriptor)
-                self._threads.release()
+                # An interrupt may have come at any moment, also before this thread noted that
+                # the lock is its own.
+                if self._owner.get("thread") == me:
+                    self._depth = depth
+                    if depth == 0:
+                        file, self._file = self._file, None
+                        self._owner.pop("thread", None)
+                        if file is not None:
+                            file.close()
 
-    def _lock(self, to_write: bool) -> None:
-        give_up = time.monotonic() + BUSY_SECONDS
+    def _wait_for_threads(self, me: int, give_up: float) -> None:
+        for _ in _pauses(give_up, "thread"):
+            if self._owner.setdefault("thread", me) == me:
+                return
+
+    def _wait_for_processes(self, to_write: bool, give_up: float) -> None:
         while True:
             try:
-                self._descriptor = self._open()
+                # As an object, which closes itself, and so unlocks, even if it gets lost.
+                self._file = FileIO(self._open(), "r+")
             except OSError as error:
                 if error.errno in _NOT_OURS and not to_write:
                     return  # a ledger to look at, where SQLite's own locks have to do
                 raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
-            _flock(self._descriptor, give_up)
-            if self._is_current(self._descriptor):
+            for _ in _pauses(give_up, "process"):
+                if _flock(self._file.fileno()):
+                    break
+            if self._is_current(self._file.fileno()):
                 return
             # The file was removed or replaced before it was locked: others lock a new one.
-            os.close(self._descriptor)
-            self._descriptor = None
+            self._file.close()
+            self._file = None
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -170,9 +175,9 @@ class FileLock:
         It was written after a commit, without waiting for the disk. So it may be older than the
         ledger, or lost, but not newer: a ledger that has less was taken back.
         """
-        if self._descriptor is None:
+        if self._file is None:
             return None
-        text = os.pread(self._descriptor, 1000, 0)
+        text = os.pread(self._file.fileno(), 1000, 0)
         line, _, check = text.decode("ascii", "replace").strip().rpartition(" ")
         if _checksum(line) != check:
             return None
@@ -180,38 +185,42 @@ class FileLock:
         return identity, int(entries), head
 
     def remember(self, identity: str, entries: int, head: str) -> None:
-        if self._descriptor is not None:
+        if self._file is not None:
             line = f"{identity} {entries:020d} {head}"  # always of one length
             with suppress(OSError):  # a full disk; the charge itself is safe
-                os.pwrite(self._descriptor, f"{line} {_checksum(line)}\n".encode("ascii"), 0)
+                os.pwrite(self._file.fileno(), f"{line} {_checksum(line)}\n".encode("ascii"), 0)
 
 
 def _checksum(line: str) -> str:
     return sha256(line.encode("utf-8")).hexdigest()[:16]
 
 
-def _flock(descriptor: int, give_up: float) -> None:
-    pause = 0.0002
+def _flock(descriptor: int) -> bool:
+    """Whether the lock could be had at once."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise UnusableError(
+                "its file system has no locks (flock); keep it on a local disk, or in PostgreSQL"
+            ) from error
+        raise UnusableError(f"it cannot be locked: {error.strerror}") from error
+
+
+def _pauses(give_up: float, who: str) -> Iterator[None]:
+    """Attempts with pauses between them, and an error when there were enough."""
+    pause = _SHORTEST_PAUSE
     while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise UnusableError(_busy("process")) from None
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                raise UnusableError(
-                    "its file system has no locks (flock); keep it on a local disk, or in "
-                    "PostgreSQL"
-                ) from error
-            raise UnusableError(f"it cannot be locked: {error.strerror}") from error
+        yield
+        if time.monotonic() > give_up:
+            raise UnusableError(
+                f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
+            )
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-def _busy(who: str) -> str:
-    return f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
 
 
 _LOCKS: "weakref.WeakValueDictionary[str, FileLock]" = weakref.WeakValueDictionary()

@@ -222,6 +222,9 @@ class PostgresStorage:
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             return rows[0][0] if rows else None
 
+    def missing(self) -> str:
+        return self._unusable("this database has no budget of that name")
+
     def create(self, header: Header) -> int:
         """Make the budget, and the tables before the first, unless somebody else does."""
         with self._explained(), self._connected(_ALL) as session:
@@ -399,14 +402,18 @@ def _engine(url: URL, place: str) -> Engine:
     password = _PASSWORDS.get(place)
     engine = _ENGINES.get((place, password))
     if engine is None:
-        engine = create_engine(
-            url.set(password=password),
-            isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
-            connect_args=_CONNECT,
-            pool_size=2,
-            max_overflow=30,
-            hide_parameters=True,
-        )
+        try:
+            engine = create_engine(
+                url.set(password=password),
+                isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
+                connect_args=_CONNECT,
+                pool_size=2,
+                max_overflow=30,
+                pool_timeout=BUSY_SECONDS,
+                hide_parameters=True,
+            )
+        except ImportError:
+            raise UnusableError("psycopg is not here: pip install skdirdp[postgres]") from None
         engine = _ENGINES.setdefault((place, password), engine)
     return engine
 

@@ -35,6 +35,11 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 _ROLLBACK_JOURNAL = b"\1\1"
 _DRAFT = ".skdirdp-draft"
+_MISSING = (
+    "the file does not exist. A temporary ledger ends with the process that made it; give the "
+    "accountant a path to keep one. What was charged cannot be recovered from here, so no new "
+    "ledger was started"
+)
 
 # A file is small and read as a whole: one tree for the table and its key.
 _TABLES = [sql.strip() + (" WITHOUT ROWID" if "PRIMARY KEY (" in sql else "") for sql in TABLES]
@@ -150,6 +155,9 @@ class SQLiteStorage:
                         self._convert()
         return 1 if os.path.exists(self.place) else None
 
+    def missing(self) -> str:
+        return self._unusable(_MISSING)
+
     def create(self, header: Header) -> int:
         """Make a new ledger, all at once, unless somebody else does; its number."""
         with self._explained(), self._lock.held(to_write=True):
@@ -220,7 +228,7 @@ class SQLiteStorage:
 
 def _connect(path: str) -> sqlite3.Connection:
     # mode=rw: open what exists, never create.
-    uri = f"file:{quote(path)}?mode=rw"
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=locks.BUSY_SECONDS, isolation_level=None)
     # The rollback journal, not the write-ahead log: with the latter, charges may
     # live in a second file after a crash, and whoever copies the ledger alone loses
@@ -268,11 +276,7 @@ def _first_bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(_HEADER_BYTES)
     except FileNotFoundError:
-        raise UnusableError(
-            "the file does not exist. A temporary ledger ends with the process that made "
-            "it; give the accountant a path to keep one. What was charged cannot be "
-            "recovered from here, so no new ledger was started"
-        ) from None
+        raise UnusableError(_MISSING) from None
     except OSError as error:
         raise UnusableError(error.strerror or str(error)) from error
 
