@@ -4,8 +4,6 @@ import random
 
 import pytest
 
-from .postgres import running_server
-
 
 @pytest.fixture(autouse=True)
 def repeatable_keys(request, monkeypatch):
@@ -21,5 +19,7 @@ def repeatable_keys(request, monkeypatch):
 @pytest.fixture(scope="session")
 def postgres():
     """A server that all tests share; it starts when the first one asks for it."""
+    from .postgres import running_server  # which needs the drivers
+
     with running_server() as server:
         yield server

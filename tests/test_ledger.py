@@ -386,6 +386,64 @@ def test_a_fork_waits_for_a_transaction_of_another_thread(ledger):
     assert sums(ledger) == {("", "", "slow"): 1, ("", "", "child"): 1}
 
 
+def charge_through_interrupts(ledger, ready):
+    """Charge until there were enough interrupts; then charge in another thread and a child."""
+    left = 40
+    thread_charges = threading.Event()
+
+    def interrupt(*_):
+        nonlocal left
+        if left > 0:
+            left -= 1
+            raise KeyboardInterrupt
+
+    def charge_too():
+        while not thread_charges.is_set():
+            append(ledger, "thread")
+
+    signal.signal(signal.SIGINT, interrupt)
+    thread = threading.Thread(target=charge_too)
+    thread.start()
+    os.write(ready, b"!")
+    while left > 0:
+        try:
+            try:
+                while left > 0:
+                    append(ledger, "interrupted")
+            except KeyboardInterrupt:
+                pass
+        except KeyboardInterrupt:  # on the way out of the first
+            pass
+    thread_charges.set()
+    thread.join()
+    assert in_children(lambda _: append(ledger, "child"), [0]) == [0]
+
+
+def test_interrupts_leave_no_lock_taken_and_no_fork_waiting(ledger):
+    reader, ready = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        status = 1
+        try:
+            charge_through_interrupts(ledger, ready)
+            status = 0
+        finally:
+            os._exit(status)
+    os.read(reader, 1)
+    rng = random.Random(8)
+    time.sleep(0.1)
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        os.kill(child, signal.SIGINT)
+        time.sleep(rng.uniform(0.01, 0.04))
+    assert ended == (child, 0)
+    for descriptor in (reader, ready):
+        os.close(descriptor)
+    append(ledger, "after")
+    assert sums(ledger)[("", "", "child")] == sums(ledger)[("", "", "after")] == 1
+    assert verify(ledger) == count(ledger)
+
+
 def test_a_thread_that_charges_can_read_meanwhile(ledger):
     append(ledger, "a")
     with ledger.writing() as transaction:
