@@ -169,6 +169,23 @@ def test_sums_since_an_entry_are_those_of_the_later_ones(ledger):
         assert transaction.sums_since(0) == transaction.sums()
 
 
+@pytest.mark.parametrize("since", [0, 1, 2])
+def test_sums_since_an_entry_are_checked_too(place, ledger, since):
+    for _ in range(4):
+        append(ledger, "a", 10)
+    place.tamper("UPDATE charges SET releases = 1 WHERE ledger = {ledger} AND id = 3")
+    with ledger.reading() as transaction:
+        assert transaction.sums_since(3) == {("", "", "a"): 10}
+        assert transaction.sums_since(4) == {}
+
+    def look():
+        with ledger.reading() as transaction:
+            transaction.sums_since(since)
+
+    with pytest.raises(LedgerError, match="charge 3 was changed"):
+        look()
+
+
 def test_a_transaction_sees_what_it_has_written(ledger):
     append(ledger, "a")
     with ledger.writing() as transaction:

@@ -118,9 +118,15 @@ class Transaction:
 
     def sums_since(self, id: int) -> Sums:
         """The number of releases charged after the charge with this id, per part and kind."""
-        self._catch_up()
         sums: Sums = {}
-        for entry in select_charges(self._session, self._header.number, id, self._entries):
+        if id >= self._entries:
+            return sums
+        before = ""
+        if id > 0:
+            # Whatever hash it has: only the right one leads to the head.
+            row = select_charges(self._session, self._header.number, id - 1, id)
+            before = row[0][-1] if row else "missing"
+        for entry, _ in self._followed(_Checked(id, before, {})):
             _add(sums, entry)
         return sums
 
