@@ -24,6 +24,7 @@ from skdirdp import PrivacyAccountant
 from skdirdp.accountant import sqlite
 from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Transaction
 from skdirdp.accountant.sqlite import APPLICATION_ID
+from skdirdp.accountant.version1 import convert
 
 LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
 
@@ -69,6 +70,12 @@ def refuses_and_leaves(path, match):
         Ledger.create_or_open(path, LIMITS)
     assert path.read_bytes() == before
     assert names_in(path.parent) <= {path.name, f"{path.name}.lock"}
+
+
+def test_nothing_is_put_beside_a_file_that_is_no_ledger(path):
+    path.write_text("colour,size\n" * 100)
+    refuses_and_leaves(path, "not an SQLite database")
+    assert names_in(path.parent) == {path.name}
 
 
 def in_child(function):
@@ -582,6 +589,23 @@ def test_a_conversion_that_is_killed_leaves_the_old_ledger(path, monkeypatch):
         )
         assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
     assert count(Ledger.open(str(path))) == 13
+
+
+def test_a_conversion_that_is_killed_with_half_of_it_in_the_file_is_taken_back(path, monkeypatch):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+
+    def convert_and_die(session, make_tables):
+        # Without memory to keep pages in, they go to the file before the commit.
+        session.execute("PRAGMA cache_size = 1")
+        convert(session, make_tables)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "convert", convert_and_die)
+        assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
+    assert Path(f"{path}-journal").exists(), "the crash came too early to test anything"
+    assert path.read_bytes() != (DATA / "ledger-0.1.sqlite").read_bytes()
+    assert verify(Ledger.open(str(path))) == 13
 
 
 def test_limits_written_for_version_0_1_continue_its_ledgers(path):

@@ -146,14 +146,21 @@ class SQLiteStorage:
 
     def find(self) -> int | None:
         """The number of the ledger here, or None; remains of its creation are removed."""
+        draft = self.place + _DRAFT
         with self._explained():
-            draft = self.place + _DRAFT
-            if os.path.exists(draft) or _version(self.place) == 1:
+            # What is not a ledger is refused before a lock is put beside it.
+            version = _version(self.place)
+            journal = version is not None and os.path.exists(f"{self.place}-journal")
+            if os.path.exists(draft) or version == 1 or journal:
                 with self._lock.held(to_write=True):
                     _remove(draft)
+                    if journal:
+                        # Of a crash, perhaps during a conversion, which this takes back.
+                        with closing(_connect(self.place)) as connection:
+                            _run(connection, "SELECT count(*) FROM sqlite_master")
                     if _version(self.place) == 1:
                         self._convert()
-        return 1 if os.path.exists(self.place) else None
+        return None if version is None and not os.path.exists(self.place) else 1
 
     def missing(self) -> str:
         return self._unusable(_MISSING)
@@ -250,10 +257,8 @@ def _run(
 
 
 def _version(path: str) -> int | None:
-    """The version of the layout, if the file is a ledger of any."""
-    with suppress(UnusableError):
-        return _version_in(_first_bytes(path))
-    return None
+    """The version of the layout, or None if there is no file."""
+    return _version_in(_first_bytes(path)) if os.path.exists(path) else None
 
 
 def _check_header(path: str) -> None:
