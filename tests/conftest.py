@@ -14,3 +14,12 @@ def repeatable_keys(request, monkeypatch):
     """
     keys = random.Random(request.node.nodeid)
     monkeypatch.setattr("skdirdp._random._fresh_key", lambda: keys.getrandbits(128))
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A server that all tests share; it starts when the first one asks for it."""
+    from .postgres import running_server  # which needs the drivers
+
+    with running_server() as server:
+        yield server

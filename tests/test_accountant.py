@@ -47,6 +47,7 @@ from skdirdp.mechanisms import (
     LaplaceMechanism,
     SimplexMechanism,
 )
+from skdirdp.mechanisms.selection import SelectionMechanism
 
 DELTA = 1e-5
 MECHANISM = DirichletMechanism(r=0.05, alpha=20.0)
@@ -399,6 +400,7 @@ EVERY_KIND = [
     ZeroConcentratedDP(0.02),
     ProfiledDP((0.0, 0.1, 1 / 3), (0.25, 0.5, 0.25), "add_remove_person"),
     DirichletMechanism(0.1, 2.0, max_count=3.0, max_total=3.0, adjacency="replace_person"),
+    SelectionMechanism(30.0, failure=1e-7, max_total=20.0),
 ]
 
 
@@ -504,7 +506,7 @@ def test_ledgers_of_version_0_1_open_and_total_the_same(
 def test_the_ledgers_of_version_0_1_hold_every_kind_it_knew(tmp_path):
     names = [path.stem.removeprefix("ledger-") for path in DATA.glob("ledger-0.1*.sqlite")]
     charged = {row["mechanism"] for name in names for row in opened(name, tmp_path).history()}
-    assert charged == set(CHARGEABLE) - {"NoPrivacy", "ProfiledDP"}
+    assert charged == set(CHARGEABLE) - {"NoPrivacy", "ProfiledDP", "SelectionMechanism"}
 
 
 def test_a_ledger_of_version_0_1_with_vectors_takes_more_of_the_same(tmp_path):

@@ -1,40 +1,86 @@
-"""The ledger's file: what is refused, what survives, and who removes it."""
+"""What every ledger does, in a file and in a database."""
 
-import gc
 import os
 import pickle
+import random
 import signal
 import sqlite3
-import stat
-import subprocess
-import sys
-import textwrap
 import threading
 import time
-from pathlib import Path
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from uuid import uuid4
 
 import pytest
 
-from skdirdp.accountant.ledger import (
-    APPLICATION_ID,
-    Ledger,
-    LedgerError,
-    Limits,
-    Split,
-    Transaction,
-)
+from skdirdp import BudgetExceededError, PrivacyAccountant
+from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Split
+from skdirdp.accountant.records import NOTHING
+from skdirdp.accounting import PureDP
+from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
 LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
+NORTH = Split("1234", "north", "region", "values")
+
+
+class InFile:
+    """A ledger's place, and the way to do to it what nobody should."""
+
+    def __init__(self, folder):
+        self.path = str(folder / "ledger.sqlite")
+        self.name = "census"
+
+    def tamper(self, *statements):
+        with closing(sqlite3.connect(self.path)) as connection:
+            triggers = connection.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type='trigger'"
+            )
+            triggers = triggers.fetchall()
+            for name, _ in triggers:
+                connection.execute(f"DROP TRIGGER {name}")
+            for statement in statements:
+                connection.execute(statement.format(ledger=1))
+            for _, sql in triggers:
+                connection.execute(sql)
+            connection.commit()
+
+
+class InDatabase:
+    def __init__(self, server):
+        self.server = server
+        self.path = server.url
+        self.name = uuid4().hex
+
+    def tamper(self, *statements):
+        ((number,),) = self.server.sql(f"SELECT id FROM skdirdp.ledgers WHERE name='{self.name}'")
+        # As the superuser, who can switch triggers off and leave no trace of it.
+        self.server.sql(
+            "BEGIN; SET LOCAL session_replication_role = replica; SET LOCAL search_path = skdirdp;"
+            + ";".join(statement.format(ledger=number) for statement in statements)
+            + "; COMMIT"
+        )
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request, tmp_path):
+    if request.param == "sqlite":
+        return InFile(tmp_path)
+    return InDatabase(request.getfixturevalue("postgres"))
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "ledger.sqlite"
+def ledger(place):
+    return Ledger.create_or_open(place.path, LIMITS, name=place.name)
 
 
-def append(ledger, spec="kind", releases=1, label=None, split=None):
+def accountant_in(place, epsilon=3.0, **options):
+    return PrivacyAccountant(epsilon=epsilon, path=place.path, name=place.name, **options)
+
+
+def append(ledger, spec="kind", releases=1, label=None, split=None, **options):
     with ledger.writing() as transaction:
-        transaction.append(spec, releases, label, split)
+        transaction.append(spec, releases, label, split, **options)
 
 
 def count(ledger):
@@ -47,64 +93,137 @@ def sums(ledger):
         return transaction.sums()
 
 
-def refuses_and_leaves(path, match):
-    before = path.read_bytes()
-    with pytest.raises(LedgerError, match=match):
-        Ledger.create_or_open(path, LIMITS)
-    assert path.read_bytes() == before
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+def charges(ledger):
+    with ledger.reading() as transaction:
+        return transaction.charges()
 
 
-def in_child(function):
-    """Run in a forked child; its exit status, negative for a signal."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)  # a child that inherited a lock would wait for ever
-        try:
-            function()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def verify(ledger):
+    with ledger.reading() as transaction:
+        return transaction.verify()
 
 
-# Rows
+def in_children(function, arguments):
+    """Exit statuses of forked children, one for each argument."""
+    children = []
+    for argument in arguments:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(120)  # a child that waits for ever should not hold up the tests
+            status = 1
+            try:
+                function(argument)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 
 
-def test_rows_come_back_in_order_with_all_they_had(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    split = Split("1234", "north", "region", "values")
-    append(ledger, "a", 2, "first")
-    append(ledger, "b", 1, None, split)
-    with Ledger.open(str(path)).reading() as transaction:
-        first, second = transaction.charges()
-    assert (first.spec, first.releases, first.label, first.split) == ("a", 2, "first", None)
-    assert (second.spec, second.label, second.split) == ("b", None, split)
+# Entries
+
+
+def test_entries_come_back_in_order_with_all_they_had(place, ledger):
+    label = 'first: "ünï" \\ \n ☃ \U0001f600 %s :name {}'
+    append(ledger, "a", 2, label, key="my key")
+    append(ledger, "b", 1, None, NORTH)
+    first, second = charges(Ledger.open(place.path, place.name))
+    assert (first.id, first.spec, first.releases, first.label) == (1, "a", 2, label)
+    assert (first.split, first.key) == (None, "my key")
+    assert (second.id, second.spec, second.label, second.split) == (2, "b", None, NORTH)
     assert first.time <= second.time
+    assert abs(datetime.now(timezone.utc) - second.time).total_seconds() < 60
+    assert first.key != second.key
 
 
-def test_sums_are_those_of_the_rows(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    north = Split("1234", "north", "region", "values")
+def test_entries_say_who_made_them(place, ledger, monkeypatch):
+    monkeypatch.setenv("USER", "somebody else")
+    monkeypatch.setenv("LOGNAME", "somebody else")
+    append(ledger)
+    import pwd
+
+    system = pwd.getpwuid(os.getuid()).pw_name
+    expected = system if isinstance(place, InFile) else "postgres"
+    assert charges(ledger)[0].user == expected
+
+
+def test_sums_are_those_of_the_entries(ledger):
     for releases in (1, 2, 3):
         append(ledger, "a", releases)
-        append(ledger, "b", 10 * releases, split=north)
+        append(ledger, "b", 10 * releases, split=NORTH)
     assert sums(ledger) == {("", "", "a"): 6, ("1234", "north", "b"): 60}
 
 
-def test_a_charge_cannot_be_changed_or_deleted(path):
-    append(Ledger.create_or_open(path, LIMITS))
-    connection = sqlite3.connect(path)
-    with pytest.raises(sqlite3.IntegrityError, match="taken back"):
-        connection.execute("DELETE FROM charges")
-    with pytest.raises(sqlite3.IntegrityError, match="changed"):
-        connection.execute("UPDATE charges SET releases = 0")
-    connection.close()
+def last(ledger):
+    with ledger.reading() as transaction:
+        return transaction.last()
 
 
-def test_an_error_inside_a_transaction_leaves_nothing(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
+def test_sums_since_an_entry_are_those_of_the_later_ones(ledger):
+    assert last(ledger) == NOTHING
+    append(ledger, "a", 5)
+    append(ledger, "a", 2, split=NORTH)
+    position = last(ledger)
+    assert position[0] == 2
+    with ledger.reading() as transaction:
+        assert transaction.sums_since(position) == {}
+    append(ledger, "a", 1)
+    append(ledger, "b", 1)
+    append(ledger, "a", 3)
+    with ledger.writing() as transaction:
+        transaction.append("c", 7, None, None)
+        assert transaction.last()[0] == 6
+        later = {("", "", "a"): 4, ("", "", "b"): 1, ("", "", "c"): 7}
+        assert transaction.sums_since(position) == later
+        assert transaction.sums_since(NOTHING) == transaction.sums()
+        # Nothing follows an entry that the ledger does not have.
+        assert transaction.sums_since((2, "another")) is None
+        assert transaction.sums_since((9, position[1])) is None
 
+
+def test_the_first_charge_is_known(ledger):
+    def first():
+        with ledger.reading() as transaction:
+            return transaction.first()
+
+    assert first() is None
+    with ledger.writing() as transaction:
+        transaction.append("a", 5, None, NORTH)
+        assert transaction.first() == ("a", 5)
+    append(ledger, "b", 1)
+    assert first() == ("a", 5)
+
+
+@pytest.mark.parametrize("since", [0, 1, 2])
+def test_sums_since_an_entry_are_checked_too(place, ledger, since):
+    positions = [NOTHING]
+    for _ in range(4):
+        append(ledger, "a", 10)
+        positions.append(last(ledger))
+    place.tamper("UPDATE charges SET releases = 1 WHERE ledger = {ledger} AND id = 3")
+    with ledger.reading() as transaction:
+        assert transaction.sums_since(positions[3]) == {("", "", "a"): 10}
+        assert transaction.sums_since(positions[4]) == {}
+
+    def look():
+        with ledger.reading() as transaction:
+            transaction.sums_since(positions[since])
+
+    with pytest.raises(LedgerError, match="charge 3 was changed"):
+        look()
+
+
+def test_a_transaction_sees_what_it_has_written(ledger):
+    append(ledger, "a")
+    with ledger.writing() as transaction:
+        transaction.append("a", 2, None, None)
+        transaction.append("b", 3, None, None)
+        assert transaction.sums() == {("", "", "a"): 3, ("", "", "b"): 3}
+        assert [charge.spec for charge in transaction.charges()] == ["a", "a", "b"]
+        assert transaction.verify() == transaction.count() == 3
+
+
+def test_an_error_inside_a_transaction_leaves_nothing(ledger):
     def fail():
         with ledger.writing() as transaction:
             transaction.append("a", 1, None, None)
@@ -114,221 +233,187 @@ def test_an_error_inside_a_transaction_leaves_nothing(path):
         fail()
     assert count(ledger) == 0
     assert sums(ledger) == {}
+    append(ledger, "b")
+    assert sums(ledger) == {("", "", "b"): 1}
+    assert verify(ledger) == 1
 
 
-def test_sums_beyond_64_bits_are_refused_not_rounded(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
+def test_sums_beyond_64_bits_are_refused_not_rounded(ledger):
     append(ledger, releases=2**62)
-    with pytest.raises(LedgerError):
+    with pytest.raises(LedgerError, match="cannot sum"):
         append(ledger, releases=2**62)
     with pytest.raises(OverflowError):
         append(ledger, releases=2**64)
     assert sums(ledger) == {("", "", "kind"): 2**62}
 
 
-# Files
+@pytest.mark.parametrize("text", ["a\0b", "half \ud83d"])
+def test_a_text_that_a_database_cannot_give_back_is_refused(ledger, text):
+    with pytest.raises(ValueError, match="cannot be stored"):
+        append(ledger, label=text)
+    assert count(ledger) == 0
 
 
-def test_a_ledger_is_one_file_that_remembers_its_limits(path):
-    append(Ledger.create_or_open(path, LIMITS))
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    again = Ledger.create_or_open(path, Limits(None, 0.5, None))
-    assert again.limits == LIMITS
-    assert count(again) == 1
+# What a ledger is made with
 
 
-def test_an_empty_file_is_refused(path):
-    path.touch()
-    refuses_and_leaves(path, "cut short")
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(None, 0.1 + 0.2, None),
+        Limits(1 / 3, 1e-300, 2.000000001, adaptive=False),
+        Limits(3.0, 1e-5, None, adaptive=True),
+    ],
+)
+def test_a_ledger_remembers_exactly_what_it_was_made_with(place, limits):
+    declared = {"adjacency": "add_remove", "unit": "a person with up to 3 records"}
+    Ledger.create_or_open(place.path, limits, name=place.name, **declared)
+    again = Ledger.create_or_open(place.path, LIMITS, name=place.name)
+    assert again.limits == limits
+    assert (again.header.name, again.header.adjacency) == (place.name, "add_remove")
+    assert again.header.unit == "a person with up to 3 records"
 
 
-def test_a_text_file_is_refused(path):
-    path.write_text("colour,size\n" * 100)
-    refuses_and_leaves(path, "not an SQLite database")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"epsilon": 2.0},
+        {"delta": 1e-6},
+        {"order": 5.0},
+        {"adaptive": False},
+        {"adjacency": "replace"},
+        {"unit": "a record"},
+    ],
+)
+def test_other_limits_or_declarations_than_the_stored_are_an_error(place, other):
+    accountant_in(place)
+    accountant_in(place)
+    with pytest.raises(ValueError, match="was made with"):
+        accountant_in(place, **other)
 
 
-def test_another_programs_database_is_refused(path):
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("CREATE TABLE charges (id INTEGER)")
-    connection.close()
-    refuses_and_leaves(path, "another program")
+def test_charges_under_another_adjacency_than_the_declared_are_refused(place):
+    accountant = accountant_in(place, adjacency="add_remove")
+    with pytest.raises(ValueError, match="adjacency must be 'add_remove'"):
+        accountant.charge(DirichletMechanism(r=0.5, alpha=5.0))
+    with pytest.raises(ValueError, match="adjacency must be 'add_remove'"):
+        accountant.affords(DirichletMechanism(r=0.5, alpha=5.0))
+    accountant.charge(DirichletMechanism(r=0.5, alpha=5.0, adjacency="add_remove"))
+    assert len(accountant) == 1
 
 
-def test_a_database_with_our_mark_but_not_our_tables_is_refused(path):
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute("PRAGMA user_version = 1")
-    connection.execute("CREATE TABLE charges (id INTEGER)")
-    connection.close()
-    refuses_and_leaves(path, "no such table")
+def test_opening_makes_no_ledger_and_takes_no_other(place):
+    PrivacyAccountant(path=place.path, name=place.name)
+    assert PrivacyAccountant.open(place.path, place.name).name == place.name
+    elsewhere = f"{place.path}-2" if isinstance(place, InFile) else place.path
+    for _ in range(2):
+        with pytest.raises(LedgerError, match=r"does not exist|no budget of that name"):
+            PrivacyAccountant.open(elsewhere, "a typo")
 
 
-def test_a_newer_layout_is_refused(path):
-    Ledger.create_or_open(path, LIMITS)
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 3")
-    connection.close()
-    refuses_and_leaves(path, "version 3")
+# Keys
 
 
-@pytest.mark.parametrize("kept", [50, 100, 4095, 4096, 8192, 0.5, 0.9])
-def test_a_truncated_ledger_is_refused(path, kept):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    with ledger.writing() as transaction:
-        for i in range(300):
-            transaction.append(f"kind {i % 3}", 1, "a label of some length", None)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else kept])
-    refuses_and_leaves(path, "cannot be used")
+def test_a_charge_with_a_key_counts_once(place):
+    accountant = accountant_in(place)
+    for _ in range(3):
+        accountant.charge(PureDP(0.5), label="ages", key="job 17")
+    accountant.charge(PureDP(0.5), label="ages", key="job 18")
+    accountant.charge(PureDP(0.5), label="ages")
+    assert len(accountant) == 3
 
 
-def test_a_ledger_with_garbage_inside_is_refused(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    with ledger.writing() as transaction:
-        for _ in range(300):
-            transaction.append("kind", 1, "a label of some length", None)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2 : len(content) // 2 + 4096] = b"\xff" * 4096
-    path.write_bytes(content)
-    refuses_and_leaves(path, "cannot be used")
+def test_a_counted_charge_is_no_error_where_another_would_pass_the_limit(place):
+    accountant = accountant_in(place, epsilon=1.0)
+    accountant.charge(PureDP(0.9), key="job 17")
+    accountant.charge(PureDP(0.9), key="job 17")
+    with pytest.raises(BudgetExceededError):
+        accountant.charge(PureDP(0.9), key="job 18")
+    accountant.charge(PureDP(0.05), key="job 18")
+    assert len(accountant) == 2
 
 
-def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(LedgerError, match="cannot be used"):
-        Ledger.create_or_open(tmp_path, LIMITS)
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda accountant: accountant.charge(PureDP(0.4), label="ages", key="job 17"),
+        lambda accountant: accountant.charge(PureDP(0.5), 2, label="ages", key="job 17"),
+        lambda accountant: accountant.charge(PureDP(0.5), label="sizes", key="job 17"),
+        lambda accountant: accountant.parallel("halves", split_by="position")["a"].charge(
+            PureDP(0.5), label="ages", key="job 17"
+        ),
+    ],
+    ids=["kind", "releases", "label", "part"],
+)
+def test_a_key_is_not_for_two_different_charges(place, other):
+    accountant = accountant_in(place)
+    accountant.charge(PureDP(0.5), label="ages", key="job 17")
+    with pytest.raises(ValueError, match="key must be another one"):
+        other(accountant)
+    assert len(accountant) == 1
 
 
-def test_a_deleted_file_is_an_error_and_is_not_made_again(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    path.unlink()
-    for operation in (append, count):
-        with pytest.raises(LedgerError, match="does not exist"):
-            operation(ledger)
-    assert not path.exists()
+def test_processes_that_try_the_same_keys_at_once_count_each_once(place):
+    accountant = accountant_in(place, epsilon=100.0)
+
+    def charge(seed):
+        keys = [f"job {number}" for number in range(10)]
+        random.Random(seed).shuffle(keys)
+        for key in keys:
+            accountant.charge(PureDP(0.5), key=key)
+
+    assert in_children(charge, range(4)) == [0] * 4
+    assert sorted(charge.key for charge in accountant._charges()) == sorted(
+        f"job {number}" for number in range(10)
+    )
 
 
-def test_a_ledger_that_took_the_place_of_another_is_refused(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    path.unlink()
-    Ledger.create_or_open(path, LIMITS)
-    with pytest.raises(LedgerError, match="taken the place"):
-        append(ledger)
+# Many at once
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everything")
-def test_a_file_that_cannot_be_written_is_an_error(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    path.chmod(0o400)
-    with pytest.raises(LedgerError, match="cannot be used"):
-        append(ledger)
+def test_processes_together_stay_within_the_limit(place):
+    # Divergences of one order add up, which leaves no doubt about how many fit.
+    mechanism = GaussianMechanism(sigma=10.0)
+    limit = 175 * float(mechanism.rdp(5.0))
+    accountant = accountant_in(place, epsilon=limit, order=5.0)
+    # A key for each, to see whose charges are there.
+    admitted = [os.pipe() for _ in range(4)]
 
-
-def test_a_lock_held_too_long_is_an_error(path, monkeypatch):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    monkeypatch.setattr("skdirdp.accountant.ledger._BUSY_SECONDS", 0.1)
-    script = f"""
-        import sqlite3, sys
-        connection = sqlite3.connect({str(path)!r}, isolation_level=None)
-        connection.execute("BEGIN IMMEDIATE")
-        print("locked", flush=True)
-        sys.stdin.readline()
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as other:
-        other.stdout.readline()
-        with pytest.raises(LedgerError, match="kept it locked"):
-            append(ledger)
-        other.communicate(b"\n")
-    append(ledger)
-    assert count(ledger) == 1
-
-
-def test_the_path_may_hold_any_character(tmp_path):
-    folder = tmp_path / "50% of? my #files & more"
-    folder.mkdir()
-    ledger = Ledger.create_or_open(folder / "ünïcode.sqlite", LIMITS)
-    append(ledger)
-    assert count(pickle.loads(pickle.dumps(ledger))) == 1
-
-
-def test_a_relative_path_is_the_same_file_after_changing_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ledger = Ledger.create_or_open("ledger.sqlite", LIMITS)
-    monkeypatch.chdir("/")
-    append(ledger)
-    assert (tmp_path / "ledger.sqlite").exists()
-
-
-def test_processes_that_create_the_same_ledger_at_once_share_it(path):
-    def create_and_charge():
-        append(Ledger.create_or_open(path, LIMITS))
-
-    children = []
-    for _ in range(6):
-        child = os.fork()
-        if child == 0:
+    def charge_often(process):
+        for number in range(50):
             try:
-                create_and_charge()
-            except BaseException:
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
-    assert count(Ledger.open(str(path))) == 6
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+                accountant.charge(mechanism, key=f"{process}-{number}")
+            except BudgetExceededError:
+                continue
+            os.write(admitted[process][1], f"{process}-{number}\n".encode())
+
+    assert in_children(charge_often, range(4)) == [0] * 4
+    returned = []
+    for reader, writer in admitted:
+        os.close(writer)
+        with open(reader) as pipe:
+            returned += pipe.read().split()
+    assert len(returned) == len(accountant) == accountant.verify() == 175
+    assert sorted(charge.key for charge in accountant._charges()) == sorted(returned)
 
 
-# Crashes
+def test_threads_and_processes_can_charge_together(ledger):
+    def charge_in_threads(process):
+        threads = [
+            threading.Thread(target=append, args=(ledger, f"{process} {number}"))
+            for number in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    append(ledger, "before")
+    assert in_children(charge_in_threads, range(4)) == [0] * 4
+    assert len(sums(ledger)) == verify(ledger) == 17
 
 
-def test_a_crash_before_the_commit_leaves_no_charge(path, monkeypatch):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    append(ledger)
-    insert = Transaction.append
-
-    def insert_and_die(transaction, *row):
-        # Enough rows that SQLite has to write some of them to the file early.
-        transaction._connection.execute("PRAGMA cache_size = 1")
-        for _ in range(500):
-            insert(transaction, *row)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    monkeypatch.setattr(Transaction, "append", insert_and_die)
-    assert in_child(lambda: append(ledger)) == -signal.SIGKILL
-    journal = Path(f"{path}-journal")
-    assert journal.exists(), "the crash came too early to test anything"
-    assert count(Ledger.open(str(path))) == 1
-    assert not journal.exists()
-
-
-def test_a_crash_after_the_commit_leaves_the_charge(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-
-    def charge_and_die():
-        append(ledger)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert in_child(charge_and_die) == -signal.SIGKILL
-    assert count(Ledger.open(str(path))) == 1
-
-
-def test_commits_wait_for_the_disk(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    with ledger.writing() as transaction:
-        (level,) = transaction._connection.execute("PRAGMA synchronous").fetchone()
-        (journal,) = transaction._connection.execute("PRAGMA journal_mode").fetchone()
-    assert (level, journal) == (3, "delete")
-
-
-# Forks and threads
-
-
-def test_a_fork_waits_for_a_transaction_of_another_thread(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
+def test_a_fork_waits_for_a_transaction_of_another_thread(ledger):
     inside = threading.Event()
 
     def charge_slowly():
@@ -340,76 +425,189 @@ def test_a_fork_waits_for_a_transaction_of_another_thread(path):
     thread = threading.Thread(target=charge_slowly)
     thread.start()
     inside.wait()
-    assert in_child(lambda: append(ledger, "child")) == 0
+    assert in_children(lambda _: append(ledger, "child"), [0]) == [0]
     thread.join()
     assert sums(ledger) == {("", "", "slow"): 1, ("", "", "child"): 1}
 
 
-def test_children_can_be_forked_while_a_thread_charges(path):
-    ledger = Ledger.create_or_open(path, LIMITS)
-    stop = threading.Event()
-    charged = []
+def charge_through_interrupts(ledger, ready):
+    """Charge until there were enough interrupts; then charge in another thread and a child."""
+    left = 40
+    thread_charges = threading.Event()
 
-    def keep_charging():
-        while not stop.wait(0.002):
-            append(ledger)
-            charged.append(1)
+    def interrupt(*_):
+        nonlocal left
+        if left > 0:
+            left -= 1
+            raise KeyboardInterrupt
 
-    thread = threading.Thread(target=keep_charging)
+    def charge_too():
+        while not thread_charges.is_set():
+            append(ledger, "thread")
+
+    signal.signal(signal.SIGINT, interrupt)
+    thread = threading.Thread(target=charge_too)
     thread.start()
-    try:
-        statuses = [in_child(lambda: append(ledger)) for _ in range(8)]
-    finally:
-        stop.set()
-        thread.join()
-    assert statuses == [0] * 8
-    assert count(ledger) == len(charged) + 8
+    os.write(ready, b"!")
+    while left > 0:
+        try:
+            try:
+                while left > 0:
+                    append(ledger, "interrupted")
+            except KeyboardInterrupt:
+                pass
+        except KeyboardInterrupt:  # on the way out of the first
+            pass
+    thread_charges.set()
+    thread.join()
+    assert in_children(lambda _: append(ledger, "child"), [0]) == [0]
 
 
-# Temporary files
+def test_interrupts_leave_no_lock_taken_and_no_fork_waiting(ledger):
+    reader, ready = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(120)
+        status = 1
+        try:
+            charge_through_interrupts(ledger, ready)
+            status = 0
+        finally:
+            os._exit(status)
+    os.read(reader, 1)
+    rng = random.Random(8)
+    time.sleep(0.1)
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        os.kill(child, signal.SIGINT)
+        time.sleep(rng.uniform(0.01, 0.04))
+    assert ended == (child, 0)
+    for descriptor in (reader, ready):
+        os.close(descriptor)
+    append(ledger, "after")
+    assert sums(ledger)[("", "", "child")] == sums(ledger)[("", "", "after")] == 1
+    assert verify(ledger) == count(ledger)
 
 
-def test_a_temporary_ledger_is_private_to_the_user():
-    ledger = Ledger.temporary(LIMITS)
-    folder = Path(ledger.path).parent
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+def test_a_thread_that_charges_can_read_meanwhile(ledger):
+    append(ledger, "a")
+    with ledger.writing() as transaction:
+        transaction.append("b", 1, None, None)
+        assert sums(ledger) == {("", "", "a"): 1}
 
 
-def test_a_temporary_ledger_goes_with_its_last_reference():
-    ledger = Ledger.temporary(LIMITS)
-    path = Path(ledger.path)
-    other = Ledger.open(ledger.path)
-    del ledger
-    gc.collect()
-    assert count(other) == 0
-    del other
-    gc.collect()
-    assert not path.parent.exists()
+def test_processes_that_create_the_same_ledger_at_once_share_it(place):
+    def create_and_charge(_):
+        append(Ledger.create_or_open(place.path, LIMITS, name=place.name))
+
+    assert in_children(create_and_charge, range(6)) == [0] * 6
+    ledger = Ledger.open(place.path, place.name)
+    assert verify(ledger) == count(ledger) == 6
 
 
-def test_a_pickled_temporary_ledger_stays_while_the_process_does():
-    ledger = Ledger.temporary(LIMITS)
-    append(ledger)
-    pickled = pickle.dumps(ledger)
-    del ledger
-    gc.collect()
-    assert count(pickle.loads(pickled)) == 1
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_pickle_reaches_the_same_ledger(ledger, copies):
+    other = ledger
+    for _ in range(copies):
+        other = pickle.loads(pickle.dumps(other))
+    append(other, "a")
+    append(ledger, "b")
+    assert sums(other) == sums(ledger) == {("", "", "a"): 1, ("", "", "b"): 1}
+    assert other.limits == ledger.limits
 
 
-def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
-    script = """
-        import os, pickle, sys
-        from skdirdp.accountant.ledger import Ledger, Limits
-        ledger = Ledger.temporary(Limits(None, 1e-5, None))
-        pickle.dumps(ledger)
-        if os.fork() == 0:
-            sys.exit(0)  # runs what is registered to run at exit
-        os.wait()
-        print(ledger.path, os.path.exists(ledger.path))
-    """
-    output = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
-    ).stdout
-    path, existed_after_the_child = output.split()
-    assert existed_after_the_child == "True"
-    assert not os.path.exists(os.path.dirname(path))
+# Damage
+
+
+@dataclass
+class Damage:
+    statements: tuple
+    says: str
+
+
+DAMAGES = {
+    "a flipped byte": Damage(
+        ("UPDATE charges SET label = 'lbbel 3' WHERE ledger = {ledger} AND id = 3",),
+        "charge 3 was changed",
+    ),
+    "fewer releases": Damage(
+        ("UPDATE charges SET releases = 1 WHERE ledger = {ledger} AND id = 2",),
+        "charge 2 was changed",
+    ),
+    "another user": Damage(
+        ("UPDATE charges SET username = 'eve' WHERE ledger = {ledger} AND id = 5",),
+        "charge 5 was changed",
+    ),
+    "a removed entry": Damage(
+        ("DELETE FROM charges WHERE ledger = {ledger} AND id = 4",),
+        "charge 4 is missing",
+    ),
+    "the last entry removed": Damage(
+        ("DELETE FROM charges WHERE ledger = {ledger} AND id = 6",),
+        "charges are missing",
+    ),
+    "all entries removed": Damage(
+        ("DELETE FROM charges WHERE ledger = {ledger}",),
+        "charges are missing",
+    ),
+    "exchanged entries": Damage(
+        (
+            "UPDATE charges SET id = 99 WHERE ledger = {ledger} AND id = 2",
+            "UPDATE charges SET id = 2 WHERE ledger = {ledger} AND id = 5",
+            "UPDATE charges SET id = 5 WHERE ledger = {ledger} AND id = 99",
+        ),
+        "charge 2 was changed",
+    ),
+    "an added entry": Damage(
+        (
+            "INSERT INTO charges SELECT ledger, 7, time, username, 'k', spec, releases, label,"
+            " split, part, split_name, split_by, hash FROM charges"
+            " WHERE ledger = {ledger} AND id = 6",
+            "UPDATE heads SET entries = 7 WHERE ledger = {ledger}",
+        ),
+        "charge 7 was changed",
+    ),
+    "a higher limit": Damage(
+        ("UPDATE ledgers SET epsilon = 300 WHERE id = {ledger}",),
+        "limits, or what else",
+    ),
+    "another head": Damage(
+        ("UPDATE heads SET hash = 'x' WHERE ledger = {ledger}",),
+        "not those that|not that of",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+def test_verify_names_the_damage(place, damage):
+    accountant = accountant_in(place)
+    for number in range(1, 7):
+        accountant.charge(PureDP(0.01), releases=number, label=f"label {number}")
+    assert accountant.verify() == 6
+    place.tamper(*DAMAGES[damage].statements)
+    with pytest.raises(LedgerError, match=DAMAGES[damage].says):
+        accountant.verify()
+    # And whoever has not seen it before does not take it for a smaller budget.
+    assert in_children(lambda _: accountant_in(place), [0]) == [1]
+    with pytest.raises(LedgerError, match="cannot be used"):
+        Ledger.open(place.path, place.name)
+
+
+def test_a_ledger_that_took_the_place_of_another_is_refused(ledger):
+    impostor = Ledger(ledger._storage, replace(ledger.header, identity="another"))
+    with pytest.raises(LedgerError, match="taken the place"):
+        append(impostor)
+    with pytest.raises(LedgerError, match="were changed"):
+        append(Ledger(ledger._storage, replace(ledger.header, limits=replace(LIMITS, delta=0.1))))
+    assert count(ledger) == 0
+
+
+def test_charges_that_a_process_has_seen_cannot_go(place, ledger):
+    for number in range(4):
+        append(ledger, f"kind {number}")
+    place.tamper(
+        "DELETE FROM charges WHERE ledger = {ledger} AND id > 2",
+        "UPDATE heads SET entries = 2, hash = (SELECT hash FROM charges"
+        " WHERE ledger = {ledger} AND id = 2) WHERE ledger = {ledger}",
+    )
+    with pytest.raises(LedgerError, match="charges are missing: it has 2"):
+        sums(ledger)

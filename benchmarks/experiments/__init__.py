@@ -28,6 +28,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "pipeline-split": ("pipeline_split", "PipelineSplit"),
     "filters": ("filters", "Filters"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
+    "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),

@@ -9,6 +9,7 @@ before others are made to wait: the ledger is locked only to see that it still f
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -19,7 +20,7 @@ from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
-from ..accounting.worst_case import OF_PERSONS, VECTORS, kind_of
+from ..accounting.worst_case import OF_PERSONS, VECTORS, check_relation, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
     after_charges,
@@ -40,10 +41,12 @@ from .filtering import (
 )
 from .history import History, row_of
 from .ledger import Charge, Ledger, LedgerError, Limits, Split
+from .records import ConnectionLostError
 from .spending import Spending, caught_up, compose, known_spending, remember
 
 _DEFAULT_DELTA = 1e-5
 _CHEAP_TO_READ = 100  # charges
+_ATTEMPTS = 3
 # Relations between neighbours under which a record or vector stays in its part.
 _SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
 
@@ -66,16 +69,25 @@ class PrivacyAccountant:
         is given none.
     order : float, optional
         Given with `epsilon`, the limit is (order, epsilon)-RDP instead.
-    path : str or path-like, optional
-        A file that outlives the process. An existing ledger is continued: its limits
-        are the stored ones, and giving others is an error. Without a path the ledger
-        is a temporary file that ends with the process that made the accountant.
     adaptive : bool, default=None
         What the limit promises. True: whatever is charged under it is
         (epsilon, delta)-DP as a whole, also if each charge is chosen after looking at
         what the earlier ones released. False: that holds only for a plan that was fixed
         before the first release, a grid search say, and a little more is admitted. None
         is True, and for an existing ledger what it was made with.
+    path : str or path-like, optional
+        A file that outlives the process, or the address of a PostgreSQL database,
+        ``"postgresql+psycopg://user@host/database"``. An existing ledger is continued: its
+        limits are the stored ones, and giving others is an error. Without a path the ledger
+        is a temporary file that ends with the process that made the accountant.
+    name : str, optional
+        What the budget is called. A database has many budgets, and this says which; without
+        it, the one called "default".
+    adjacency : str, optional
+        The only relation under which a new ledger is to be charged, "replace" or
+        "add_remove"; by default, that of its first charge.
+    unit : str, optional
+        Whom the guarantee of a new ledger protects, in words: "a person with up to 3 records".
 
     Notes
     -----
@@ -121,20 +133,58 @@ class PrivacyAccountant:
         self,
         epsilon: float | None = None,
         delta: float = _DEFAULT_DELTA,
-        order: float | None = None,
-        path: "str | PathLike[str] | None" = None,
         *,
+        order: float | None = None,
         adaptive: bool | None = None,
+        path: "str | PathLike[str] | None" = None,
+        name: str | None = None,
+        adjacency: str | None = None,
+        unit: str | None = None,
     ):
         if adaptive not in (None, True, False):
             raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
         asked = _check_limits(epsilon, delta, order, adaptive is None or bool(adaptive))
+        declared = _check_declared(name=name, adjacency=adjacency, unit=unit)
         self._split: Split | None = None
         if path is None:
-            self._ledger = Ledger.temporary(asked)
+            self._ledger = Ledger.temporary(asked, **declared)
         else:
-            self._ledger = Ledger.create_or_open(path, asked)
+            self._ledger = Ledger.create_or_open(path, asked, **declared)
             _check_same_limits(asked, adaptive is None, self._ledger)
+            _check_same_declared(declared, self._ledger)
+
+    @classmethod
+    def open(cls, path: "str | PathLike[str]", name: str | None = None) -> "PrivacyAccountant":
+        """The accountant of a ledger that exists; none is made.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file, or the address of a PostgreSQL database.
+        name : str, optional
+            Which budget of a database.
+
+        Returns
+        -------
+        PrivacyAccountant
+
+        Raises
+        ------
+        LedgerError
+            If there is no ledger, or it is damaged.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> accountant = PrivacyAccountant(epsilon=1.0)
+        >>> PrivacyAccountant.open(accountant.path).epsilon
+        1.0
+        """
+        accountant = cls.__new__(cls)
+        accountant._ledger = Ledger.open(path, name)
+        accountant._split = None
+        _check_same_declared({"name": name}, accountant._ledger)
+        return accountant
 
     @property
     def epsilon(self) -> float | None:
@@ -158,10 +208,32 @@ class PrivacyAccountant:
 
     @property
     def path(self) -> str:
-        """The file of the ledger."""
+        """The file of the ledger, or the address of its database, without a password."""
         return self._ledger.path
 
-    def charge(self, mechanism: PrivacyCurves, releases: int = 1, label: str | None = None) -> None:
+    @property
+    def name(self) -> str | None:
+        """What the budget is called."""
+        return self._ledger.header.name
+
+    @property
+    def adjacency(self) -> str | None:
+        """The only relation that may be charged, if the ledger was made for one."""
+        return self._ledger.header.adjacency
+
+    @property
+    def unit(self) -> str | None:
+        """Whom the guarantee protects, in words."""
+        return self._ledger.header.unit
+
+    def charge(
+        self,
+        mechanism: PrivacyCurves,
+        releases: int = 1,
+        label: str | None = None,
+        *,
+        key: str | None = None,
+    ) -> None:
         """Record releases that are about to be made, if the limit admits them.
 
         When this returns, the charge is on disk. When it raises, for whatever
@@ -175,6 +247,10 @@ class PrivacyAccountant:
             How many tables are released with it.
         label : str, optional
             What the history calls the charge. It is stored as it is: no data in it.
+        key : str, optional
+            A name for this charge alone. A charge that is tried again with its key, after an
+            error that left open whether it was recorded, counts once. It is for the charge
+            and not for the release: what was released already needs another charge.
 
         Raises
         ------
@@ -191,22 +267,39 @@ class PrivacyAccountant:
         0.5
         """
         spec, releases = self._check_charge(mechanism, releases)
-        if label is not None and not isinstance(label, str):
-            raise TypeError(f"label must be a string; got one of type {type(label).__name__}")
+        _check_text("label", label)
+        _check_text("key", key)
+        for _ in range(_ATTEMPTS - 1):
+            # What is known not to be in the ledger can be decided and written again.
+            with suppress(ConnectionLostError):
+                return self._charge(mechanism, spec, releases, label, key)
+        return self._charge(mechanism, spec, releases, label, key)
+
+    def _charge(
+        self,
+        mechanism: PrivacyCurves,
+        spec: str,
+        releases: int,
+        label: str | None,
+        key: str | None,
+    ) -> None:
         limits = self._ledger.limits
         # Composed before others are made to wait. A ledger only grows: what does not fit now
         # does not fit later, and what fits is looked at again if somebody else was faster.
         before = self._spent()
         after = self._after(before, mechanism, spec, releases)
         admitted = admits(after, limits)
-        if admitted:
+        if admitted or key is not None:
             with self._ledger.writing() as transaction:
+                if key is not None and (earlier := transaction.find(key)) is not None:
+                    _check_same_charge(earlier, (spec, releases, label, self._split), key)
+                    return
                 latest = caught_up(transaction, before)
                 if latest is not before:
                     before, after = latest, self._after(latest, mechanism, spec, releases)
                     admitted = admits(after, limits)
                 if admitted:
-                    transaction.append(spec, releases, label, self._split)
+                    transaction.append(spec, releases, label, self._split, key=key)
                     position = transaction.last()
         # The costly words come after the lock is given back.
         if not admitted:
@@ -253,6 +346,12 @@ class PrivacyAccountant:
         spec = encode(mechanism)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         self._check_split(mechanism.adjacency)
+        declared = self.adjacency
+        if declared not in (None, mechanism.adjacency, kind_of(mechanism.adjacency)):
+            raise ValueError(
+                f"adjacency must be {declared!r}, for which the ledger was made; "
+                f"got {mechanism.adjacency!r}"
+            )
         # Also without a limit, only what can be composed later is recorded now.
         check_computable(mechanism, releases, self._ledger.limits)
         return spec, releases
@@ -503,6 +602,36 @@ class PrivacyAccountant:
             )
         return ParallelParts(self._ledger, Split(uuid4().hex, "", name, split_by))
 
+    def verify(self) -> int:
+        """Check the whole ledger: its file, its limits and each charge.
+
+        Every charge has a hash over itself and the hash before it, the first one over the
+        limits. So a charge that was changed, removed, added or put elsewhere is found, and
+        so are other limits, a last charge that is gone, and a trigger that was dropped. It
+        cannot find out that somebody who may write everything made all hashes anew.
+
+        Returns
+        -------
+        int
+            The number of charges that were checked.
+
+        Raises
+        ------
+        LedgerError
+            Naming the first damage.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import PureDP
+        >>> accountant = PrivacyAccountant()
+        >>> accountant.charge(PureDP(0.5))
+        >>> accountant.verify()
+        1
+        """
+        with self._ledger.reading() as transaction:
+            return transaction.verify()
+
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:
             return transaction.count()
@@ -672,6 +801,38 @@ def _upwards(spent: float, decimals: int = 4) -> str:
 
 def _downwards(left: float) -> str:
     return "infinite" if math.isinf(left) else f"{math.floor(left * 1e4) / 1e4:.4f}"
+
+
+def _check_text(name: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
+
+
+def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> None:
+    if (earlier.spec, earlier.releases, earlier.label, earlier.split) != asked:
+        raise ValueError(
+            f"key must be another one for another charge; {key!r} was used for charge "
+            f"{earlier.id} of the ledger, which is not this one. Nothing was charged"
+        )
+
+
+def _check_declared(**declared: Any) -> dict[str, str | None]:
+    for name, value in declared.items():
+        _check_text(name, value)
+    if declared["adjacency"] is not None:
+        check_relation(declared["adjacency"])
+    return declared
+
+
+def _check_same_declared(asked: dict[str, str | None], ledger: Ledger) -> None:
+    """As limits: what a ledger was made with stays, and not asking for it is fine."""
+    for name, value in asked.items():
+        stored = getattr(ledger.header, name)
+        if value not in (None, stored):
+            raise ValueError(
+                f"the ledger {ledger.path} was made with {name}={stored!r}, and this stays; "
+                f"got {value!r}. Leave it out to continue"
+            )
 
 
 def _check_limits(epsilon: Any, delta: Any, order: Any, adaptive: bool) -> Limits:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from ..accounting.filters import PrivacyFilter, Tally
 from . import admission
 from .codec import decode
-from .ledger import Limits
-from .spending import Exposure, First, Spending
+from .records import First, Limits
+from .spending import Exposure, Spending
 
 # Of a share that is told in floats.
 _LARGEST = 1e300

@@ -1,302 +1,413 @@
-"""The ledger: an SQLite file of charges that many processes can append to.
+"""The ledger: charges that many processes can append to, and nobody can take back.
 
 Storage only. What a charge means, and whether it fits a limit, is decided in
-`skdirdp.accountant`; here it is a text, a number of releases and a label.
+`skdirdp.accountant.accountant`; here it is a text, a number of releases and a label.
 
-Three rules keep the file right:
-
-- **Append only.** Charges are inserted, and a trigger adds them to a table of sums
-  per kind, in the same transaction. Nothing updates or deletes a charge.
-- **No connection outlives an operation, and no fork happens during one.** SQLite
-  must not be carried over a fork: a child inherits its memory of file locks but not
-  the locks. Opening a connection costs a tenth of a commit, so each operation opens
-  its own, under a lock that forks wait for.
-- **A ledger is never replaced by an empty one.** A file that is missing, foreign,
-  cut short or newer is an error, and stays as it is.
+A ledger lives in an SQLite file or in a PostgreSQL database. The code here is the same
+for both, written in the SQL that they share; a storage only opens transactions, each
+alone on its ledger. What was charged is added up from the entries themselves, each of
+which is checked against the hash chain when a process first reads it. A process keeps
+the sums of what it has checked, and reads only what came since.
 """
 
 import os
+import re
 import shutil
-import sqlite3
 import tempfile
-import threading
 import uuid
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Protocol
 
-# Written into the header of every ledger: "DirP" in ASCII, and the layout's version.
-APPLICATION_ID = 0x44697250
-LAYOUT_VERSION = 2
-# Layout 1, of version 0.1, does not say whether its limit is for adaptive spending: it was not.
-_READABLE = (1, LAYOUT_VERSION)
+from .chain import entry_hash, followed, header_hash
+from .layout import (
+    Session,
+    insert_charge,
+    select_by_key,
+    select_charges,
+    select_header,
+)
+from .records import (
+    NOTHING,
+    Charge,
+    First,
+    Header,
+    LedgerError,
+    Limits,
+    Position,
+    Split,
+    Sums,
+    UnusableError,
+)
+from .sqlite import SQLiteStorage
 
-_SQLITE_MAGIC = b"SQLite format 3\0"
-_HEADER_BYTES = 100
-_BUSY_SECONDS = 60.0
+__all__ = ["Charge", "Ledger", "LedgerError", "Limits", "Split", "Sums", "Transaction"]
 
-_LAYOUT = f"""
-BEGIN;
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {LAYOUT_VERSION};
-
-CREATE TABLE ledger (
-    identity TEXT NOT NULL,
-    epsilon REAL,
-    delta REAL NOT NULL,
-    renyi_order REAL,
-    adaptive INTEGER NOT NULL
-);
-
--- `split` and `part` are empty for charges on the whole data set; else they say which
--- split into disjoint parts, and which of its parts.
-CREATE TABLE charges (
-    id INTEGER PRIMARY KEY,
-    time TEXT NOT NULL,
-    spec TEXT NOT NULL,
-    releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases >= 1),
-    label TEXT,
-    split TEXT NOT NULL,
-    part TEXT NOT NULL,
-    split_name TEXT,
-    split_by TEXT
-);
-
-CREATE TABLE sums (
-    split TEXT NOT NULL,
-    part TEXT NOT NULL,
-    spec TEXT NOT NULL,
-    releases INTEGER NOT NULL CHECK (typeof(releases) = 'integer' AND releases >= 1),
-    PRIMARY KEY (split, part, spec)
-) WITHOUT ROWID;
-
-CREATE TRIGGER charges_are_summed AFTER INSERT ON charges BEGIN
-    INSERT INTO sums (split, part, spec, releases)
-    VALUES (NEW.split, NEW.part, NEW.spec, NEW.releases)
-    ON CONFLICT (split, part, spec) DO UPDATE SET releases = releases + excluded.releases;
-END;
-
-CREATE TRIGGER charges_stay BEFORE DELETE ON charges BEGIN
-    SELECT RAISE(ABORT, 'a charge cannot be taken back');
-END;
-
-CREATE TRIGGER charges_do_not_change BEFORE UPDATE ON charges BEGIN
-    SELECT RAISE(ABORT, 'a charge cannot be changed');
-END;
-"""
+_LARGEST = 2**63 - 1
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
-class LedgerError(ValueError):
-    """The file of a ledger is missing, not a ledger, damaged, or cannot be written.
+class Storage(Protocol):
+    """Where ledgers are. `place` names it, without anything secret."""
 
-    Examples
-    --------
-    >>> import pathlib
-    >>> import tempfile
-    >>> from skdirdp import PrivacyAccountant
-    >>> from skdirdp.accountant import LedgerError
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "notes.txt")
-    ...     _ = path.write_text("not a ledger")
-    ...     try:
-    ...         PrivacyAccountant(path=path)
-    ...     except LedgerError:
-    ...         print(path.read_text())
-    not a ledger
-    """
+    place: str
+
+    def find(self) -> int | None:
+        """The number of the ledger in its place, or None if there is none yet."""
+
+    def missing(self) -> str:
+        """The sentence to say when there is none, and none is to be made."""
+
+    def create(self, header: Header) -> int:
+        """Make the ledger, unless somebody else does in this moment; its number."""
+
+    def transaction(self, number: int, *, to_write: bool) -> Any:
+        """A context with a `Session` on one ledger, for which others wait."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a ledger was created with; `epsilon` is None when there is no limit."""
+class _Checked:
+    """What the first entries of a ledger add up to, after their hashes were checked."""
 
-    epsilon: float | None
-    delta: float
-    order: float | None
-    # Also what a pickle of version 0.1 means, which does not have it.
-    adaptive: bool = False
-
-
-@dataclass(frozen=True)
-class Split:
-    """One of the disjoint parts that a data set is split into, and by what."""
-
-    identity: str
-    part: str
-    name: str
-    by: str
+    entries: int
+    hash: str
+    sums: Sums
+    first: First | None = None
 
 
-@dataclass(frozen=True)
-class Charge:
-    """One row of the ledger."""
-
-    time: datetime
-    spec: str
-    releases: int
-    label: str | None
-    split: Split | None
-
-
-# (identity of a split or "", name of a part or "", spec) -> number of releases
-Sums = dict[tuple[str, str, str], int]
-# The number and the time of a charge: which it is, and that it is the one that was seen.
-Position = tuple[int, str]
+# By the place and the identity of the ledger. Each value stays true: a ledger only grows.
+_CHECKED: "OrderedDict[tuple[str, str], _Checked]" = OrderedDict()
+_MAX_CHECKED = 256
 
 
 class Transaction:
     """Reads and writes that no other process can come between."""
 
-    def __init__(self, connection: sqlite3.Connection):
-        self._connection = connection
+    def __init__(self, session: Session, header: Header, place: str):
+        self._session = session
+        self._header = header
+        self._place = (place, header.identity)
+        start = _Checked(0, header_hash(header), {})
+        # Before the ledger is read, which then has all that was seen until now.
+        self._checked = _CHECKED.get(self._place, start)
+        found, self._entries, self._hash, self._signature = select_header(session, header.number)
+        if found.identity != header.identity:
+            raise UnusableError("another ledger has taken the place of this one")
+        if found != header:
+            raise UnusableError("its limits, or what else it was made with, were changed")
+        self._own: Sums = {}  # written here, and not yet for others to see
+        self._own_first: First | None = None
+        self._check_head(start)
+
+    def _check_head(self, start: _Checked) -> None:
+        known = [("this process", self._checked.entries, self._checked.hash)]
+        remembered = self._session.remembered(self._header.identity)
+        if remembered is not None:
+            known.append(("the file beside it", *remembered))
+        for who, entries, head in known:
+            if type(self._entries) is not int or self._entries < entries:
+                raise UnusableError(
+                    f"charges are missing: it has {self._entries}, and {who} has seen {entries}"
+                )
+            if self._entries == entries and self._hash != head:
+                raise UnusableError(f"its charges are not those that {who} has seen")
+        if self._entries == 0 and self._hash != start.hash:
+            raise UnusableError("its limits, or what else it was made with, were changed")
 
     def sums(self) -> Sums:
         """The number of releases charged, per part and kind."""
-        rows = self._connection.execute("SELECT split, part, spec, releases FROM sums")
-        return {(split, part, spec): releases for split, part, spec, releases in rows}
+        sums = dict(self._catch_up().sums)
+        for kind, releases in self._own.items():
+            sums[kind] = sums.get(kind, 0) + releases
+        return sums
+
+    def first(self) -> First | None:
+        """The kind of the first charge, and its number of releases."""
+        return self._catch_up().first or self._own_first
 
     def last(self) -> Position:
-        """Which charge is the last; number 0 if there is none."""
-        query = "SELECT id, time FROM charges ORDER BY id DESC LIMIT 1"
-        return self._connection.execute(query).fetchone() or (0, "")
+        """Which charge is the last."""
+        return (self._entries, self._hash) if self._entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
-        """`sums` of the charges after one; None if the ledger does not hold that one."""
-        number, time = position
-        found = self._connection.execute("SELECT time FROM charges WHERE id = ?", (number,))
-        if number and found.fetchone() != (time,):
-            return None
-        rows = self._connection.execute(
-            "SELECT split, part, spec, SUM(releases) FROM charges WHERE id > ?"
-            " GROUP BY split, part, spec",
-            (number,),
-        )
-        return {(split, part, spec): releases for split, part, spec, releases in rows}
+        """The number of releases charged after a charge, per part and kind.
+
+        None if the ledger has another one in its place: it is a copy that went its own way.
+        """
+        entries, head = position
+        if position != NOTHING:
+            row = select_charges(self._session, self._header.number, entries - 1, entries)
+            if not row or row[0][-1] != head:
+                return None
+        sums: Sums = {}
+        for entry, _ in self._followed(_Checked(entries, head, {})):
+            _add(sums, entry)
+        return sums
 
     def count(self) -> int:
-        return self._connection.execute("SELECT COUNT(*) FROM charges").fetchone()[0]
-
-    def first(self) -> tuple[str, int] | None:
-        """The kind of the first charge and its number of releases."""
-        row = self._connection.execute("SELECT spec, releases FROM charges ORDER BY id LIMIT 1")
-        return row.fetchone()
+        return self._entries
 
     def charges(self) -> list[Charge]:
-        rows = self._connection.execute(
-            "SELECT time, spec, releases, label, split, part, split_name, split_by"
-            " FROM charges ORDER BY id"
-        )
-        return [
-            Charge(
-                datetime.fromisoformat(time),
-                spec,
-                releases,
-                label,
-                Split(*split) if split[0] else None,
-            )
-            for time, spec, releases, label, *split in rows
-        ]
+        """All charges, oldest first."""
+        return [_charge(entry) for entry, _ in self._followed(_Checked(0, "", {}))]
 
-    def append(self, spec: str, releases: int, label: str | None, split: Split | None) -> None:
+    def find(self, key: str) -> Charge | None:
+        """The charge that was made with a key."""
+        self._catch_up()
+        rows = select_by_key(self._session, self._header.number, key)
+        return _charge(rows[0]) if rows else None
+
+    def append(
+        self,
+        spec: str,
+        releases: int,
+        label: str | None,
+        split: Split | None,
+        *,
+        key: str | None = None,
+        time: datetime | None = None,
+        user: str | None = None,
+    ) -> None:
+        """Write a charge. Time and user are now and whoever is at work, if not given."""
+        checked = self._catch_up()
+        if releases > _LARGEST:
+            raise OverflowError(f"releases must be at most {_LARGEST}; got {releases}")
         where = (
             (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
         )
-        self._connection.execute(
-            "INSERT INTO charges (time, spec, releases, label, split, part, split_name, split_by)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (datetime.now(timezone.utc).isoformat(), spec, releases, label, *where),
+        whoever, now = self._signature
+        entry = (
+            self._entries + 1,
+            now if time is None else time.astimezone(timezone.utc).isoformat(),
+            whoever if user is None else user,
+            uuid.uuid4().hex if key is None else key,
+            spec,
+            releases,
+            label,
+            *where,
         )
+        _check_texts(entry)
+        kind = (*where[:2], spec)
+        if checked.sums.get(kind, 0) + self._own.get(kind, 0) + releases > _LARGEST:
+            raise UnusableError(f"it cannot sum more than {_LARGEST} releases of one kind")
+        if self._entries == 0:
+            self._own_first = (spec, releases)
+        head = entry_hash(self._hash, entry)
+        insert_charge(self._session, self._header, entry, head)
+        self._entries, self._hash = entry[0], head
+        _add(self._own, entry)
+
+    def verify(self) -> int:
+        """Check everything from the start; the number of charges."""
+        self._session.check_structure()
+        return self.verify_charges()
+
+    def verify_charges(self) -> int:
+        """Check the charges from the start, whatever was checked before; their number."""
+        remembered = self._session.remembered(self._header.identity)
+        sums: Sums = {}
+        first: First | None = None
+        for entry, head in self._followed(_Checked(0, "", {})):
+            _add(sums, entry)
+            first = first or _first(entry)
+            if remembered == (entry[0], head):
+                remembered = None
+        if remembered is not None and remembered[0] > 0:
+            raise UnusableError("its charges are not those that the file beside it has seen")
+        if not self._own:
+            self._keep(sums, first)
+        return self._entries
+
+    def _catch_up(self) -> _Checked:
+        """Check what came since this process last looked."""
+        if self._checked.entries < self._entries and not self._own:
+            sums, first = dict(self._checked.sums), self._checked.first
+            for entry, _ in self._followed(self._checked):
+                _add(sums, entry)
+                first = first or _first(entry)
+            self._keep(sums, first)
+        return self._checked
+
+    def committed(self) -> None:
+        """What was written here is in the ledger, and need not be read back."""
+        if self._own:
+            self._keep(self.sums(), self.first())
+            self._own = {}
+
+    def _keep(self, sums: Sums, first: First | None) -> None:
+        self._checked = _Checked(self._entries, self._hash, sums, first)
+        _CHECKED[self._place] = self._checked
+        while len(_CHECKED) > _MAX_CHECKED:
+            _CHECKED.popitem(last=False)
+
+    def _followed(self, checked: _Checked) -> Iterator[tuple[Any, str]]:
+        """The entries after those that are checked, up to the head, which has to fit."""
+        entries, head = checked.entries, checked.hash or header_hash(self._header)
+        rows = select_charges(self._session, self._header.number, entries, self._entries)
+        for entry, follower in followed(rows, entries, head):
+            entries, head = entries + 1, follower
+            yield entry, head
+        if entries != self._entries:
+            raise UnusableError(
+                f"charges are missing: it has {entries}, and should have {self._entries}"
+            )
+        if head != self._hash:
+            raise UnusableError("its head is not that of its charges")
 
 
 class Ledger:
-    """The file of one data set's charges.
+    """The charges of one data set, in their place.
 
-    Copies and pickles are names of the same file. A pickle can be loaded where the
-    file is out of reach (a fitted model on another machine); using it there is an
+    Copies and pickles are names of the same ledger. A pickle can be loaded where the
+    ledger is out of reach (a fitted model on another machine); using it there is an
     error, never a new ledger.
 
     Parameters
     ----------
-    path : str
-        Absolute, of a file that exists.
-    identity : str
-        What the file must call itself; a file that took its place is refused.
-    limits : Limits
+    storage : Storage
+        Where the ledger is; it exists.
+    header : Header
+        What the ledger must say of itself; another that took its place is refused.
     """
 
-    def __init__(self, path: str, identity: str, limits: Limits):
-        self.path = path
-        self.identity = identity
-        self.limits = limits
-        self._temporary = _TEMPORARY.get(path)
+    def __init__(self, storage: Storage, header: Header):
+        self._storage = storage
+        self._header = header
+        self._temporary = _TEMPORARY.get(storage.place)
+
+    @property
+    def path(self) -> str:
+        """The file, or the address of the database without a password."""
+        return self._storage.place
+
+    @property
+    def header(self) -> Header:
+        return self._header
+
+    @property
+    def identity(self) -> str:
+        return self._header.identity
+
+    @property
+    def limits(self) -> Limits:
+        return self._header.limits
 
     @classmethod
-    def temporary(cls, limits: Limits) -> "Ledger":
+    def temporary(cls, limits: Limits, **declared: str | None) -> "Ledger":
         """A ledger for as long as this process needs one."""
         folder = _TemporaryFolder()
         path = os.path.join(folder.path, "ledger.sqlite")
         _TEMPORARY[path] = folder
-        _create(path, limits)
-        return cls.open(path)
+        return cls.create_or_open(path, limits, **declared)
 
     @classmethod
-    def create_or_open(cls, path: "str | os.PathLike[str]", limits: Limits) -> "Ledger":
-        """The ledger at a path; `limits` are for a new one only."""
-        path = os.path.realpath(os.fspath(path))
-        if not os.path.exists(path):
-            _create(path, limits)
-        return cls.open(path)
+    def create_or_open(
+        cls,
+        path: "str | os.PathLike[str]",
+        limits: Limits,
+        *,
+        name: str | None = None,
+        adjacency: str | None = None,
+        unit: str | None = None,
+    ) -> "Ledger":
+        """The ledger at a path or address; all else is for a new one only.
+
+        In a database, which has many, `name` says which.
+        """
+        storage = _storage(path, name)
+        number = storage.find()
+        if number is None:
+            created = datetime.now(timezone.utc).isoformat()
+            header = Header(uuid.uuid4().hex, limits, created, name, adjacency, unit)
+            _check_texts((name, adjacency, unit))
+            number = storage.create(header)
+        return cls._open(storage, number)
 
     @classmethod
-    def open(cls, path: str) -> "Ledger":
-        """The ledger in an existing file, checked from end to end."""
-        with _connected(path) as connection:
-            damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if damage != "ok":
-                raise LedgerError(_unusable(path, f"it is damaged: {damage}"))
-            identity, limits = _identity(connection)
-        return cls(path, identity, limits)
+    def open(cls, path: "str | os.PathLike[str]", name: str | None = None) -> "Ledger":
+        """An existing ledger, checked from end to end."""
+        storage = _storage(path, name)
+        number = storage.find()
+        if number is None:
+            raise LedgerError(storage.missing())
+        return cls._open(storage, number)
+
+    @classmethod
+    def _open(cls, storage: Storage, number: int) -> "Ledger":
+        with storage.transaction(number, to_write=False) as session:
+            session.check_structure()
+            header = select_header(session, number)[0]
+            Transaction(session, header, storage.place).verify_charges()
+        return cls(storage, header)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """One consistent view of the ledger."""
-        with self._transaction("BEGIN") as transaction:
-            yield transaction
+        with self._storage.transaction(self._header.number, to_write=False) as session:
+            yield Transaction(session, self._header, self.path)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
         """A view that can be appended to; others wait. Leaving it without an error
-        returns once the file is on disk, and leaving it with one changes nothing."""
-        # IMMEDIATE takes the right to write before the first read, so that what is
-        # read here still holds when it is written.
-        with self._transaction("BEGIN IMMEDIATE") as transaction:
-            yield transaction
+        returns once it is on disk, and leaving it with one changes nothing.
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
-        with _connected(self.path) as connection:
-            connection.execute(begin)
-            try:
-                if _identity(connection)[0] != self.identity:
-                    raise LedgerError(
-                        _unusable(self.path, "another ledger has taken the place of this one")
-                    )
-                yield Transaction(connection)
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        Raises
+        ------
+        ConnectionLostError
+            On leaving, or before: nothing was written, and all can be done again.
+        """
+        with self._storage.transaction(self._header.number, to_write=True) as session:
+            transaction = Transaction(session, self._header, self.path)
+            yield transaction
+        transaction.committed()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:
             self._temporary.keep_until_exit()
-        return Ledger, (self.path, self.identity, self.limits)
+        return Ledger, (self._storage, self._header)
+
+
+def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
+    if not isinstance(path, str) or not _ADDRESS.match(path):
+        path = os.fsdecode(path)
+        if re.match(r"postgresql(\+\w+)?:/", path):
+            # A Path, which has made one slash of two. It would be a file named by a password.
+            raise LedgerError("the address of a database must be a string, and not a path")
+        return SQLiteStorage(os.path.realpath(path))
+    try:
+        from .postgres import PostgresStorage
+    except ImportError:
+        raise LedgerError(
+            "a ledger in a database needs SQLAlchemy and psycopg: pip install skdirdp[postgres]"
+        ) from None
+    return PostgresStorage(path, name)
+
+
+def _charge(entry: Any) -> Charge:
+    id, time, user, key, spec, releases, label, *split = entry
+    split = Split(*split) if split[0] else None
+    return Charge(id, datetime.fromisoformat(time), user, key, spec, releases, label, split)
+
+
+def _first(entry: Any) -> First:
+    _, _, _, _, spec, releases, *_ = entry
+    return spec, releases
+
+
+def _add(sums: Sums, entry: Any) -> None:
+    _, _, _, _, spec, releases, _, split, part, *_ = entry
+    sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
+
+
+def _check_texts(values: tuple[Any, ...]) -> None:
+    """Refuse what one of the databases could not give back as it was."""
+    for value in values:
+        if isinstance(value, str) and ("\0" in value or re.search("[\ud800-\udfff]", value)):
+            raise ValueError("a text with a zero or half a character cannot be stored in a ledger")
 
 
 class _TemporaryFolder:
@@ -322,130 +433,3 @@ def _remove_folder(path: str, owner: int) -> None:
     # A forked child inherits this finalizer, but not the folder.
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)
-
-
-# Held while a connection is open, and by the thread that forks.
-_OPERATION = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_OPERATION.acquire,
-        after_in_parent=_OPERATION.release,
-        after_in_child=_OPERATION.release,
-    )
-
-
-@contextmanager
-def _connected(path: str) -> Iterator[sqlite3.Connection]:
-    with _OPERATION:
-        # Before SQLite sees the file: it would roll back another database's journal.
-        # Inside the lock: closing a file drops the locks that SQLite holds on it
-        # anywhere in the process.
-        _check_header(path)
-        try:
-            with closing(_connect(path)) as connection:
-                yield connection
-        except sqlite3.Error as error:
-            raise LedgerError(_unusable(path, _explain(error))) from error
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    # mode=rw: open what exists, never create.
-    uri = f"file:{quote(path)}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
-    # The rollback journal, not the write-ahead log: with the latter, charges may
-    # live in a second file after a crash, and whoever copies the ledger alone loses
-    # them; nor does it work on network file systems. EXTRA waits for the disk at
-    # every commit, and for the folder entry of the removed journal too; without
-    # that a power failure could still take a commit back.
-    connection.execute("PRAGMA synchronous = EXTRA")
-    return connection
-
-
-def _check_header(path: str) -> None:
-    try:
-        with open(path, "rb") as file:
-            header = file.read(_HEADER_BYTES)
-    except FileNotFoundError:
-        raise LedgerError(
-            _unusable(
-                path,
-                "the file does not exist. A temporary ledger ends with the process that made "
-                "it; give the accountant a path to keep one. What was charged cannot be "
-                "recovered from here, so no new ledger was started",
-            )
-        ) from None
-    except OSError as error:
-        raise LedgerError(_unusable(path, str(error))) from error
-    if len(header) < _HEADER_BYTES:
-        raise LedgerError(
-            _unusable(path, f"it was cut short or never was a ledger: {len(header)} bytes long")
-        )
-    if not header.startswith(_SQLITE_MAGIC):
-        raise LedgerError(_unusable(path, "it is not an SQLite database"))
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise LedgerError(_unusable(path, "it is an SQLite database of another program"))
-    version = int.from_bytes(header[60:64], "big")
-    if version not in _READABLE:
-        raise LedgerError(
-            _unusable(
-                path,
-                f"its layout has version {version}, and this skdirdp knows {LAYOUT_VERSION}; "
-                "use the version of skdirdp that wrote it, or a newer one",
-            )
-        )
-
-
-def _identity(connection: sqlite3.Connection) -> tuple[str, Limits]:
-    row = connection.execute("SELECT * FROM ledger").fetchone()
-    if row is None:
-        raise sqlite3.DatabaseError("no identity in it")
-    identity, epsilon, delta, order, *adaptive = row
-    return identity, Limits(epsilon, delta, order, bool(adaptive and adaptive[0]))
-
-
-def _create(path: str, limits: Limits) -> None:
-    """Make a new ledger, all at once: other processes see nothing or the whole."""
-    identity = uuid.uuid4().hex
-    draft = f"{path}.new-{identity}"
-    with _OPERATION:
-        try:
-            _write_empty(draft, identity, limits)
-            _give_name(draft, path)
-        except sqlite3.Error as error:
-            raise LedgerError(_unusable(path, _explain(error))) from error
-        finally:
-            Path(draft).unlink(missing_ok=True)
-
-
-def _write_empty(path: str, identity: str, limits: Limits) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA synchronous = EXTRA")
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.executescript(_LAYOUT)
-        connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?)",
-            (identity, limits.epsilon, limits.delta, limits.order, int(limits.adaptive)),
-        )
-        connection.execute("COMMIT")
-
-
-def _give_name(draft: str, path: str) -> None:
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass  # another process was faster; its ledger is the one to open
-    except OSError:  # a file system without hard links
-        with open(path, "xb") as file:
-            file.write(Path(draft).read_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _explain(error: sqlite3.Error) -> str:
-    if "locked" in str(error):
-        return f"another process kept it locked for more than {_BUSY_SECONDS:g} seconds"
-    return str(error)
-
-
-def _unusable(path: str, reason: str) -> str:
-    return f"the ledger {path} cannot be used: {reason}; the file is left as it is"

@@ -17,13 +17,11 @@ from ..accounting import Composition
 from ..accounting.tally import FEW, Tally
 from ..accounting.worst_case import REVEALS_NOTHING, directions_of
 from .codec import decode
-from .ledger import LedgerError, Position, Sums, Transaction
+from .ledger import Transaction
+from .records import NOTHING, First, LedgerError, Position, Sums
 
 _MAX_COMBINATIONS = 64
 _REMEMBERED = 8  # ledgers
-
-#: The kind of the first charge of a ledger, and its number of releases.
-First = tuple[str, int]
 
 
 class Exposure:
@@ -173,7 +171,7 @@ class Spending:
 
     @classmethod
     def none(cls) -> "Spending":
-        return cls((0, ""), Exposure({}), {}, (), None)
+        return cls(NOTHING, Exposure({}), {}, (), None)
 
     def plus(
         self, added: Sums, position: Position | None = None, first: First | None = None

@@ -1,0 +1,237 @@
+"""Who may use a ledger now: threads, forks, and processes that share a file.
+
+SQLite locks a file with POSIX locks, which belong to the process: when any thread closes
+any descriptor of the file, as a backup or a checksum does, all of them are gone, and two
+processes write at once. So a lock of our own is held around every operation: `flock` on a
+second file beside the ledger. Such a lock belongs to the opened file and stays until that
+is closed, whatever else the process opens and closes.
+
+On Windows there is no flock, and no need of it: locks there belong to the handle. On a
+network file system flock has to work between machines, as it does on NFS with its lock
+service; on one that has no locks the ledger is refused. Other programs that write the
+SQLite file, as its shell does, do not know this lock.
+"""
+
+import errno
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from io import FileIO
+
+from .records import UnusableError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+#: How long to wait for another process or thread.
+BUSY_SECONDS = 60.0
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class _Gate:
+    """Lets operations of many threads through at once, and forks only when none is inside.
+
+    A child must not inherit an operation in the middle: it has the memory of locks and
+    connections, but not the thread that would give them back.
+
+    There is no lock in it that an interrupt could leave taken. Whoever comes in first says so
+    and then looks for a fork, and whoever forks first says so and then looks who is inside; so
+    one of the two sees the other.
+    """
+
+    def __init__(self) -> None:
+        self._inside: dict[int, int] = {}
+        self._forking: dict[str, int] = {}
+
+    @contextmanager
+    def operation(self) -> Iterator[None]:
+        me = threading.get_ident()
+        depth = self._inside.get(me, 0)
+        try:
+            self._inside[me] = depth + 1
+            while not depth and self._forking.get("thread", me) != me:
+                self._inside.pop(me, None)
+                time.sleep(_SHORTEST_PAUSE)
+                self._inside[me] = 1
+            yield
+        finally:
+            if depth:
+                self._inside[me] = depth
+            else:
+                self._inside.pop(me, None)
+
+    def close(self) -> None:
+        me = threading.get_ident()
+        while self._forking.setdefault("thread", me) != me:
+            time.sleep(_SHORTEST_PAUSE)
+        # A thread that has ended is not inside, whatever it left behind.
+        while any(thread != me and thread in sys._current_frames() for thread in [*self._inside]):
+            time.sleep(_SHORTEST_PAUSE)
+
+    def open(self) -> None:
+        self._forking.clear()
+
+
+GATE = _Gate()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=GATE.close, after_in_parent=GATE.open, after_in_child=GATE.open)
+
+
+class FileLock:
+    """The lock of one ledger's file, and what the file beside it remembers.
+
+    One for each path in a process; see `lock_of`. A thread may hold it several times.
+
+    Parameters
+    ----------
+    path : str
+        Of the ledger.
+    """
+
+    def __init__(self, path: str):
+        self._ledger = path
+        self.path = f"{path}.lock"
+        self._owner: dict[str, int] = {}
+        self._depth = 0
+        self._file: FileIO | None = None
+
+    @contextmanager
+    def held(self, *, to_write: bool) -> Iterator[None]:
+        """Others wait, also to read: with shared locks, readers could keep writers out for ever."""
+        me = threading.get_ident()
+        depth = self._depth if self._owner.get("thread") == me else 0
+        with GATE.operation():
+            try:
+                if depth == 0:
+                    give_up = time.monotonic() + BUSY_SECONDS
+                    self._wait_for_threads(me, give_up)
+                    if fcntl is not None:
+                        self._wait_for_processes(to_write, give_up)
+                self._depth = depth + 1
+                yield
+            finally:
+                # An interrupt may have come at any moment, also before this thread noted that
+                # the lock is its own.
+                if self._owner.get("thread") == me:
+                    self._depth = depth
+                    if depth == 0:
+                        file, self._file = self._file, None
+                        self._owner.pop("thread", None)
+                        if file is not None:
+                            file.close()
+
+    def _wait_for_threads(self, me: int, give_up: float) -> None:
+        for _ in _pauses(give_up, "thread"):
+            if self._owner.setdefault("thread", me) == me:
+                return
+
+    def _wait_for_processes(self, to_write: bool, give_up: float) -> None:
+        while True:
+            try:
+                # As an object, which closes itself, and so unlocks, even if it gets lost.
+                self._file = FileIO(self._open(), "r+")
+            except OSError as error:
+                if error.errno in _NOT_OURS and not to_write:
+                    return  # a ledger to look at, where SQLite's own locks have to do
+                raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
+            for _ in _pauses(give_up, "process"):
+                if _flock(self._file.fileno()):
+                    break
+            if self._is_current(self._file.fileno()):
+                return
+            # The file was removed or replaced before it was locked: others lock a new one.
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        with suppress(FileNotFoundError):
+            return os.open(self.path, flags)
+        descriptor = os.open(self.path, flags | os.O_CREAT, 0o600)
+        # Who may use the ledger may lock it, as SQLite has it for its journals.
+        with suppress(OSError):
+            os.fchmod(descriptor, os.stat(self._ledger).st_mode & 0o666)
+        return descriptor
+
+    def _is_current(self, descriptor: int) -> bool:
+        try:
+            there = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(os.fstat(descriptor), there)
+
+    def remembered(self) -> tuple[str, int, str] | None:
+        """The identity of the ledger, its number of charges and its last hash, if known.
+
+        It was written after a commit, without waiting for the disk. So it may be older than the
+        ledger, or lost, but not newer: a ledger that has less was taken back.
+        """
+        if self._file is None:
+            return None
+        text = os.pread(self._file.fileno(), 1000, 0)
+        line, _, check = text.decode("ascii", "replace").strip().rpartition(" ")
+        if _checksum(line) != check:
+            return None
+        identity, entries, head = line.split()
+        return identity, int(entries), head
+
+    def remember(self, identity: str, entries: int, head: str) -> None:
+        if self._file is not None:
+            line = f"{identity} {entries:020d} {head}"  # always of one length
+            with suppress(OSError):  # a full disk; the charge itself is safe
+                os.pwrite(self._file.fileno(), f"{line} {_checksum(line)}\n".encode("ascii"), 0)
+
+
+def _checksum(line: str) -> str:
+    return sha256(line.encode("utf-8")).hexdigest()[:16]
+
+
+def _flock(descriptor: int) -> bool:
+    """Whether the lock could be had at once."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise UnusableError(
+                "its file system has no locks (flock); keep it on a local disk, or in PostgreSQL"
+            ) from error
+        raise UnusableError(f"it cannot be locked: {error.strerror}") from error
+
+
+def _pauses(give_up: float, who: str) -> Iterator[None]:
+    """Attempts with pauses between them, and an error when there were enough."""
+    pause = _SHORTEST_PAUSE
+    while True:
+        yield
+        if time.monotonic() > give_up:
+            raise UnusableError(
+                f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+_LOCKS: "weakref.WeakValueDictionary[str, FileLock]" = weakref.WeakValueDictionary()
+_LOCKS_CHANGE = threading.Lock()
+
+
+def lock_of(path: str) -> FileLock:
+    """The lock of the ledger at a path, the same for all threads."""
+    # Inside the gate, so that no fork happens while the registry is locked.
+    with GATE.operation(), _LOCKS_CHANGE:
+        lock = _LOCKS.get(path)
+        if lock is None:
+            lock = _LOCKS[path] = FileLock(path)
+        return lock

@@ -1,0 +1,428 @@
+"""Ledgers in a PostgreSQL database: many budgets, and analysts on many machines.
+
+The tables are in a schema of their own, and nothing else in the database is touched. The
+code is that of every ledger (`skdirdp.accountant.ledger`); here are connections, which
+SQLAlchemy keeps, and what the database itself enforces:
+
+- **Append only**, by triggers, whoever tries; and by rights, with the roles of
+  `roles_sql`: an analyst may read everything and add charges, under his own name.
+- **One charge at a time for each budget**: a transaction that writes holds an advisory
+  lock until it ends.
+- **A charge that returned is on disk**: ``synchronous_commit`` is on in every transaction.
+  A server that runs with ``fsync = off`` can still lose what it confirmed.
+
+When a connection breaks before the commit was sent, nothing was written, and the charge
+is tried again. When it breaks during the commit, a new connection waits for the lock,
+which the server gives away only when the old transaction is over, and looks whether the
+charge is there. If the server cannot be asked, the charge is an error: it may have been
+recorded, and nothing is released.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timezone
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from .layout import LAYOUT_VERSION, TABLES, insert_header
+from .locks import BUSY_SECONDS, GATE
+from .records import ConnectionLostError, Header, LedgerError, UnusableError
+
+#: The name of a budget whose accountant was given none.
+DEFAULT_NAME = "default"
+
+_DRIVERS = ("postgresql", "postgresql+psycopg")
+_LOCK_CLASS = 0x44697250  # "DirP" in ASCII
+_RECONNECT_SECONDS = 10.0
+# After which the server takes the lock back from somebody whom it cannot see any more.
+_IDLE_SECONDS = 300.0
+_CONNECT = {
+    "connect_timeout": 10,
+    "prepare_threshold": None,  # a pool between here and the server may not keep statements
+    # A peer that vanished without a word must not hold a charge for ever.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+
+_FUNCTIONS = (
+    """
+    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        RAISE EXCEPTION USING MESSAGE =
+            TG_OP || ' on ' || TG_TABLE_NAME || ' is not allowed: a ledger only grows';
+    END $$
+    """,
+    # With the rights of the owner, for the head, which nobody else may move.
+    """
+    CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path = skdirdp, pg_temp AS $$
+    BEGIN
+        IF NEW.username IS DISTINCT FROM session_user AND NOT pg_has_role(session_user,
+            (SELECT nspowner FROM pg_namespace WHERE nspname = 'skdirdp'), 'MEMBER')
+        THEN
+            RAISE EXCEPTION 'a charge has to be under the name of whoever makes it';
+        END IF;
+        UPDATE heads SET entries = NEW.id, hash = NEW.hash
+        WHERE ledger = NEW.ledger AND entries = NEW.id - 1;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'a charge has to follow the last one';
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE FUNCTION follow_charges() RETURNS trigger LANGUAGE plpgsql
+    SET search_path = skdirdp, pg_temp AS $$
+    BEGIN
+        IF NEW.ledger <> OLD.ledger OR NEW.entries <> OLD.entries + 1 OR NOT EXISTS (
+            SELECT FROM charges
+            WHERE ledger = NEW.ledger AND id = NEW.entries AND hash = NEW.hash)
+        THEN
+            RAISE EXCEPTION 'the head of a ledger follows its charges';
+        END IF;
+        RETURN NEW;
+    END $$
+    """,
+)
+_TRIGGERS = {
+    "charges_follow": "AFTER INSERT ON charges FOR EACH ROW EXECUTE FUNCTION follow()",
+    "charges_stay": "BEFORE UPDATE OR DELETE ON charges FOR EACH ROW EXECUTE FUNCTION refuse()",
+    "charges_are_kept": "BEFORE TRUNCATE ON charges EXECUTE FUNCTION refuse()",
+    "heads_follow": "BEFORE UPDATE ON heads FOR EACH ROW EXECUTE FUNCTION follow_charges()",
+    "heads_stay": "BEFORE DELETE ON heads FOR EACH ROW EXECUTE FUNCTION refuse()",
+    "heads_are_kept": "BEFORE TRUNCATE ON heads EXECUTE FUNCTION refuse()",
+    "ledgers_stay": "BEFORE UPDATE OR DELETE ON ledgers FOR EACH ROW EXECUTE FUNCTION refuse()",
+    "ledgers_are_kept": "BEFORE TRUNCATE ON ledgers EXECUTE FUNCTION refuse()",
+}
+
+# In one message to the server. Settings are local to the transaction, so that this also works
+# through a pool between here and there. READ COMMITTED: what is read after the lock was given
+# is what the last holder wrote.
+_BEGIN = f"""
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SELECT set_config('search_path', 'skdirdp, pg_temp', true),
+        set_config('lock_timeout', '{BUSY_SECONDS:.0f}s', true),
+        set_config('idle_in_transaction_session_timeout', '{_IDLE_SECONDS:.0f}s', true),
+        set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+            WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
+"""
+_LOCK = "SELECT pg_advisory_xact_lock({lock_class}, {number:d})"
+# For whoever makes budgets; those have numbers from 1 on.
+_ALL = 0
+
+
+def roles_sql() -> str:
+    """The SQL that makes the roles of an analyst and an auditor, for ``psql``.
+
+    Whoever owns the ledgers runs it once, after the first one was made.
+
+    Examples
+    --------
+    >>> from skdirdp.accountant.postgres import roles_sql
+    >>> print(roles_sql())
+    -- Who may do what with the ledgers of this database...
+    """
+    return files(__package__).joinpath("postgres_roles.sql").read_text(encoding="utf-8")
+
+
+class PostgresSession:
+    """A transaction on one ledger; see `skdirdp.accountant.layout.Session`."""
+
+    SIGNATURE = "CAST(session_user AS text), clock_timestamp()"
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._failed = False
+        self.head: tuple[str, int, str] | None = None
+
+    def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        try:
+            result = self._connection.execute(_statement(sql), values)
+            return [tuple(row) for row in result] if result.returns_rows else []
+        except BaseException:
+            self._failed = True
+            raise
+
+    def commit(self) -> None:
+        # The server answers a commit after an error with a rollback, and without an error.
+        if self._failed:
+            raise UnusableError("something failed before, so that nothing was written")
+        self._connection.exec_driver_sql("COMMIT")
+
+    def abandon(self) -> None:
+        """Close the connection: the server ends a transaction that nobody is at the end of."""
+        self._connection.invalidate()
+
+    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+        return user, time.astimezone(timezone.utc).isoformat()
+
+    def remembered(self, identity: str) -> tuple[int, str] | None:
+        return None
+
+    def check_structure(self) -> None:
+        rows = self.execute(
+            "SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
+            " WHERE relnamespace = to_regnamespace('skdirdp')"
+            " AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
+        )
+        if {name for (name,) in rows} != set(_TRIGGERS):
+            raise UnusableError("its triggers are not those it was made with")
+
+
+class PostgresStorage:
+    """One budget of a database.
+
+    Its pickle has the address without the password. Where it is loaded, the password is the
+    one that the same process was given before, or else comes from where PostgreSQL's own
+    programs find it: the variable PGPASSWORD or the file ~/.pgpass.
+
+    Parameters
+    ----------
+    address : str
+        An URL, ``postgresql+psycopg://user:password@host/database``.
+    name : str, optional
+        Of the budget.
+    """
+
+    def __init__(self, address: str, name: str | None):
+        url, password = _parse(address)
+        self.place = url.render_as_string(hide_password=False)  # has none
+        self.name = DEFAULT_NAME if name is None else name
+        self._url = url
+        if password:
+            _PASSWORDS[self.place] = password
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PostgresStorage, (self.place, self.name)
+
+    def find(self) -> int | None:
+        """The number of the budget, or None if it was not made yet."""
+        with self._explained(), self._connected() as session:
+            if not _has_schema(session):
+                return None
+            if session.execute("SELECT to_regclass('skdirdp.layout') IS NULL") == [(True,)]:
+                raise UnusableError("the schema skdirdp of this database is something else")
+            versions = session.execute("SELECT version FROM layout")
+            if versions != [(LAYOUT_VERSION,)]:
+                found = ", ".join(str(version) for (version,) in versions) or "none"
+                raise UnusableError(
+                    f"the layout of this database has version {found}, and this skdirdp knows "
+                    f"{LAYOUT_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+                )
+            rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
+            return rows[0][0] if rows else None
+
+    def missing(self) -> str:
+        return self._unusable("this database has no budget of that name")
+
+    def create(self, header: Header) -> int:
+        """Make the budget, and the tables before the first, unless somebody else does."""
+        with self._explained(), self._connected(_ALL) as session:
+            if not _has_schema(session):
+                _make_schema(session)
+            rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
+            if rows:
+                return rows[0][0]
+            ((number,),) = session.execute("SELECT coalesce(max(id), 0) + 1 FROM ledgers")
+            insert_header(session, replace(header, name=self.name, number=number))
+            session.commit()
+            return number
+
+    @contextmanager
+    def transaction(self, number: int, *, to_write: bool) -> Iterator[PostgresSession]:
+        """One ledger, on which nobody else writes if this does."""
+        with self._explained(), self._connected(number if to_write else None) as session:
+            yield session
+            if session.head is not None:
+                try:
+                    session.commit()
+                except DBAPIError:
+                    session.abandon()
+                    self._check_committed(number, session.head)
+
+    def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:
+        """Find out what became of a commit whose answer never came."""
+        _, id_, hash_ = head
+        give_up = time.monotonic() + _RECONNECT_SECONDS
+        while True:
+            try:
+                with self._connected(number) as session:
+                    found = session.execute(
+                        "SELECT 1 FROM charges"
+                        " WHERE ledger = :ledger AND id = :id AND hash = :hash",
+                        ledger=number,
+                        id=id_,
+                        hash=hash_,
+                    )
+                break
+            except SQLAlchemyError:
+                if time.monotonic() > give_up:
+                    raise LedgerError(
+                        self._unusable(
+                            "the connection broke while a charge was written, and the server "
+                            "cannot be asked whether it was recorded. It may count, and nothing "
+                            "may be released; a retry with the same key counts once"
+                        )
+                    ) from None
+            time.sleep(0.2)
+        if not found:
+            raise ConnectionLostError(
+                self._unusable("the connection broke, and the charge was not recorded")
+            )
+
+    @contextmanager
+    def _connected(self, lock: int | None = None) -> Iterator[PostgresSession]:
+        """A transaction; whatever is not committed inside is rolled back."""
+        # No fork with a connection in the middle of something.
+        with GATE.operation():
+            connection = self._begin(lock)
+            try:
+                yield PostgresSession(connection)
+            finally:
+                with suppress(SQLAlchemyError):
+                    connection.close()
+
+    def _begin(self, lock: int | None) -> Connection:
+        begin = _BEGIN
+        if lock is not None:
+            begin += ";" + _LOCK.format(lock_class=_LOCK_CLASS, number=lock)
+        engine = _engine(self._url, self.place)
+        for attempt in ("with a connection that may be old", "with a new one"):
+            connection = engine.connect()
+            try:
+                connection.exec_driver_sql(begin)
+                return connection
+            except DBAPIError as error:
+                connection.close()
+                if not error.connection_invalidated or attempt == "with a new one":
+                    raise
+                engine.dispose()
+            except BaseException:
+                connection.close()
+                raise
+        raise AssertionError("the second attempt returns or raises")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Whatever is wrong, as one kind of error, in one line, without a password.
+
+        The errors of the driver are not chained: they could show how it was called.
+        """
+        try:
+            yield
+        except UnusableError as error:
+            raise LedgerError(self._unusable(str(error))) from None
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise ConnectionLostError(
+                    self._unusable("the connection broke, and nothing was written")
+                ) from None
+            raise LedgerError(self._unusable(self._reason(error))) from None
+        except SQLAlchemyError as error:
+            raise LedgerError(self._unusable(self._reason(error))) from None
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        state = getattr(cause, "sqlstate", None)
+        lines = str(cause).strip().splitlines() or [type(cause).__name__]
+        reason = lines[0].strip()
+        if state == "55P03":
+            return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
+        if state == "42501":
+            reason += ". Whoever keeps the database makes budgets and gives rights"
+        if "no password supplied" in reason or "fe_sendauth" in reason:
+            reason += ". Pickles do not carry it: set PGPASSWORD, or use ~/.pgpass"
+        password = _PASSWORDS.get(self.place)
+        return reason.replace(password, "***") if password else reason
+
+    def _unusable(self, reason: str) -> str:
+        return f"the ledger {self.name!r} in {self.place} cannot be used: {reason}"
+
+
+def _parse(address: str) -> tuple[URL, str | None]:
+    """The address without its password, and the password."""
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise LedgerError(
+            "the address of a ledger must be like postgresql+psycopg://user@host/database; "
+            "got one that cannot be read"
+        ) from None
+    if url.drivername not in _DRIVERS:
+        raise LedgerError(
+            f"the address of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
+        )
+    in_query = url.query.get("password")
+    password = url.password or (in_query if isinstance(in_query, str) else None)
+    url = url.difference_update_query(["password"])
+    # `set` leaves alone what is given as None.
+    return (
+        URL.create(_DRIVERS[1], url.username, None, url.host, url.port, url.database, url.query),
+        password,
+    )
+
+
+# Of the ledger's own few statements.
+_statement = lru_cache(maxsize=64)(text)
+
+
+def _has_schema(session: PostgresSession) -> bool:
+    # From the table: the server's functions may still know the answer from before the lock.
+    return bool(session.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'skdirdp'"))
+
+
+def _make_schema(session: PostgresSession) -> None:
+    session.execute("CREATE SCHEMA skdirdp")
+    session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
+    session.execute("INSERT INTO layout VALUES (:version)", version=LAYOUT_VERSION)
+    for statement in (*TABLES, *_FUNCTIONS):
+        session.execute(statement)
+    for name, definition in _TRIGGERS.items():
+        session.execute(f"CREATE TRIGGER {name} {definition}")
+
+
+# Of this process alone, by place.
+_PASSWORDS: dict[str, str] = {}
+_ENGINES: dict[tuple[str, str | None], Engine] = {}
+_INHERITED: list[dict[tuple[str, str | None], Engine]] = []
+
+
+def _engine(url: URL, place: str) -> Engine:
+    """The connections of this process to a database."""
+    password = _PASSWORDS.get(place)
+    engine = _ENGINES.get((place, password))
+    if engine is None:
+        try:
+            engine = create_engine(
+                url.set(password=password),
+                isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
+                connect_args=_CONNECT,
+                pool_size=2,
+                max_overflow=30,
+                pool_timeout=BUSY_SECONDS,
+                hide_parameters=True,
+            )
+        except ImportError:
+            raise UnusableError("psycopg is not here: pip install skdirdp[postgres]") from None
+        engine = _ENGINES.setdefault((place, password), engine)
+    return engine
+
+
+def _forget_connections() -> None:
+    # A child has its parent's sockets, and must neither use nor close them.
+    _INHERITED.append(dict(_ENGINES))
+    _ENGINES.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_connections)

@@ -1,0 +1,592 @@
+"""What only a ledger in PostgreSQL has: connections that break, roles, passwords, addresses.
+
+``python -m tests.test_ledger_postgres 20`` kills the server as often as one likes.
+"""
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import traceback
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from skdirdp import PrivacyAccountant
+from skdirdp.accountant import LedgerError
+from skdirdp.accountant import postgres as module
+from skdirdp.accountant.ledger import Ledger, Limits
+from skdirdp.accountant.postgres import PostgresSession as Session
+from skdirdp.accountant.postgres import roles_sql
+from skdirdp.accounting import PureDP
+
+from .postgres import running_server
+
+LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
+PASSWORD = "s3cret&p@ss/word"
+QUOTED = "s3cret%26p%40ss%2Fword"
+
+
+@pytest.fixture
+def name():
+    return uuid4().hex
+
+
+@pytest.fixture
+def accountant(postgres, name):
+    return PrivacyAccountant(epsilon=1000.0, path=postgres.url, name=name)
+
+
+@pytest.fixture(scope="module")
+def people(postgres):
+    """The roles that are shipped, and somebody in each of them; one needs a password."""
+    PrivacyAccountant(path=postgres.url)
+    postgres.sql(roles_sql())
+    postgres.sql(roles_sql())  # it can be run again
+    postgres.sql(
+        f"""
+        CREATE ROLE ana LOGIN; GRANT skdirdp_analyst TO ana;
+        CREATE ROLE audra LOGIN; GRANT skdirdp_auditor TO audra;
+        CREATE ROLE stranger LOGIN;
+        CREATE ROLE careful LOGIN PASSWORD '{PASSWORD}'; GRANT skdirdp_analyst TO careful;
+        """
+    )
+    rules = postgres.folder / "pg_hba.conf"
+    rules.write_text("local all careful scram-sha-256\n" + rules.read_text())
+    postgres.sql("SELECT pg_reload_conf()")
+    return postgres
+
+
+# Connections that break
+
+
+def release_for_ever(path, name, log):
+    """Charge, and note each charge that returned; go on after errors."""
+    number = 0
+    with open(log, "a", buffering=1) as released, open(f"{log}-errors", "a", buffering=1) as errors:
+        while True:
+            number += 1
+            key = f"{log.name} {number}"
+            try:
+                accountant = PrivacyAccountant(path=path, name=name)
+                while True:
+                    accountant.charge(PureDP(0.001), key=key)
+                    print(key, file=released)
+                    number += 1
+                    key = f"{log.name} {number}"
+            except LedgerError as error:
+                print(error, file=errors)
+                time.sleep(0.02)
+
+
+@contextmanager
+def releasing(path, name, folder, processes=3):
+    """Processes that release until the end; the files in which they note it."""
+    logs = [Path(folder, f"process {number}") for number in range(processes)]
+    children = []
+    for log in logs:
+        log.touch()
+        child = os.fork()
+        if child == 0:
+            try:
+                release_for_ever(path, name, log)
+            finally:
+                traceback.print_exc()
+                os._exit(1)
+        children.append(child)
+    try:
+        yield logs
+        for child in children:
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "a process died of another error"
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def lines_of(logs):
+    return [line for log in logs for line in log.read_text().splitlines()]
+
+
+def wait_for_more(logs, number):
+    enough = len(lines_of(logs)) + number
+    give_up = time.monotonic() + 60
+    while len(lines_of(logs)) < enough and time.monotonic() < give_up:
+        time.sleep(0.01)
+
+
+def kill_server(times, seed=0):
+    """How many were released, charged without a release, and met an error."""
+    rng = random.Random(seed)
+    with running_server() as server, tempfile.TemporaryDirectory() as folder:
+        PrivacyAccountant(epsilon=1000.0, path=server.url, name="killed")
+        module._forget_connections()
+        with releasing(server.url, "killed", folder) as logs:
+            for _ in range(times):
+                wait_for_more(logs, 10)
+                time.sleep(rng.uniform(0, 0.05))
+                server.kill()
+                server.start()
+            wait_for_more(logs, 10)
+        accountant = PrivacyAccountant(path=server.url, name="killed")
+        released = lines_of(logs)
+        charged = [charge.key for charge in accountant._charges()]
+        assert accountant.verify() == len(charged) == len(set(charged))
+        assert set(released) <= set(charged), "a release without its charge"
+        assert len(released) >= 10 * times
+        errors = lines_of(Path(f"{log}-errors") for log in logs)
+        return len(released), len(charged) - len(released), len(errors)
+
+
+def test_no_release_is_without_its_charge_when_the_server_is_killed():
+    kill_server(2)
+
+
+def cut_connections(server, name, times):
+    accountant = PrivacyAccountant(epsilon=1000.0, path=server.url, name=name)
+    with tempfile.TemporaryDirectory() as folder:
+        with releasing(server.url, name, folder) as logs:
+            for _ in range(times):
+                wait_for_more(logs, 2)
+                server.sql(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE usename = 'postgres' AND pid <> pg_backend_pid()"
+                )
+            wait_for_more(logs, 5)
+        released = lines_of(logs)
+        errors = lines_of(Path(f"{log}-errors") for log in logs)
+    charged = [charge.key for charge in accountant._charges()]
+    assert accountant.verify() == len(charged) == len(set(charged))
+    assert set(released) <= set(charged), "a release without its charge"
+    assert len(released) >= 2 * times
+    # A process may be killed at the end between its charge and its note of it.
+    assert len(charged) - len(released) <= 3 + len(errors)
+    return len(released), len(charged) - len(released), len(errors)
+
+
+def test_no_release_is_without_its_charge_when_connections_are_cut(postgres, name):
+    cut_connections(postgres, name, 20)
+
+
+def broken(*_):
+    raise OperationalError(
+        "COMMIT", None, psycopg.OperationalError("gone"), connection_invalidated=True
+    )
+
+
+def test_a_charge_whose_answer_is_lost_counts_and_returns(accountant, monkeypatch):
+    commit = Session.commit
+
+    def commit_and_break(connection):
+        commit(connection)
+        broken()
+
+    monkeypatch.setattr(Session, "commit", commit_and_break)
+    accountant.charge(PureDP(0.1), label="once")
+    assert [charge.label for charge in accountant._charges()] == ["once"]
+
+
+def test_a_charge_whose_commit_is_lost_is_made_again(accountant, monkeypatch):
+    commit = Session.commit
+    attempts = []
+
+    def break_first(connection):
+        attempts.append(1)
+        (broken if len(attempts) < 3 else commit)(connection)
+
+    monkeypatch.setattr(Session, "commit", break_first)
+    accountant.charge(PureDP(0.1), label="once")
+    assert len(attempts) == 3
+    assert [charge.label for charge in accountant._charges()] == ["once"]
+
+
+def test_a_charge_that_is_lost_again_and_again_is_an_error(accountant, monkeypatch):
+    monkeypatch.setattr(Session, "commit", broken)
+    with pytest.raises(LedgerError, match="the charge was not recorded"):
+        accountant.charge(PureDP(0.1))
+    assert len(accountant) == 0
+
+
+def test_where_nobody_can_be_asked_the_charge_is_an_error_and_its_key_settles_it(
+    accountant, monkeypatch
+):
+    commit = Session.commit
+    with monkeypatch.context() as patch:
+
+        def commit_and_vanish(connection):
+            commit(connection)
+            patch.setattr(module.PostgresStorage, "_begin", broken)
+            broken()
+
+        patch.setattr(Session, "commit", commit_and_vanish)
+        patch.setattr(module, "_RECONNECT_SECONDS", 0.3)
+        with pytest.raises(LedgerError, match=r"cannot be asked .*nothing may be released"):
+            accountant.charge(PureDP(0.1), key="job 17")
+    accountant.charge(PureDP(0.1), key="job 17")
+    assert len(accountant) == 1
+
+
+def test_an_error_that_is_passed_over_does_not_leave_half_a_transaction(accountant):
+    def write_half():
+        with accountant._ledger.writing() as transaction:
+            transaction.append("first", 1, None, None, key="one")
+            with suppress(Exception):
+                transaction.append("second", 1, None, None, key="one")
+
+    with pytest.raises(LedgerError, match="nothing was written"):
+        write_half()
+    assert len(accountant) == 0
+
+
+def test_a_connection_that_was_cut_while_idle_is_not_noticed(accountant, postgres):
+    accountant.charge(PureDP(0.1))
+    for _ in range(3):
+        postgres.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE usename = 'postgres' AND pid <> pg_backend_pid()"
+        )
+        accountant.charge(PureDP(0.1))
+    assert len(accountant) == 4
+
+
+def test_a_lock_held_too_long_is_an_error(accountant, monkeypatch):
+    begin = module._BEGIN.replace("'lock_timeout', '60s'", "'lock_timeout', '100ms'")
+    monkeypatch.setattr(module, "_BEGIN", begin)
+    inside, done = threading.Event(), threading.Event()
+
+    def hold():
+        with accountant._ledger.writing():
+            inside.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    with pytest.raises(LedgerError, match="another process kept it locked"):
+        accountant.charge(PureDP(0.1))
+    done.set()
+    thread.join()
+    accountant.charge(PureDP(0.1))
+    assert len(accountant) == 1
+
+
+def test_settings_of_a_role_do_not_weaken_a_charge(people, name):
+    people.sql(
+        """
+        ALTER ROLE ana SET synchronous_commit = off;
+        ALTER ROLE ana SET default_transaction_isolation = 'repeatable read';
+        ALTER ROLE ana SET search_path = public;
+        """
+    )
+    PrivacyAccountant(path=people.url, name=name)
+    ledger = Ledger.open(people.url_of("ana"), name)
+    with ledger.writing() as transaction:
+        settings = transaction._session.execute(
+            "SELECT current_setting('synchronous_commit'),"
+            " current_setting('transaction_isolation'), current_schema()"
+        )
+    assert settings == [("on", "read committed", "skdirdp")]
+
+
+# Budgets
+
+
+def test_a_database_has_many_budgets_by_name(postgres):
+    names = [uuid4().hex for _ in range(3)]
+    for number, name in enumerate(names, 1):
+        accountant = PrivacyAccountant(epsilon=float(number), path=postgres.url, name=name)
+        for _ in range(number):
+            accountant.charge(PureDP(0.1))
+    for number, name in enumerate(names, 1):
+        accountant = PrivacyAccountant(path=postgres.url, name=name)
+        assert (accountant.epsilon, len(accountant), accountant.name) == (number, number, name)
+    assert PrivacyAccountant(path=postgres.url).name == "default"
+
+
+def test_budgets_do_not_wait_for_each_other(postgres):
+    one, other = (Ledger.create_or_open(postgres.url, LIMITS, name=uuid4().hex) for _ in range(2))
+    with one.writing() as first, other.writing() as second:
+        first.append("a", 1, None, None)
+        second.append("b", 1, None, None)
+
+
+def test_processes_that_make_the_first_budgets_at_once_all_succeed(postgres):
+    postgres.sql("CREATE DATABASE fresh")
+    url = postgres.url_of("postgres", database="fresh")
+    children = []
+    for number in range(6):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                PrivacyAccountant(path=url, name=f"budget {number % 3}").charge(PureDP(0.1))
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    for number in range(3):
+        assert PrivacyAccountant(path=url, name=f"budget {number}").verify() == 2
+
+
+# Rights
+
+FORBIDDEN = [
+    "UPDATE skdirdp.charges SET releases = 1",
+    "DELETE FROM skdirdp.charges",
+    "TRUNCATE skdirdp.charges",
+    "TRUNCATE skdirdp.charges, skdirdp.heads, skdirdp.ledgers CASCADE",
+    "UPDATE skdirdp.ledgers SET epsilon = 1000",
+    "DELETE FROM skdirdp.ledgers",
+    "UPDATE skdirdp.heads SET entries = 0",
+    "DELETE FROM skdirdp.heads",
+    "TRUNCATE skdirdp.heads",
+]
+FORBIDDEN_TO_ANALYSTS = [
+    *FORBIDDEN,
+    "INSERT INTO skdirdp.ledgers SELECT * FROM skdirdp.ledgers",
+    "INSERT INTO skdirdp.heads VALUES (99, 0, '')",
+    "UPDATE skdirdp.layout SET version = 1",
+    "DROP TABLE skdirdp.charges",
+    "DROP SCHEMA skdirdp CASCADE",
+    "ALTER TABLE skdirdp.charges DISABLE TRIGGER ALL",
+    "DROP TRIGGER charges_stay ON skdirdp.charges",
+    "CREATE OR REPLACE FUNCTION skdirdp.refuse() RETURNS trigger AS 'BEGIN RETURN NULL; END'"
+    " LANGUAGE plpgsql",
+    "SET session_replication_role = replica",
+    "CREATE TABLE skdirdp.more (x int)",
+]
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN_TO_ANALYSTS)
+@pytest.mark.parametrize("role", ["ana", "audra"])
+def test_nobody_but_the_steward_can_change_anything(people, accountant, statement, role):
+    accountant.charge(PureDP(0.1), releases=2)
+    with pytest.raises(psycopg.Error, match=r"permission denied|must be owner"):
+        people.sql(statement, user=role)
+    assert accountant.verify() == 1
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN)
+def test_the_steward_cannot_change_anything_by_mistake(people, accountant, statement):
+    accountant.charge(PureDP(0.1), releases=2)
+    with pytest.raises(psycopg.errors.RaiseException, match=r"only grows|follows its charges"):
+        people.sql(statement)
+    assert accountant.verify() == 1
+
+
+def test_an_analyst_charges_under_the_own_name_and_makes_no_budgets(people, name):
+    PrivacyAccountant(epsilon=1.0, path=people.url, name=name)
+    analyst = PrivacyAccountant(path=people.url_of("ana"), name=name)
+    analyst.charge(PureDP(0.1))
+    assert [charge.user for charge in analyst._charges()] == ["ana"]
+    with pytest.raises(LedgerError, match="permission denied"):
+        PrivacyAccountant(path=people.url_of("ana"), name=uuid4().hex)
+
+
+def test_an_analyst_cannot_charge_under_another_name(people, name):
+    steward = Ledger.create_or_open(people.url, LIMITS, name=name)
+    analyst = Ledger.open(people.url_of("ana"), name)
+
+    def append(ledger, user):
+        with ledger.writing() as transaction:
+            transaction.append("kind", 1, None, None, user=user)
+
+    with pytest.raises(LedgerError, match="under the name of whoever makes it"):
+        append(analyst, "audra")
+    append(steward, "whoever it was in the ledger that is merged")
+    append(analyst, "ana")
+
+
+def test_an_analyst_who_skips_or_repeats_a_number_is_refused(people, name):
+    PrivacyAccountant(path=people.url, name=name).charge(PureDP(0.1))
+    copy = (
+        "INSERT INTO skdirdp.charges SELECT ledger, id + {step}, time, 'ana', 'new', spec,"
+        " releases, label, split, part, split_name, split_by, hash FROM skdirdp.charges"
+        f" WHERE ledger = (SELECT id FROM skdirdp.ledgers WHERE name = '{name}')"
+    )
+    for step in (0, -1, 2):
+        with pytest.raises(psycopg.Error, match=r"follow the last|unique constraint"):
+            people.sql(copy.format(step=step), user="ana")
+    # With the right number and a wrong hash he can spoil the budget, which everybody sees.
+    people.sql(copy.format(step=1), user="ana")
+    with pytest.raises(LedgerError, match="charge 2 was changed"):
+        PrivacyAccountant(path=people.url, name=name)
+
+
+def test_an_auditor_reads_and_does_not_charge(people, name):
+    steward = PrivacyAccountant(path=people.url, name=name)
+    steward.charge(PureDP(0.5))
+    auditor = PrivacyAccountant(path=people.url_of("audra"), name=name)
+    assert auditor.verify() == 1
+    assert auditor.total() == steward.total() > 0
+    with pytest.raises(LedgerError, match="permission denied"):
+        auditor.charge(PureDP(0.1))
+
+
+def test_a_trigger_that_is_switched_off_is_found(postgres, accountant):
+    postgres.sql("ALTER TABLE skdirdp.charges DISABLE TRIGGER charges_stay")
+    try:
+        with pytest.raises(LedgerError, match="triggers are not those"):
+            accountant.verify()
+    finally:
+        postgres.sql("ALTER TABLE skdirdp.charges ENABLE TRIGGER charges_stay")
+    assert accountant.verify() == 0
+
+
+# Bad input
+
+
+def refusal(match, **options):
+    """The one line of a refusal, in which there is no password, nor in its traceback."""
+    with pytest.raises(LedgerError, match=match) as caught:
+        PrivacyAccountant(**options)
+    whole = "".join(traceback.format_exception(caught.value))
+    for secret in (PASSWORD, QUOTED, "hunter2"):
+        assert secret not in whole
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_server_that_is_not_there_is_one_line(tmp_path):
+    refusal(
+        "cannot be used.*No such file", path=f"postgresql+psycopg://u:hunter2@/d?host={tmp_path}"
+    )
+    refusal("Connection refused|failed", path="postgresql://u:hunter2@127.0.0.1:1/d")
+
+
+def test_a_wrong_password_is_one_line(people, monkeypatch):
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    refusal("password authentication failed", path=people.url_of("careful", "hunter2"))
+    module._PASSWORDS.clear()
+    module._forget_connections()
+    refusal("PGPASSWORD", path=people.url_of("careful"))
+
+
+def test_a_database_or_role_that_does_not_exist_is_one_line(postgres):
+    refusal(
+        'database "nowhere" does not exist', path=postgres.url_of("postgres", database="nowhere")
+    )
+    refusal('role "nobody" does not exist', path=postgres.url_of("nobody"))
+
+
+def test_somebody_without_rights_is_one_line(people):
+    refusal("permission denied", path=people.url_of("stranger"))
+
+
+def test_a_database_that_is_something_else_is_one_line(postgres):
+    postgres.sql("CREATE DATABASE shop")
+    url = postgres.url_of("postgres", database="shop")
+    with psycopg.connect(host=str(postgres.folder), user="postgres", dbname="shop") as connection:
+        connection.execute("CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
+    refusal("the schema skdirdp of this database is something else", path=url)
+
+
+def test_a_newer_layout_is_one_line(postgres):
+    postgres.sql("CREATE DATABASE newer")
+    url = postgres.url_of("postgres", database="newer")
+    PrivacyAccountant(path=url)
+    with psycopg.connect(host=str(postgres.folder), user="postgres", dbname="newer") as connection:
+        connection.execute("UPDATE skdirdp.layout SET version = 3")
+    refusal("has version 3, and this skdirdp knows 2", path=url)
+
+
+@pytest.mark.parametrize(
+    ("address", "match"),
+    [
+        ("mysql://u:hunter2@host/d", "must start with"),
+        ("sqlite:///ledger.sqlite", "must start with"),
+        ("https://u:hunter2@host/d", "must start with"),
+        ("postgresql+asyncpg://u:hunter2@host/d", "must start with"),
+        ("postgresql+psycopg://u:hunter2@host:port/d", "cannot be read"),
+        ("postgresql+psycopg://u@[host/d?password=hunter2", "cannot be"),
+        ("postgresql+psycopg://u:hunter2@/d?no_such_option=1", "cannot be used"),
+    ],
+)
+def test_an_address_of_something_else_is_one_line(address, match):
+    refusal(match, path=address)
+
+
+def test_an_address_that_was_made_a_path_is_one_line():
+    refusal("must be a string", path=Path("postgresql+psycopg://u:hunter2@host/d"))
+
+
+def test_without_the_drivers_it_is_said_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skdirdp.accountant.postgres", None)
+    refusal(r"pip install skdirdp\[postgres\]", path="postgresql://u:hunter2@host/d")
+
+
+def test_a_ledger_in_a_file_needs_no_driver():
+    script = """
+        import sys
+        from skdirdp import PrivacyAccountant
+        PrivacyAccountant(epsilon=1.0).verify()
+        print("sqlalchemy" in sys.modules, "psycopg" in sys.modules)
+    """
+    output = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.split() == ["False", "False"]
+
+
+# Passwords
+
+
+@pytest.mark.parametrize("in_query", [False, True])
+def test_a_password_is_nowhere_to_be_seen_and_pickles_find_it_again(people, name, in_query):
+    PrivacyAccountant(path=people.url, name=name)
+    url = people.url_of("careful", QUOTED)
+    if in_query:
+        url = f"{people.url_of('careful')}&password={QUOTED}"
+    accountant = PrivacyAccountant(path=url, name=name)
+    accountant.charge(PureDP(0.1))
+    pickled = pickle.dumps(accountant)
+    for shown in (
+        repr(accountant),
+        accountant.path,
+        pickled.decode("latin1"),
+        str(vars(accountant)),
+    ):
+        assert PASSWORD not in shown
+        assert QUOTED not in shown
+    other = pickle.loads(pickled)
+    other.charge(PureDP(0.1))
+    assert [charge.user for charge in other._charges()] == ["careful"] * 2
+    again = PrivacyAccountant(path=accountant.path, name=name)
+    assert len(again) == 2
+
+
+def test_a_pickle_in_another_process_takes_the_password_from_the_environment(
+    people, name, tmp_path
+):
+    PrivacyAccountant(path=people.url, name=name)
+    accountant = PrivacyAccountant(path=people.url_of("careful", QUOTED), name=name)
+    (tmp_path / "pickle").write_bytes(pickle.dumps(accountant))
+    script = f"""
+        import pickle
+        from skdirdp.accounting import PureDP
+        pickle.load(open({str(tmp_path / "pickle")!r}, "rb")).charge(PureDP(0.1))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    without = {key: value for key, value in os.environ.items() if key != "PGPASSWORD"}
+    failed = subprocess.run(command, capture_output=True, text=True, env=without)
+    assert "Pickles do not carry it: set PGPASSWORD" in failed.stderr.splitlines()[-1]
+    subprocess.run(command, check=True, env=without | {"PGPASSWORD": PASSWORD})
+    assert len(accountant) == 1
+
+
+if __name__ == "__main__":
+    print("server killed: released, charged only, errors:", kill_server(int(sys.argv[1])))
+    with running_server() as server:
+        print("connections cut:", cut_connections(server, "cut", 10 * int(sys.argv[1])))

@@ -1,0 +1,737 @@
+"""The ledger's file: what is refused, what survives, and who removes it."""
+
+import errno
+import fcntl
+import gc
+import os
+import pickle
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from skdirdp import PrivacyAccountant
+from skdirdp.accountant import sqlite
+from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Transaction
+from skdirdp.accountant.sqlite import APPLICATION_ID
+from skdirdp.accountant.version1 import convert
+
+LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+def append(ledger, spec="kind", releases=1, label=None, split=None):
+    with ledger.writing() as transaction:
+        transaction.append(spec, releases, label, split)
+
+
+def count(ledger):
+    with ledger.reading() as transaction:
+        return transaction.count()
+
+
+def sums(ledger):
+    with ledger.reading() as transaction:
+        return transaction.sums()
+
+
+def verify(ledger):
+    with ledger.reading() as transaction:
+        return transaction.verify()
+
+
+def run(script):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True
+    )
+
+
+def names_in(folder):
+    return {entry.name for entry in folder.iterdir()}
+
+
+def refuses_and_leaves(path, match):
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=match):
+        Ledger.create_or_open(path, LIMITS)
+    assert path.read_bytes() == before
+    assert names_in(path.parent) <= {path.name, f"{path.name}.lock"}
+
+
+def test_nothing_is_put_beside_a_file_that_is_no_ledger(path):
+    path.write_text("colour,size\n" * 100)
+    refuses_and_leaves(path, "not an SQLite database")
+    assert names_in(path.parent) == {path.name}
+
+
+def in_child(function):
+    """Run in a forked child; its exit status, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # a child that inherited a lock would wait for ever
+        try:
+            function()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# Rows
+
+
+def refuses(path, statement, match):
+    with (
+        closing(sqlite3.connect(path)) as connection,
+        pytest.raises(sqlite3.IntegrityError, match=match),
+    ):
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("DELETE FROM charges", "taken back"),
+        ("UPDATE charges SET releases = 1", "changed"),
+        ("INSERT INTO charges SELECT 1, 7, '', '', '', '', 1, '', '', '', '', '', ''", "follow"),
+        ("INSERT OR REPLACE INTO charges SELECT * FROM charges", "follow"),
+        ("UPDATE ledgers SET epsilon = 100", "limits cannot be changed"),
+        ("DELETE FROM ledgers", "limits cannot be removed"),
+        ("INSERT OR REPLACE INTO ledgers SELECT * FROM ledgers", "one ledger"),
+        ("UPDATE heads SET entries = 0", "follows its charges"),
+        ("DELETE FROM heads", "cannot be removed"),
+    ],
+)
+def test_nothing_in_the_file_can_be_changed_or_deleted(path, statement, match):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger)
+    refuses(path, statement, match)
+    assert count(Ledger.open(str(path))) == 1
+
+
+# Files
+
+
+def test_a_ledger_is_one_file_and_a_lock_and_remembers_its_limits(path):
+    append(Ledger.create_or_open(path, LIMITS))
+    assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
+    again = Ledger.create_or_open(path, Limits(None, 0.5, None))
+    assert again.limits == LIMITS
+    assert count(again) == 1
+
+
+def test_an_empty_file_is_refused(path):
+    path.touch()
+    refuses_and_leaves(path, "cut short")
+
+
+def test_a_text_file_is_refused(path):
+    path.write_text("colour,size\n" * 100)
+    refuses_and_leaves(path, "not an SQLite database")
+
+
+def test_another_programs_database_is_refused(path):
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("CREATE TABLE charges (id INTEGER)")
+    connection.close()
+    refuses_and_leaves(path, "another program")
+
+
+def test_a_database_with_our_mark_but_not_our_tables_is_refused(path):
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("PRAGMA user_version = 2")
+    connection.execute("CREATE TABLE charges (id INTEGER)")
+    connection.close()
+    refuses_and_leaves(path, "tables or triggers are not those")
+
+
+def test_a_newer_layout_is_refused(path):
+    Ledger.create_or_open(path, LIMITS)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 3")
+    connection.close()
+    refuses_and_leaves(path, "version 3")
+
+
+@pytest.mark.parametrize("kept", [50, 100, 4095, 4096, 8192, 0.5, 0.9])
+def test_a_truncated_ledger_is_refused(path, kept):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    with ledger.writing() as transaction:
+        for i in range(300):
+            transaction.append(f"kind {i % 3}", 1, "a label of some length", None)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else kept])
+    refuses_and_leaves(path, "cannot be used")
+
+
+def test_a_ledger_with_garbage_inside_is_refused(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    with ledger.writing() as transaction:
+        for _ in range(300):
+            transaction.append("kind", 1, "a label of some length", None)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    refuses_and_leaves(path, "cannot be used")
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(LedgerError, match="cannot be used"):
+        Ledger.create_or_open(tmp_path, LIMITS)
+
+
+def test_a_deleted_file_is_an_error_and_is_not_made_again(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    path.unlink()
+    for operation in (append, count):
+        with pytest.raises(LedgerError, match="does not exist"):
+            operation(ledger)
+    assert not path.exists()
+
+
+def test_a_ledger_that_took_the_place_of_another_is_refused(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    path.unlink()
+    Ledger.create_or_open(path, LIMITS)
+    with pytest.raises(LedgerError, match="taken the place"):
+        append(ledger)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everything")
+def test_a_file_that_cannot_be_written_is_an_error(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    path.chmod(0o400)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        append(ledger)
+
+
+def test_a_lock_held_too_long_is_an_error(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    monkeypatch.setattr("skdirdp.accountant.locks.BUSY_SECONDS", 0.1)
+    script = f"""
+        import sqlite3, sys
+        connection = sqlite3.connect({str(path)!r}, isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        print("locked", flush=True)
+        sys.stdin.readline()
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        other.stdout.readline()
+        with pytest.raises(LedgerError, match="kept it locked"):
+            append(ledger)
+        other.communicate(b"\n")
+    append(ledger)
+    assert count(ledger) == 1
+
+
+def test_the_path_may_hold_any_character(tmp_path):
+    folder = tmp_path / "50% of? my #files & more"
+    folder.mkdir()
+    ledger = Ledger.create_or_open(folder / "ünïcode.sqlite", LIMITS)
+    append(ledger)
+    assert count(pickle.loads(pickle.dumps(ledger))) == 1
+
+
+def test_a_relative_path_is_the_same_file_after_changing_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.create_or_open("ledger.sqlite", LIMITS)
+    monkeypatch.chdir("/")
+    append(ledger)
+    assert (tmp_path / "ledger.sqlite").exists()
+
+
+def test_processes_that_create_the_same_ledger_at_once_share_it(path):
+    def create_and_charge():
+        append(Ledger.create_or_open(path, LIMITS))
+
+    children = []
+    for _ in range(6):
+        child = os.fork()
+        if child == 0:
+            try:
+                create_and_charge()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    assert count(Ledger.open(str(path))) == 6
+    assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
+
+
+def test_a_creation_that_fails_or_is_killed_leaves_no_draft(path, monkeypatch):
+    # Killed at each step on the way: of its files, its tables and its name.
+    for module, step in ((os, "close"), (sqlite, "insert_header"), (os, "link"), (os, "fsync")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            status = in_child(lambda: Ledger.create_or_open(path, LIMITS))
+            assert status == -signal.SIGKILL
+        append(Ledger.create_or_open(path, LIMITS))
+        assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
+        assert count(Ledger.open(str(path))) == 1
+        for name in names_in(path.parent):
+            (path.parent / name).unlink()
+
+
+def test_without_hard_links_processes_still_create_one_ledger(path, monkeypatch):
+    def link(*_):
+        raise PermissionError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", link)
+    test_processes_that_create_the_same_ledger_at_once_share_it(path)
+
+
+def test_a_ledger_that_is_gone_is_not_replaced_by_an_empty_one(path):
+    append(Ledger.create_or_open(path, LIMITS))
+    path.unlink()
+    with pytest.raises(LedgerError, match="a ledger with 1 charges was here"):
+        Ledger.create_or_open(path, LIMITS)
+    Path(f"{path}.lock").unlink()
+    assert count(Ledger.create_or_open(path, LIMITS)) == 0
+
+
+def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger, "a")
+    shutil.copy(path, tmp_path / "backup")
+    append(ledger, "b")
+    shutil.copy(tmp_path / "backup", path)
+    with pytest.raises(LedgerError, match="charges are missing: it has 1"):
+        sums(ledger)
+    # Another process has seen nothing, but the file beside the ledger has.
+    script = f"""
+        from skdirdp.accountant.ledger import Ledger
+        Ledger.open({str(path)!r})
+    """
+    result = run(script)
+    assert "it has 1, and the file beside it has seen 2" in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 200, b"0 " * 60])
+def test_a_lock_file_with_other_content_does_no_harm(path, content):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger, "a")
+    Path(f"{path}.lock").write_bytes(content)
+    append(ledger, "b")
+    assert len(sums(Ledger.open(str(path)))) == 2
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_files_are_their_owners_alone(path, umask):
+    before = os.umask(umask)
+    try:
+        append(Ledger.create_or_open(path, LIMITS))
+    finally:
+        os.umask(before)
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_who_may_use_a_ledger_may_lock_it(path):
+    Ledger.create_or_open(path, LIMITS)
+    path.chmod(0o660)
+    Path(f"{path}.lock").unlink()
+    append(Ledger.open(str(path)))
+    assert stat.S_IMODE(Path(f"{path}.lock").stat().st_mode) == 0o660
+
+
+def test_a_lock_is_not_taken_through_a_link(path, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    os.symlink(victim, f"{path}.lock")
+    with pytest.raises(LedgerError, match=r"its lock .*\.lock"):
+        append(Ledger.create_or_open(path, LIMITS))
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become another user")
+def test_a_ledger_in_a_folder_that_cannot_be_written_can_be_read(tmp_path):
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "ledger.sqlite"
+        append(Ledger.create_or_open(path, LIMITS))
+        Path(f"{path}.lock").unlink()
+        path.chmod(0o444)
+        folder.chmod(0o555)
+
+        def read_and_charge():
+            os.setuid(65534)
+            ledger = Ledger.open(str(path))
+            assert count(ledger) == 1
+            with pytest.raises(LedgerError, match="Permission denied"):
+                append(ledger)
+
+        assert in_child(read_and_charge) == 0
+    finally:
+        shutil.rmtree(folder)
+
+
+# Locks
+
+
+def read_for_ever(path, stop):
+    """What a backup or a checksum does: closing the file drops SQLite's locks."""
+    while not stop.is_set():
+        with open(path, "rb") as file:
+            file.read(100)
+        time.sleep(0.0002)
+
+
+def charge_beside_a_reader(path, process, kinds, returned):
+    ledger = Ledger.open(str(path))
+    stop = threading.Event()
+    reader = threading.Thread(target=read_for_ever, args=(path, stop))
+    reader.start()
+    try:
+        with open(returned, "w") as file:
+            for kind in range(kinds):
+                append(ledger, f"kind {process} {kind}")
+                print(f"kind {process} {kind}", file=file, flush=True)
+    finally:
+        stop.set()
+        reader.join()
+
+
+def lose_charges(path, kinds):
+    """Three processes with a reader each; how many charges returned, and which are lost."""
+    Ledger.create_or_open(path, LIMITS)
+    children = []
+    for process in range(3):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                charge_beside_a_reader(path, process, kinds, f"{path}-{process}")
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 3
+    returned = [line for i in range(3) for line in Path(f"{path}-{i}").read_text().splitlines()]
+    with Ledger.open(str(path)).reading() as transaction:
+        kept = [charge.spec for charge in transaction.charges()]
+        assert transaction.sums() == {("", "", kind): 1 for kind in kept}
+        assert transaction.verify() == len(kept)
+    return len(returned), set(returned).symmetric_difference(kept)
+
+
+def test_no_charge_is_lost_when_another_thread_closes_the_file(path):
+    assert lose_charges(path, 50) == (150, set())
+
+
+def test_a_lock_that_is_removed_or_replaced_meanwhile_keeps_nobody_out_and_lets_none_in(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    stop = threading.Event()
+
+    def replace_lock():
+        while not stop.wait(0.001):
+            Path(f"{path}.lock").unlink(missing_ok=True)
+
+    thread = threading.Thread(target=replace_lock)
+    thread.start()
+    threads = [
+        threading.Thread(target=lambda: [append(ledger) for _ in range(10)]) for _ in range(2)
+    ]
+    try:
+        for charging in threads:
+            charging.start()
+        assert in_child(lambda: [append(ledger) for _ in range(10)]) == 0
+        for charging in threads:
+            charging.join()
+    finally:
+        stop.set()
+        thread.join()
+    assert verify(ledger) == 30
+
+
+def test_unrelated_ledgers_do_not_wait_for_each_other(path, tmp_path):
+    one = Ledger.create_or_open(path, LIMITS)
+    other = Ledger.create_or_open(tmp_path / "other.sqlite", LIMITS)
+    done = threading.Event()
+
+    def charge_other():
+        append(other)
+        done.set()
+
+    with one.writing() as transaction:
+        transaction.append("slow", 1, None, None)
+        thread = threading.Thread(target=charge_other)
+        thread.start()
+        assert done.wait(20), "the other ledger waited"
+    thread.join()
+
+
+def test_a_file_system_without_locks_is_refused(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("skdirdp.accountant.locks.fcntl.flock", flock)
+    with pytest.raises(LedgerError, match="has no locks"):
+        append(ledger)
+
+
+def test_a_process_that_holds_the_lock_too_long_is_an_error(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    monkeypatch.setattr("skdirdp.accountant.locks.BUSY_SECONDS", 0.1)
+    with open(f"{path}.lock") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(LedgerError, match=r"another process kept it locked.* 0\.1 seconds"):
+            append(ledger)
+    append(ledger)
+    assert count(ledger) == 1
+
+
+# Version 0.1
+
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.mark.parametrize("old", sorted(DATA.glob("ledger-0.1*.sqlite")), ids=lambda old: old.stem)
+def test_a_ledger_of_version_0_1_is_converted_with_all_it_holds(old, path):
+    shutil.copy(old, path)
+    path.chmod(0o644)
+    with closing(sqlite3.connect(old)) as connection:
+        ((identity, *limits),) = connection.execute(
+            "SELECT identity, epsilon, delta, renyi_order FROM ledger"
+        )
+        rows = connection.execute(
+            "SELECT time, spec, releases, label, split, part FROM charges ORDER BY id"
+        ).fetchall()
+        old_sums = connection.execute("SELECT split, part, spec, releases FROM sums").fetchall()
+    ledger = Ledger.open(str(path))
+    assert ledger.header.identity == identity
+    assert ledger.limits == Limits(*limits, adaptive=False)
+    assert f"skdirdp 0.1 with {len(rows)} charges" in ledger.header.origin
+    with ledger.reading() as transaction:
+        charges = transaction.charges()
+    found = [
+        (
+            charge.time.isoformat(),
+            charge.spec,
+            charge.releases,
+            charge.label,
+            charge.split.identity if charge.split else "",
+            charge.split.part if charge.split else "",
+        )
+        for charge in charges
+    ]
+    assert found == rows
+    assert {charge.user for charge in charges} == {None}
+    assert sums(ledger) == {(split, part, spec): n for split, part, spec, n in old_sums}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    append(ledger, "one more")
+    assert verify(Ledger.open(str(path))) == len(rows) + 1
+
+
+def test_processes_that_convert_a_ledger_at_once_convert_it_once(path):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    children = []
+    for _ in range(4):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                append(Ledger.create_or_open(path, LIMITS))
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert verify(Ledger.open(str(path))) == 13 + 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM sums",
+        "UPDATE sums SET releases = 1",
+        "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 2",
+        "DROP TRIGGER charges_do_not_change; UPDATE charges SET releases = 70 WHERE id = 1",
+        "DELETE FROM ledger",
+    ],
+)
+def test_a_damaged_ledger_of_version_0_1_is_refused_and_left_as_it_is(path, damage):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(damage)
+    refuses_and_leaves(path, "it is damaged")
+
+
+def test_a_conversion_that_is_killed_leaves_the_old_ledger(path, monkeypatch):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "skdirdp.accountant.version1.insert_header",
+            lambda *_: os.kill(os.getpid(), signal.SIGKILL),
+        )
+        assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
+    assert count(Ledger.open(str(path))) == 13
+
+
+def test_a_conversion_that_is_killed_with_half_of_it_in_the_file_is_taken_back(path, monkeypatch):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+
+    def convert_and_die(session, make_tables):
+        # Without memory to keep pages in, they go to the file before the commit.
+        session.execute("PRAGMA cache_size = 1")
+        convert(session, make_tables)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite, "convert", convert_and_die)
+        assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
+    assert Path(f"{path}-journal").exists(), "the crash came too early to test anything"
+    assert path.read_bytes() != (DATA / "ledger-0.1.sqlite").read_bytes()
+    assert verify(Ledger.open(str(path))) == 13
+
+
+def test_limits_written_for_version_0_1_continue_its_ledgers(path):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    accountant = PrivacyAccountant(epsilon=20.0, delta=1e-5, path=path)
+    assert not accountant.adaptive
+    with pytest.raises(ValueError, match=r"was made with epsilon=20\.0.*adaptive=False"):
+        PrivacyAccountant(epsilon=19.0, delta=1e-5, path=path)
+
+
+# Crashes
+
+
+def test_a_crash_before_the_commit_leaves_no_charge(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger)
+    insert = Transaction.append
+
+    def insert_and_die(transaction, *row):
+        # Enough rows that SQLite has to write some of them to the file early.
+        transaction._session.connection.execute("PRAGMA cache_size = 1")
+        for _ in range(500):
+            insert(transaction, *row)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Transaction, "append", insert_and_die)
+    assert in_child(lambda: append(ledger)) == -signal.SIGKILL
+    journal = Path(f"{path}-journal")
+    assert journal.exists(), "the crash came too early to test anything"
+    assert count(Ledger.open(str(path))) == 1
+    assert not journal.exists()
+
+
+def test_a_crash_after_the_commit_leaves_the_charge(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+
+    def charge_and_die():
+        append(ledger)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(charge_and_die) == -signal.SIGKILL
+    assert count(Ledger.open(str(path))) == 1
+
+
+def test_commits_wait_for_the_disk(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    with ledger.writing() as transaction:
+        (level,) = transaction._session.connection.execute("PRAGMA synchronous").fetchone()
+        (journal,) = transaction._session.connection.execute("PRAGMA journal_mode").fetchone()
+    assert (level, journal) == (3, "delete")
+
+
+# Forks and threads
+
+
+def test_children_can_be_forked_while_a_thread_charges(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    stop = threading.Event()
+    charged = []
+
+    def keep_charging():
+        while not stop.wait(0.002):
+            append(ledger)
+            charged.append(1)
+
+    thread = threading.Thread(target=keep_charging)
+    thread.start()
+    try:
+        statuses = [in_child(lambda: append(ledger)) for _ in range(8)]
+    finally:
+        stop.set()
+        thread.join()
+    assert statuses == [0] * 8
+    assert count(ledger) == len(charged) + 8
+
+
+# Temporary files
+
+
+def test_a_temporary_ledger_is_private_to_the_user():
+    ledger = Ledger.temporary(LIMITS)
+    folder = Path(ledger.path).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_temporary_ledger_goes_with_its_last_reference():
+    ledger = Ledger.temporary(LIMITS)
+    path = Path(ledger.path)
+    other = Ledger.open(ledger.path)
+    del ledger
+    gc.collect()
+    assert count(other) == 0
+    del other
+    gc.collect()
+    assert not path.parent.exists()
+
+
+def test_a_pickled_temporary_ledger_stays_while_the_process_does():
+    ledger = Ledger.temporary(LIMITS)
+    append(ledger)
+    pickled = pickle.dumps(ledger)
+    del ledger
+    gc.collect()
+    assert count(pickle.loads(pickled)) == 1
+
+
+def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
+    script = """
+        import os, pickle, sys
+        from skdirdp.accountant.ledger import Ledger, Limits
+        ledger = Ledger.temporary(Limits(None, 1e-5, None))
+        pickle.dumps(ledger)
+        if os.fork() == 0:
+            sys.exit(0)  # runs what is registered to run at exit
+        os.wait()
+        print(ledger.path, os.path.exists(ledger.path))
+    """
+    output = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    ).stdout
+    path, existed_after_the_child = output.split()
+    assert existed_after_the_child == "True"
+    assert not os.path.exists(os.path.dirname(path))
+
+
+if __name__ == "__main__":  # python -m tests.test_ledger_sqlite RUNS KINDS: the test of readers
+    for _ in range(int(sys.argv[1])):
+        with tempfile.TemporaryDirectory() as there:
+            print(lose_charges(Path(there, "ledger.sqlite"), int(sys.argv[2])), flush=True)
