@@ -1,7 +1,8 @@
 """The page, the notebook's view and the sentence of one fitted model."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .._messages import exactly
 from ..accounting import Composition
@@ -49,8 +50,7 @@ def _short_answers(claim: Claim, mechanisms: Mechanisms) -> list[tuple[str, str]
         answers.append(("Rényi order, λ", number(claim.order)))
     elif claim.delta is not None:
         answers.append(("δ", number(claim.delta)))
-    answers.append(("protected", claim.unit or "one record"))
-    answers.append(("against", claim.against))
+    answers.append(("protected against", claim.against))
     answers.append(("tables released", str(sum(count for _, count in mechanisms))))
     return answers
 
@@ -60,28 +60,26 @@ def _released(
 ) -> list[Markup]:
     if not mechanisms:
         return [tag("p", "Nothing was released.")]
-    parts = [wide(_mechanisms_table(claim, mechanisms))]
-    for name, own, several in steps:
-        heading = tag("strong", "Step ", name)
-        alone = f" alone: ε = {rounded_up(own.epsilon)}"
-        parts += [tag("p", heading, alone), wide(_mechanisms_table(claim, several))]
-    parts.append(
-        tag(
-            "p",
-            "Releases are composed exactly; their epsilons alone add up to more than the whole.",
-            class_="soft small",
-        )
-    )
-    return parts
-
-
-def _mechanisms_table(claim: Claim, mechanisms: Mechanisms) -> Markup:
-    rows: Iterable[tuple[str, int, str]] = (
-        (str(mechanism), count, rounded_up(epsilon_of([(mechanism, count)], claim)))
-        for mechanism, count in mechanisms
-    )
     alone = f"ε alone, {_terms(claim)}"
-    return table(["mechanism", "releases", alone], rows, numbers=["releases", alone])
+    columns = ["mechanism", "releases", alone]
+    rows: list[tuple[Any, ...]]
+    rows = [(str(each), count, _alone(each, count, claim)) for each, count in mechanisms]
+    if steps:
+        columns.insert(0, "step")
+        rows = [
+            (name, str(each), count, _alone(each, count, claim))
+            for name, _, several in steps
+            for each, count in several
+        ]
+    note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
+    return [
+        wide(table(columns, rows, numbers=["releases", alone])),
+        tag("p", note, class_="soft small"),
+    ]
+
+
+def _alone(mechanism: PrivacyCurves, count: int, claim: Claim) -> str:
+    return rounded_up(epsilon_of([(mechanism, count)], claim))
 
 
 def _terms(claim: Claim) -> str:

@@ -117,7 +117,8 @@ def wide(table: Markup) -> Markup:
 
 def statement(sentence: str) -> Markup:
     """The section with the sentence to state the guarantee."""
-    return section("The statement", tag("blockquote", sentence))
+    # A line must not break within "ε = 1".
+    return section("The statement", tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0")))
 
 
 def not_covered(also: Sequence[str] = ()) -> Markup:

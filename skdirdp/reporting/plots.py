@@ -193,17 +193,18 @@ def profile_plot(
     parts.append(tag("polyline", points=" ".join(points), class_="curve"))
     if claim is not None:
         x = frame.x(claim[0])
+        # A profile falls: what is above it to the right and below it to the left is free.
         right = x > (_LEFT + _WIDTH) / 2
-        anchor, shift = ("end", -9) if right else ("start", 9)
+        anchor, shift, lift = ("end", -9, 18) if right else ("start", 9, -6)
         if claim[1] > 0:
             y = frame.y(math.log10(max(claim[1], 10.0**low)))
             parts.append(tag("circle", cx=x, cy=y, r=4.5, class_="mark"))
             text = f"{name} ({number(claim[0])}, {number(claim[1])})"
         else:
-            y = _TOP + 14
+            y, lift = _TOP + 14, 0
             parts.append(tag("line", x1=x, x2=x, y1=_TOP, y2=_HEIGHT - _BOTTOM, class_="limit"))
             text = f"{name} {number(claim[0])}"
-        parts.append(tag("text", text, x=x + shift, y=y - 6, class_="note", text_anchor=anchor))
+        parts.append(tag("text", text, x=x + shift, y=y + lift, class_="note", text_anchor=anchor))
     return _drawing("The smallest delta that holds at each epsilon", parts)
 
 

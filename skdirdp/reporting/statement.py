@@ -7,12 +7,11 @@ from typing import Any
 
 from .._messages import plural
 from ..accounting import RenyiDP
-from ..accounting.worst_case import kind_of
+from ..accounting.worst_case import VECTORS, kind_of
 from .text import factor_up, number, rounded_up, visible
 
 #: For a Renyi guarantee, which names no delta, the meaning is told at this one.
 EXAMPLE_DELTA = 1e-5
-#: One record, and all records of one person, say.
 RECORD = "record"
 _ROUNDING = 1e-12  # of floating point, on the safe side
 
@@ -31,8 +30,8 @@ class Claim:
         Given, the claim is (order, epsilon)-RDP.
     adjacency : str
         The relation between neighbours.
-    unit : str or None
-        What is protected; None is one record.
+    unit : str, or what reads as one, or None
+        What is protected: "person", "one person with up to 3 records"; None is one record.
     chosen : bool, default=True
         Whether somebody chose epsilon. A computed one is shown in few digits, rounded up.
     """
@@ -41,7 +40,7 @@ class Claim:
     delta: float | None
     order: float | None
     adjacency: str
-    unit: str | None = None
+    unit: Any = None
     chosen: bool = True
 
     @property
@@ -60,32 +59,38 @@ class Claim:
         return f"(ε = {epsilon}, δ = {number(self.delta)})-differentially private"
 
     @property
+    def protected(self) -> str:
+        """What is protected, with its number."""
+        if _is_of_vectors(self.adjacency):
+            return "one vector"
+        unit = "" if self.unit is None else visible(self.unit).removeprefix("one ")
+        if unit in ("", RECORD):
+            persons = self.adjacency.endswith("_person")
+            return "the data of one person" if persons else "one record"
+        return f"the data of one {unit}"
+
+    @property
     def against(self) -> str:
         """The change that is hidden, as the guarantee names it."""
-        what = _protected(self.unit)
-        match kind_of(self.adjacency):
-            case "replace":
-                return f"the replacement of {what} by any other"
-            case "add_remove":
-                return f"adding or removing {what}"
-        return (
-            f"the exchange of one vector for another within its limits, {visible(self.adjacency)}"
-        )
+        if _is_of_vectors(self.adjacency):
+            limits = visible(self.adjacency)
+            return f"the exchange of one vector for another within its limits, {limits}"
+        if self.adjacency.startswith("add_remove"):
+            return f"adding or removing {self.protected}"
+        return f"the replacement of {self.protected} by any other"
 
     @property
     def _change(self) -> str:
-        what = _protected(self.unit)
-        match kind_of(self.adjacency):
-            case "replace":
-                return f"exchanging {what} for any other"
-            case "add_remove":
-                return f"the presence or absence of {what}"
-        return "exchanging one vector for another within these limits"
+        if _is_of_vectors(self.adjacency):
+            return "exchanging one vector for another within these limits"
+        if self.adjacency.startswith("add_remove"):
+            return f"the presence or absence of {self.protected}"
+        return f"exchanging {self.protected} for any other"
 
     @property
     def meaning(self) -> str:
         """What the guarantee means, as a sentence."""
-        others = "vectors" if kind_of(self.adjacency) not in _OF_RECORDS else "records"
+        others = "vectors" if _is_of_vectors(self.adjacency) else "records"
         start = (
             f"whatever the other {others} are, and whatever a reader knows besides, "
             f"{self._change} changes the probability of every set of possible publications by a "
@@ -103,11 +108,8 @@ class Claim:
         return f"That is: {start} e^ε = {factor_up(self.epsilon)}{up_to}."
 
 
-_OF_RECORDS = ("replace", "add_remove")
-
-
-def _protected(unit: str | None) -> str:
-    return "one record" if unit in (None, "", RECORD) else f"the data of one {visible(unit)}"
+def _is_of_vectors(adjacency: str) -> bool:
+    return kind_of(adjacency) == VECTORS
 
 
 def exceptions_to(not_covered: Sequence[str]) -> list[str]:
@@ -130,7 +132,7 @@ def model_statement(claim: Claim, not_covered: Sequence[str]) -> str:
     if not claim.holds:
         return (
             "The published model has no guarantee of differential privacy: epsilon is infinite, "
-            f"and nothing limits what it tells about {_protected(claim.unit)}."
+            f"and nothing limits what it tells about {claim.protected}."
         )
     sentence = (
         "The published model was computed from the records by a randomised procedure that is "

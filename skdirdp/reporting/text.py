@@ -9,8 +9,8 @@ from .._messages import exactly
 _EXACT = Context(prec=1200, Emax=10**9, Emin=-(10**9))
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _POSITIONAL = range(-7, 7)  # powers of ten that are written out
-# Invisible, and needed to spell some languages.
-_JOINERS = "\u200c\u200d"
+# Invisible, and harmless: needed to spell some languages, and to keep numbers together.
+_JOINERS = "\u200c\u200d\u00a0\u2009"
 
 
 def rounded_up(value: float) -> str:
@@ -71,11 +71,14 @@ def visible(text: object) -> str:
 
     Control characters can rewrite a terminal, and marks of direction the reading of a line.
     """
+    text = str(text)
+    if text.isprintable():
+        return text
     return "".join(
         character
         if character.isprintable() or character in _JOINERS
         else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for character in " ".join(str(text).split(" "))
+        for character in text
     )
 
 
