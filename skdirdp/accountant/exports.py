@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..accounting.composition import MAX_RELEASES
+from ..reporting.text import visible
 from .codec import decode
 from .ledger import LedgerError, Split
 from .merging import Entry, entries_of, identity_of
@@ -81,9 +82,9 @@ def _csv_cell(value: Any) -> Any:
         return value.astimezone(timezone.utc).isoformat()
     if isinstance(value, float):
         return repr(value)
-    # The formula of a label must stay a text where the file is opened.
-    if isinstance(value, str) and _FORMULA.match(value):
-        return f"'{value}"
+    if isinstance(value, str):
+        # The formula of a label must stay a text where the file is opened.
+        return f"'{visible(value)}" if _FORMULA.match(value) else visible(value)
     return "" if value is None else value
 
 

@@ -21,6 +21,7 @@ from ..reporting.page import (
     statement,
     wide,
 )
+from ..reporting.places import without_password
 from ..reporting.plots import ledger_plot, profile_plot, spread
 from ..reporting.statement import Claim, LedgerFacts, ledger_statement, terms
 from ..reporting.text import number, rounded_down, rounded_up
@@ -28,7 +29,6 @@ from .codec import decode
 from .history import epsilon_alone
 from .ledger import Charge
 from .merging import identity_of, is_merged
-from .places import without_password
 
 _ROWS = 100  # of a table on a page; an export has them all
 _TOTALS = 50
