@@ -24,7 +24,7 @@ from ..reporting.page import (
 from ..reporting.places import without_password
 from ..reporting.plots import ledger_plot, profile_plot, spread
 from ..reporting.statement import Claim, LedgerFacts, ledger_statement, terms
-from ..reporting.text import number, rounded_down, rounded_up
+from ..reporting.text import number, rounded_down, rounded_up, shortened
 from .codec import decode
 from .history import epsilon_alone
 from .ledger import Charge
@@ -32,10 +32,10 @@ from .merging import identity_of, is_merged
 
 _ROWS = 100  # of a table on a page; an export has them all
 _TOTALS = 50
-_PROFILE_POINTS = 80
+_PROFILE_POINTS = 60
 # The work of a plot is about its points times the kinds of charges.
-_WORK = 20_000
-_FEWEST = 8
+_WORK = 5_000
+_FEWEST = 10
 _MOST_KINDS = 64  # of charges of which one sum of many is composed
 _NO_LABEL = "(no label)"
 
@@ -105,7 +105,7 @@ def ledger_page(accountant: Any) -> str:
         ]
     body += [not_covered(_warnings(accountant)), section("The ledger", *_ledger(accountant))]
     name = getattr(accountant, "name", None)
-    title = f"Privacy budget of “{name}”" if name else "Privacy budget of a data set"
+    title = f"Privacy budget of “{shortened(name)}”" if name else "Privacy budget of a data set"
     return page(title, made_by(), body)
 
 
@@ -224,7 +224,9 @@ def _groups(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
         together = group.epsilon(delta, order)
         cost = "" if together is None else rounded_up(together)
         dates = (_date(group.first), _date(group.last))
-        rows.append((label, user, split, group.charges, group.releases, *dates, cost))
+        rows.append(
+            (shortened(label), user, shortened(split), group.charges, group.releases, *dates, cost)
+        )
     if rest:
         text = plural(len(rest), "further label")
         sums = sum(group.charges for group in rest), sum(group.releases for group in rest)
@@ -257,9 +259,9 @@ def _charges(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
                 n,
                 f"{row['time']:%Y-%m-%d %H:%M:%S}",
                 row["user"] or "",
-                row["label"] or "",
-                part,
-                f"{row['mechanism']}({row['parameters']})",
+                shortened(row["label"] or ""),
+                shortened(part),
+                shortened(f"{row['mechanism']}({row['parameters']})", 400),
                 row["releases"],
                 rounded_up(row["epsilon"]),
             )
@@ -297,9 +299,9 @@ def _ledger(accountant: Any) -> list[Markup]:
 def ledger_card(accountant: Any) -> Markup:
     """The limit, what is used of it, and by how many charges."""
     name = getattr(accountant, "name", None)
-    title = tag("strong", f"Privacy budget of “{name}”" if name else "Privacy budget")
+    title = tag("strong", f"Privacy budget of “{shortened(name)}”" if name else "Privacy budget")
     used = used_of(accountant)
-    lines = [f"{plural(len(accountant), 'charge')}, ε = {rounded_up(used)} used"]
+    lines = [f"{plural(len(accountant), 'charge')}, {rounded_up(used)} used"]
     parts = [title]
     if accountant.epsilon is None:
         lines.append(f"at {terms_of(accountant)}; no limit")
@@ -311,7 +313,8 @@ def ledger_card(accountant: Any) -> Markup:
     split = accountant._split
     if split is not None:
         lines.append(f"this is part {split.part!r} of {split.name!r}, within the whole")
-    return tag("div", *parts, tag("div", "; ".join(lines)))
+    style = "overflow-wrap:anywhere;max-width:48em"
+    return tag("div", *parts, tag("div", "; ".join(lines)), style=style)
 
 
 def ledger_statement_of(accountant: Any) -> str:

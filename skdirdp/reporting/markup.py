@@ -1,11 +1,12 @@
 """HTML and SVG in which a text of somebody else stays a text."""
 
 import html
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from .text import visible
 
+_CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
 _EMPTY = frozenset({"meta", "br", "line", "path", "rect", "circle", "polyline"})
 
 
@@ -40,17 +41,25 @@ def escaped(value: Any) -> str:
 
 
 def table(
-    columns: Iterable[str], rows: Iterable[Iterable[Any]], numbers: Iterable[str] = ()
+    columns: Iterable[str], rows: Iterable[Iterable[Any]], numbers: Container[str] = ()
 ) -> Markup:
-    """A table; columns that hold numbers are named, and stand to the right."""
-    columns, right = list(columns), set(numbers)
-    classes = ["number" if name in right else None for name in columns]
-    head = [
-        tag("th", name, class_=kind, scope="col")
-        for name, kind in zip(columns, classes, strict=True)
+    """A table; columns that hold numbers are named, and stand to the right.
+
+    Times and dates stay in one line, and a label may break anywhere.
+    """
+    columns = list(columns)
+    classes = [
+        "number" if name in numbers else _CLASSES.get(name.partition(" ")[0]) for name in columns
     ]
-    body = [
-        tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, classes, strict=True)))
-        for row in rows
-    ]
-    return tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
+
+    def line(element: str, cells: Iterable[Any], **attributes: Any) -> Markup:
+        return tag(
+            "tr",
+            *(
+                tag(element, cell, class_=kind, **attributes)
+                for cell, kind in zip(cells, classes, strict=True)
+            ),
+        )
+
+    head = tag("thead", line("th", columns, scope="col"))
+    return tag("table", head, tag("tbody", *(line("td", row) for row in rows)))

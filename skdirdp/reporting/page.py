@@ -46,8 +46,10 @@ figcaption { color: var(--soft); font-size: .875rem; margin-top: .3rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .875rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; min-width: 3.5rem; }
-th { color: var(--soft); font-weight: 600; overflow-wrap: normal; }
+  border-bottom: 1px solid var(--line); overflow-wrap: break-word; }
+th { color: var(--soft); font-weight: 600; }
+td.label { overflow-wrap: anywhere; min-width: 8rem; }
+.date { white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 li { margin: .3rem 0; max-width: 46rem; }
 @media print { :root { color-scheme: light; --paper: #ffffff; --ink: #000000; --soft: #444444;

@@ -109,27 +109,21 @@ def ledger_plot(
         "number of charges",
         f"total ε at {terms}",
     )
-    corners, last, before = [f"M{frame.x(0)} {frame.y(0)}"], 0.0, 0
+    corners, before = [f"M{frame.x(0)} {frame.y(0)}"], 0
     for after, total in zip(numbers, totals, strict=True):
         # All charges in between cost at most what they cost together.
         level = total if math.isfinite(total) else highest
         corners.append(f"V{frame.y(level)}")
         corners.append(f"H{frame.x(after)}")
         if not math.isfinite(total):
-            x = (frame.x(before) + frame.x(after)) / 2
-            anchor = "end" if before > n_charges / 2 else "start"
-            parts.append(
-                tag(
-                    "text",
-                    "infinite from here on",
-                    x=x,
-                    y=_TOP + 12,
-                    class_="note",
-                    text_anchor=anchor,
-                )
-            )
+            corners[-1] = f"H{frame.x(n_charges)}"
+            half = before > n_charges / 2
+            x = frame.x(n_charges if half else before) + (-6 if half else 6)
+            anchor = "end" if half else "start"
+            words = "infinite from here on"
+            parts.append(tag("text", words, x=x, y=_TOP - 4, class_="note", text_anchor=anchor))
             break
-        last, before = total, after
+        before = after
     area = f"{' '.join(corners)} V{frame.y(0)} Z"
     parts.append(tag("path", d=area, class_="area"))
     parts.append(tag("path", d=" ".join(corners), class_="curve"))
@@ -146,9 +140,7 @@ def ledger_plot(
                 text_anchor="start",
             )
         )
-    title = f"Total epsilon at {terms} after each of {n_charges} charges"
-    if math.isfinite(last):
-        title += f"; in the end {rounded_up(totals[-1])}"
+    title = f"Total epsilon at {terms} after each charge; in the end {rounded_up(totals[-1])}"
     return _drawing(title, parts)
 
 
@@ -184,12 +176,16 @@ def profile_plot(
     parts = frame.axes(
         [(tick, number(tick)) for tick in _round_steps(max(epsilons))], y_ticks, "ε", "δ"
     )
-    points = []
+    points, last = [], (0.0, 0.0)
     for epsilon, delta in zip(epsilons, deltas, strict=True):
-        height = low if delta <= 0 else max(math.log10(delta), low)
-        points.append(f"{frame.x(epsilon)},{frame.y(height)}")
-        if height == low:
+        height = math.log10(delta) if delta > 0 else -math.inf
+        if height < low:
+            # The line leaves the plot where the two points' does.
+            slope = (height - last[1]) / (epsilon - last[0]) if epsilon > last[0] else -math.inf
+            points.append(f"{frame.x(last[0] + (low - last[1]) / slope)},{frame.y(low)}")
             break
+        points.append(f"{frame.x(epsilon)},{frame.y(height)}")
+        last = (epsilon, height)
     parts.append(tag("polyline", points=" ".join(points), class_="curve"))
     if claim is not None:
         x = frame.x(claim[0])

@@ -82,6 +82,6 @@ def visible(text: object) -> str:
     )
 
 
-def count(size: int) -> str:
-    """A whole number with spaces between thousands."""
-    return f"{size:,}".replace(",", "\u2009")
+def shortened(text: str, most: int = 120) -> str:
+    """The beginning of a text of somebody else, who may have written a page."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
