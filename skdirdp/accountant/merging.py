@@ -103,7 +103,8 @@ def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
 def bring_in(accountant: Any, entries: Iterable[Entry], *, copy: bool = False) -> int:
     """Append what a ledger does not have yet, all or nothing, and say how many that were.
 
-    No limit is asked: what was released is recorded, be it beyond the limit.
+    No limit is asked: what was released is recorded, be it beyond the limit. But a limit that
+    promises to hold for budgets chosen on the way must have decided on all of them.
 
     Parameters
     ----------
@@ -125,6 +126,8 @@ def bring_in(accountant: Any, entries: Iterable[Entry], *, copy: bool = False) -
             if entry.known_by not in known:
                 known.add(entry.known_by)
                 new.append(entry)
+        if new and not copy:
+            _check_promise(accountant)
         _check_together(accountant, transaction.sums(), new)
         for entry in new:
             stored = _free_key(entry, _COPIED if copy and not entry.merged else _MERGED, keys)
@@ -146,6 +149,21 @@ def _free_key(entry: Entry, how: str, taken: set[str | None]) -> str:
     while (stored := f"{how}/{entry.origin}/{again}/{entry.key}") in taken:
         again += 1
     return stored
+
+
+def _check_promise(accountant: Any) -> None:
+    """Refuse charges that a limit for budgets chosen on the way did not decide on.
+
+    Such a limit holds because it stops whatever would pass it, on every course that things
+    could have taken. Of two ledgers kept apart neither stopped what passed the limit together
+    with the other, and that they happen to be within it proves nothing.
+    """
+    if accountant.epsilon is not None and getattr(accountant, "adaptive", False):
+        raise ValueError(
+            "the limit of this ledger is for budgets chosen as results come in, and cannot hold "
+            "for charges that it did not decide on. Nothing was merged; make a ledger with "
+            "adaptive=False (--fixed-plan), or without a limit, and merge both into that"
+        )
 
 
 def _check_together(accountant: Any, sums: Sums, new: Sequence[Entry]) -> None:

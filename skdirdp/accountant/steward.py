@@ -132,6 +132,10 @@ class StewardMixin:
         is new. What was released is recorded even beyond the limit of this ledger, which
         then admits nothing more. All charges are taken over, or none.
 
+        A limit for budgets that are chosen on the way (``adaptive=True``) holds only for what
+        it has decided on itself. So nothing is merged into such a ledger: make one with
+        ``adaptive=False``, or without a limit, and merge both into that.
+
         Disjoint parts of a `parallel` split stay those of that split; splits of two ledgers
         add up, even under one name.
 
@@ -150,7 +154,8 @@ class StewardMixin:
         --------
         >>> from skdirdp import PrivacyAccountant
         >>> from skdirdp.accounting import PureDP
-        >>> here, there = PrivacyAccountant(epsilon=1.0), PrivacyAccountant(epsilon=1.0)
+        >>> here = PrivacyAccountant(epsilon=1.0, adaptive=False)
+        >>> there = PrivacyAccountant(epsilon=1.0)
         >>> here.charge(PureDP(0.7))
         >>> there.charge(PureDP(0.5))
         >>> here.merge(there), here.merge(there)

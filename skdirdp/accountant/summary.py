@@ -44,18 +44,26 @@ def facts_of(accountant: Any) -> LedgerFacts:
     """What a statement needs to know."""
     charges = accountant._charges()
     adjacency = getattr(accountant, "adjacency", None) or _charged_under(charges)
-    unit = getattr(accountant, "unit", None)
-    delta, order = accountant.delta, accountant.order
-    total = Claim(accountant.total(), delta, None, adjacency, unit, chosen=False)
+    unit, name = getattr(accountant, "unit", None), getattr(accountant, "name", None)
+    delta, order, adaptive = accountant.delta, accountant.order, is_adaptive(accountant)
+    admitted = not any(map(is_merged, charges))
     limit = None
     if accountant.epsilon is not None:
         limit = Claim(accountant.epsilon, delta, order, adjacency, unit)
-    # Before ledgers knew, a Renyi limit was the one for budgets chosen on the way.
-    adaptive = getattr(accountant, "adaptive", order is not None)
-    admitted = not any(map(is_merged, charges))
-    return LedgerFacts(
-        getattr(accountant, "name", None), len(charges), limit, total, adaptive, admitted
-    )
+    total = limit
+    if limit is None or not (adaptive and admitted):
+        # An accountant with a limit for budgets chosen on the way calls that its total.
+        costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
+        cost = max(costs) if costs else accountant.total()
+        total = Claim(cost, delta, None, adjacency, unit, chosen=False)
+    assert total is not None
+    return LedgerFacts(name, len(charges), limit, total, adaptive, admitted)
+
+
+def is_adaptive(accountant: Any) -> bool:
+    """Whether budgets may be chosen by looking at what was released."""
+    # Before ledgers knew, a Renyi limit was the one for that.
+    return getattr(accountant, "adaptive", accountant.order is not None)
 
 
 def _charged_under(charges: Sequence[Charge]) -> str:
@@ -76,7 +84,7 @@ def limit_of(accountant: Any) -> str:
 
 def plan_of(accountant: Any) -> str:
     """Whether budgets may be chosen on the way."""
-    adaptive = getattr(accountant, "adaptive", accountant.order is not None)
+    adaptive = is_adaptive(accountant)
     return "chosen as results come in" if adaptive else "fixed before the first release"
 
 
@@ -147,7 +155,7 @@ def _spending(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     numbers = spread(len(charges), min(_TOTALS, max(_WORK // kinds, _FEWEST)))
     totals = accountant.running_total(after=numbers)
     plot = ledger_plot(numbers, totals, len(charges), accountant.epsilon, terms_of(accountant))
-    caption = "What all charges up to each cost together, composed exactly."
+    caption = "What all charges up to each use together, in the terms of the limit."
     if len(numbers) < len(charges):
         caption += f" {len(numbers)} totals are drawn; in between, the next larger one."
     return [figure(plot, caption)]
@@ -158,18 +166,20 @@ def _profile(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     marked = (accountant.epsilon, accountant.delta) if has_point else None
     kinds = len({charge.spec for charge in charges})
     points = min(_PROFILE_POINTS, max(_WORK // kinds, _FEWEST))
-    compositions = accountant.compositions()
+    limited = is_adaptive(accountant) and has_point and hasattr(accountant, "curves")
+    curves = accountant.curves() if limited else accountant.compositions()
     try:
-        epsilons = profile_epsilons(compositions, marked, points)
+        epsilons = profile_epsilons(curves, marked, points)
     except ValueError:
         return [tag("p", "There is no profile: something was released without noise.")]
-    deltas = profile_deltas(compositions, epsilons)
+    deltas = profile_deltas(curves, epsilons)
     plot = profile_plot(epsilons.tolist(), deltas.tolist(), marked, "limit")
-    caption = (
-        "For each ε, the smallest δ that holds with it for all charges together, for budgets "
-        "that were fixed beforehand."
+    whom = (
+        "whatever the limit admits, however the budgets are chosen."
+        if limited
+        else "all charges together, for budgets that were fixed beforehand."
     )
-    return [figure(plot, caption)]
+    return [figure(plot, f"For each ε, the smallest δ that holds with it for {whom}")]
 
 
 @dataclass
@@ -209,18 +219,19 @@ class _Group:
 
 
 def _groups(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
-    groups: dict[tuple[str, str, str], _Group] = {}
+    # Parts of two splits may overlap, even if the splits have one name.
+    groups: dict[tuple[str, str, str, str], _Group] = {}
     for charge in charges:
-        split = charge.split.name if charge.split else ""
+        where = (charge.split.name, charge.split.identity) if charge.split else ("", "")
         user = getattr(charge, "user", None) or ""
         label = _NO_LABEL if charge.label is None else charge.label
-        groups.setdefault((label, user, split), _Group()).add(charge)
+        groups.setdefault((label, user, *where), _Group()).add(charge)
     shown = sorted(groups.items(), key=lambda item: -item[1].charges)
     rest = [group for _, group in shown[_ROWS:]]
     delta, order = accountant.delta, accountant.order
     columns = ["label", "by", "split", "charges", "releases", "first", "last", "ε together"]
     rows = []
-    for (label, user, split), group in shown[:_ROWS]:
+    for (label, user, split, _), group in shown[:_ROWS]:
         together = group.epsilon(delta, order)
         cost = "" if together is None else rounded_up(together)
         dates = (_date(group.first), _date(group.last))

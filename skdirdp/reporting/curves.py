@@ -1,21 +1,23 @@
 """Points of a privacy profile, where there is one to look at."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-
-from ..accounting import Composition
 
 # A profile ends where delta has fallen to the first of these that it ever falls to.
 _LEAST_DELTAS = 10.0 ** np.arange(-10, 0)
 
 
 def profile_epsilons(
-    compositions: Sequence[Composition], budget: tuple[float, float] | None, points: int
+    curves: Sequence[Any], budget: tuple[float, float] | None, points: int
 ) -> np.ndarray:
-    """Epsilons from 0 until delta is negligible, and past the budget."""
+    """Epsilons from 0 until delta is negligible, and past the budget.
+
+    A curve is what has ``epsilon(delta)`` and ``delta(epsilon)``.
+    """
     for least in _LEAST_DELTAS:
-        end = max(composition.epsilon(float(least)) for composition in compositions)
+        end = max(curve.epsilon(float(least)) for curve in curves)
         if np.isfinite(end):
             break
     else:
@@ -28,6 +30,6 @@ def profile_epsilons(
     return np.linspace(0.0, max(end, 1.1 * budget[0] if budget else 0.0), points)
 
 
-def profile_deltas(compositions: Sequence[Composition], epsilons: np.ndarray) -> np.ndarray:
+def profile_deltas(curves: Sequence[Any], epsilons: np.ndarray) -> np.ndarray:
     """The smallest delta that holds for all of them, at each epsilon."""
-    return np.max([np.asarray(each.delta(epsilons)) for each in compositions], axis=0)
+    return np.max([np.asarray(each.delta(epsilons)) for each in curves], axis=0)

@@ -107,7 +107,7 @@ def ledger_plot(
         x_ticks,
         [(tick, number(tick)) for tick in _round_steps(highest)],
         "number of charges",
-        f"total ε at {terms}",
+        f"ε used, at {terms}",
     )
     corners, before = [f"M{frame.x(0)} {frame.y(0)}"], 0
     for after, total in zip(numbers, totals, strict=True):
@@ -140,7 +140,7 @@ def ledger_plot(
                 text_anchor="start",
             )
         )
-    title = f"Total epsilon at {terms} after each charge; in the end {rounded_up(totals[-1])}"
+    title = f"Epsilon used, at {terms}, after each charge; in the end {rounded_up(totals[-1])}"
     return _drawing(title, parts)
 
 
