@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..accounting.composition import MAX_RELEASES
+from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..reporting.text import visible
 from .codec import decode
 from .ledger import LedgerError, Split
@@ -140,7 +140,8 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
 
 def _entry(charge: dict[str, Any]) -> Entry:
     spec = json.dumps(charge["mechanism"], sort_keys=True, separators=(",", ":"))
-    decode(spec)  # raises where this version does not know it
+    if not isinstance(decode(spec), PrivacyCurves):  # raises where this version does not know it
+        raise TypeError("mechanism")
     releases, split = charge["releases"], charge["split"]
     time = datetime.fromisoformat(charge["time"])
     texts = [charge["origin"], charge["key"], *(split or {}).values()]

@@ -31,7 +31,7 @@ from .ledger import Charge
 from .merging import identity_of, is_merged
 
 _ROWS = 100  # of a table on a page; an export has them all
-_TOTALS = 50
+_TOTALS = 40
 _PROFILE_POINTS = 60
 # The work of a plot is about its points times the kinds of charges.
 _WORK = 5_000
