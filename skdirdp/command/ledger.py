@@ -132,22 +132,27 @@ def _open(options: Any) -> Any:
 def _existing(place: str, name: str | None = None) -> Any:
     """The accountant of a ledger that is there; none is made by looking at it."""
     from ..accountant import PrivacyAccountant
-    from ..reporting.places import is_url
+    from ..reporting.places import is_url, without_password
 
-    if not is_url(place) and not os.path.exists(place):
-        raise Refused(f"there is no ledger at {place}; skdirdp ledger create makes one", DAMAGED)
     if not is_url(place) and name is not None:
         raise Refused("--name says which ledger of a database; a file has only one", USAGE)
-    if is_url(place):
-        _check_exists(place, name)
+    if not _is_there(place, name):
+        where = f"there is no ledger at {without_password(place)}"
+        if is_url(place):
+            where += f" called {name}" if name else " called default; --name says which"
+        raise Refused(f"{where}; skdirdp ledger create makes one", DAMAGED)
     return PrivacyAccountant(path=place, name=name)
 
 
-def _check_exists(place: str, name: str | None) -> None:
-    from ..accountant.ledger import Ledger
+def _is_there(place: str, name: str | None) -> bool:
+    """Whether there is a ledger, which an accountant would make otherwise."""
+    from ..accountant import ledger
+    from ..reporting.places import is_url
 
-    # Raises where a database has no such ledger, which an accountant would make.
-    Ledger.open(place, *([] if name is None else [name]))
+    storage = getattr(ledger, "_storage", None)
+    if not is_url(place) or storage is None:
+        return os.path.exists(place)
+    return storage(place, name).find() is not None
 
 
 def _create(options: Any) -> int:
@@ -165,16 +170,6 @@ def _create(options: Any) -> int:
     facts = _facts(accountant)
     _tell(options, facts, [f"Made the ledger {place}", *_described(accountant)])
     return DONE
-
-
-def _is_there(place: str, name: str | None) -> bool:
-    from ..accountant import LedgerError
-
-    try:
-        _check_exists(place, name)
-    except LedgerError:
-        return False
-    return True
 
 
 # What a ledger is --------------------------------------------------------------------
