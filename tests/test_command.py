@@ -12,7 +12,7 @@ import pytest
 
 import skdirdp
 from skdirdp import PrivacyAccountant
-from skdirdp.accounting import NoPrivacy, PureDP
+from skdirdp.accounting import NoPrivacy, PureDP, RenyiDP
 from skdirdp.command import main
 from skdirdp.command.tables import Column, cut, table, width_of, wrapped
 from skdirdp.mechanisms import DirichletMechanism
@@ -188,6 +188,13 @@ def test_verify_finds_a_whole_ledger_intact(study, capsys):
     assert checked["intact"] is True
     assert checked["charges"] == 3
     assert checked["within_limit"] is True
+
+
+def test_a_limit_that_is_used_up_is_not_exceeded(folder, capsys):
+    run("create", "a.sqlite", "--epsilon", "0.3", "--order", "4", "--fixed-plan")
+    for _ in range(3):
+        PrivacyAccountant(path="a.sqlite").charge(RenyiDP(4.0, 0.1))
+    assert run("verify", "a.sqlite") == DONE
 
 
 def test_verify_finds_a_ledger_that_was_cut_short(study, capsys):

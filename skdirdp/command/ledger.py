@@ -203,7 +203,7 @@ def _described(accountant: Any) -> list[str]:
 
 
 def _spent(accountant: Any) -> dict[str, Any]:
-    from ..accountant.summary import used_of
+    from ..accountant.summary import is_within, used_of
 
     used = used_of(accountant)
     limit = accountant.epsilon
@@ -211,7 +211,7 @@ def _spent(accountant: Any) -> dict[str, Any]:
         "charges": len(accountant),
         "used": used,
         "remaining": math.inf if limit is None else max(limit - used, 0.0),
-        "within_limit": limit is None or used <= limit,
+        "within_limit": is_within(accountant, used),
     }
 
 
