@@ -112,7 +112,8 @@ class PrivacyReport:
         (ε = 1)-differentially private with respect to the replacement of one record by any other.
         That is: ... by a factor of at most e^ε = 2.72.
         """
-        return model_statement(self._claim(), self.not_covered)
+        n_records = getattr(self, "n_records", None)
+        return model_statement(self._claim(), self.not_covered, n_records)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write a page that says what the fit guarantees, for those who must answer for it.
@@ -142,7 +143,8 @@ class PrivacyReport:
         True
         """
         steps = [(name, step._claim(), step.mechanisms) for name, step in self._steps()]
-        return write(path, model_page(self._claim(), self.mechanisms, self.not_covered, steps))
+        page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
+        return write(path, page)
 
     def _claim(self) -> Claim:
         unit = getattr(self, "unit", None)

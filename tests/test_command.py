@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +164,16 @@ def test_show_of_none_and_of_many_charges(study, capsys):
         study.charge(PureDP(0.001))
     assert run("show", "study.sqlite") == DONE
     assert "3 earlier charges are not shown; --last 23 shows all." in capsys.readouterr().out
+
+
+def test_show_lists_charges_that_have_no_total(folder, capsys):
+    shutil.copy(ROOT / "tests" / "data" / "ledger-0.1-mixed.sqlite", "mixed.sqlite")
+    assert run("show", "mixed.sqlite") == DAMAGED
+    told = capsys.readouterr()
+    assert "SimplexMechanism" in told.out
+    assert told.err.count("\n") == 1
+    assert "different adjacencies" in told.err
+    complaint(capsys, DAMAGED, "total", "mixed.sqlite")
 
 
 def test_total_is_that_of_the_accountant(study, capsys):

@@ -5,6 +5,7 @@ import json
 import pickle
 import shutil
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -288,6 +289,23 @@ def test_a_ledger_with_a_limit_for_any_budgets_is_read_back_with_its_promise(tmp
     again = PrivacyAccountant.from_export(tmp_path / "ledger.json")
     assert again.statement() == accountant.statement()
     assert "(λ = 8, ε = 2)" in again.statement()
+
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.mark.parametrize("name", ["0.1", "0.1-add-remove", "0.1-exact", "0.1-simplex"])
+def test_ledgers_of_version_0_1_are_exported_and_merged_like_any_other(name, tmp_path):
+    accountant = PrivacyAccountant(path=shutil.copy(DATA / f"ledger-{name}.sqlite", tmp_path))
+    accountant.export(tmp_path / "ledger.json")
+    again = PrivacyAccountant.from_export(tmp_path / "ledger.json")
+    assert rows_of(again) == rows_of(accountant)
+    assert {row["user"] for row in again.history()} == {None}
+    assert again.total() == accountant.total()
+    together = plan()
+    assert together.merge(accountant) == len(accountant)
+    assert together.merge(again) == 0
+    accountant.report(tmp_path / "ledger.html")
 
 
 def test_vectors_are_read_back(tmp_path):

@@ -175,7 +175,7 @@ def _row_of(charge: Charge, limits: Limits) -> HistoryRow:
         "mechanism": type(mechanism).__name__,
         "parameters": describe_parameters(mechanism),
         "adjacency": mechanism.adjacency,
-        "user": getattr(charge, "user", None),
+        "user": getattr(charge, "user", None) or None,
         "releases": charge.releases * getattr(mechanism, "releases", 1),
         "label": charge.label,
         "split": charge.split.name if charge.split else None,

@@ -255,28 +255,32 @@ def _plain(value: Any) -> Any:
 
 
 def _show(options: Any) -> int:
+    from ..accountant import LedgerError
+
     accountant = _open(options)
-    spent = _spent(accountant)
     history = accountant.history()
     first = max(len(history) - options.last, 0)
     rows = history[first:]
+    try:
+        spent, without_total = _spent(accountant), None
+    except LedgerError as error:  # its charges are there, and do not add up
+        spent, without_total = None, error
     if options.json:
         charges = [{"number": n, **row} for n, row in enumerate(rows, first + 1)]
-        _print_json({**_facts(accountant), **spent, "shown": charges})
-        return DONE
-    width = terminal_width()
-    lines = [*_described(accountant), *_described_spending(accountant, spent)]
-    print("\n".join(wrapped(line, width) for line in lines))
-    if rows:
-        print(
-            "\n" + table(_COLUMNS, [_cells(n, row) for n, row in enumerate(rows, first + 1)], width)
-        )
-    if first and rows:
-        print(
-            wrapped(
-                f"{first} earlier charges are not shown; --last {len(history)} shows all.", width
-            )
-        )
+        _print_json({**_facts(accountant), **(spent or {}), "shown": charges})
+    else:
+        width = terminal_width()
+        lines = _described(accountant)
+        lines += [] if spent is None else _described_spending(accountant, spent)
+        print("\n".join(wrapped(line, width) for line in lines))
+        if rows:
+            cells = [_cells(n, row) for n, row in enumerate(rows, first + 1)]
+            print("\n" + table(_COLUMNS, cells, width))
+        if first and rows:
+            more = f"{first} earlier charges are not shown; --last {len(history)} shows all."
+            print(wrapped(more, width))
+    if without_total is not None:
+        raise without_total
     return DONE
 
 

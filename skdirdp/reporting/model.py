@@ -11,7 +11,7 @@ from .curves import profile_deltas, profile_epsilons
 from .markup import Markup, table, tag
 from .page import facts, figure, made_by, not_covered, page, section, statement, wide
 from .plots import profile_plot
-from .statement import EXAMPLE_DELTA, Claim, exceptions_to, model_statement
+from .statement import EXAMPLE_DELTA, Claim, exceptions_to
 from .text import number, rounded_up
 
 _POINTS = 80
@@ -28,6 +28,7 @@ def epsilon_of(parts: Mechanisms, claim: Claim) -> float:
 
 
 def model_page(
+    sentence: str,
     claim: Claim,
     mechanisms: Mechanisms,
     leaks: Sequence[str],
@@ -35,7 +36,7 @@ def model_page(
 ) -> str:
     """What one fit guarantees, by what means, and what it does not cover."""
     body = [
-        statement(model_statement(claim, leaks)),
+        statement(sentence),
         facts(_short_answers(claim, mechanisms)),
         section("What was released", *_released(claim, mechanisms, steps)),
         section("The privacy profile", *_profile(claim, mechanisms)),

@@ -77,7 +77,8 @@ class Claim:
             return f"the exchange of one vector for another within its limits, {limits}"
         if self.adjacency.startswith("add_remove"):
             return f"adding or removing {self.protected}"
-        return f"the replacement of {self.protected} by any other"
+        end = "," if "," in self.protected else ""
+        return f"the replacement of {self.protected}{end} by any other"
 
     @property
     def _change(self) -> str:
@@ -85,7 +86,8 @@ class Claim:
             return "exchanging one vector for another within these limits"
         if self.adjacency.startswith("add_remove"):
             return f"the presence or absence of {self.protected}"
-        return f"exchanging {self.protected} for any other"
+        end = "," if "," in self.protected else ""
+        return f"exchanging {self.protected}{end} for any other"
 
     @property
     def meaning(self) -> str:
@@ -127,15 +129,16 @@ def exceptions_to(not_covered: Sequence[str]) -> list[str]:
     return sentences
 
 
-def model_statement(claim: Claim, not_covered: Sequence[str]) -> str:
-    """The sentence for one published model."""
+def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | None = None) -> str:
+    """The sentence for one published model; the number of records only where it is public."""
+    records = "the records" if n_records is None else plural(n_records, "record")
     if not claim.holds:
         return (
             "The published model has no guarantee of differential privacy: epsilon is infinite, "
             f"and nothing limits what it tells about {claim.protected}."
         )
     sentence = (
-        "The published model was computed from the records by a randomised procedure that is "
+        f"The published model was computed from {records} by a randomised procedure that is "
         f"{claim.kind} with respect to {claim.against}."
     )
     return " ".join([sentence, claim.meaning, *exceptions_to(not_covered)])
