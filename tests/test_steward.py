@@ -305,7 +305,6 @@ def test_ledgers_of_version_0_1_are_exported_and_merged_like_any_other(name, tmp
     together = plan()
     assert together.merge(accountant) == len(accountant)
     assert together.merge(again) == 0
-    accountant.report(tmp_path / "ledger.html")
 
 
 def test_vectors_are_read_back(tmp_path):
