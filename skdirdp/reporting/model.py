@@ -109,7 +109,7 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
     if claim.holds:
         guarantee = f"{claim.kind} with respect to {claim.against}"
     rows = [(str(mechanism), str(count)) for mechanism, count in mechanisms]
-    warnings = [tag("div", sentence, style="color:#b3261e") for sentence in exceptions_to(leaks)]
+    warnings = [tag("div", sentence, style="color:#d9534f") for sentence in exceptions_to(leaks)]
     released = (
         table(["mechanism", "releases"], rows) if rows else tag("div", "nothing was released")
     )
