@@ -63,14 +63,6 @@ class PrivacyAccountant(StewardMixin):
         A file that outlives the process. An existing ledger is continued: its limits
         are the stored ones, and giving others is an error. Without a path the ledger
         is a temporary file that ends with the process that made the accountant.
-    adaptive : bool, default=False
-        Whether budgets may be chosen by looking at what was released.
-    name : str, optional
-        What the data set is called.
-    adjacency : str, optional
-        The only relation under which it is to be charged.
-    unit : str, optional
-        Whom the guarantee protects, in words.
 
     Notes
     -----
@@ -106,19 +98,13 @@ class PrivacyAccountant(StewardMixin):
         delta: float = _DEFAULT_DELTA,
         order: float | None = None,
         path: "str | PathLike[str] | None" = None,
-        *,
-        adaptive: bool = False,
-        name: str | None = None,
-        adjacency: str | None = None,
-        unit: str | None = None,
     ):
-        asked = replace(_check_limits(epsilon, delta, order), adaptive=adaptive)
-        declared = {"name": name, "adjacency": adjacency, "unit": unit}
+        asked = _check_limits(epsilon, delta, order)
         self._split: Split | None = None
         if path is None:
-            self._ledger = Ledger.temporary(asked, **declared)
+            self._ledger = Ledger.temporary(asked)
         else:
-            self._ledger = Ledger.create_or_open(path, asked, **declared)
+            self._ledger = Ledger.create_or_open(path, asked)
             _check_same_limits(asked, self._ledger)
 
     @property
@@ -135,37 +121,6 @@ class PrivacyAccountant(StewardMixin):
     def order(self) -> float | None:
         """The Renyi order of the limit, or None for an (epsilon, delta) limit."""
         return self._ledger.limits.order
-
-    @property
-    def adaptive(self) -> bool:
-        """Whether budgets may be chosen by looking at what was released."""
-        return self._ledger.limits.adaptive
-
-    @property
-    def name(self) -> str | None:
-        """What the data set is called."""
-        return self._ledger.header.name
-
-    @property
-    def adjacency(self) -> str | None:
-        """The only relation that may be charged, if the ledger was made for one."""
-        return self._ledger.header.adjacency
-
-    @property
-    def unit(self) -> str | None:
-        """Whom the guarantee protects, in words."""
-        return self._ledger.header.unit
-
-    def verify(self) -> int:
-        """Check the ledger.
-
-        Returns
-        -------
-        int
-            The number of charges.
-        """
-        Ledger.open(self._ledger.path)
-        return len(self)
 
     @property
     def path(self) -> str:
@@ -264,11 +219,6 @@ class PrivacyAccountant(StewardMixin):
     def _after(self, sums: Sums, mechanism: PrivacyCurves, spec: str, releases: int) -> Sums:
         """The sums of the ledger with one charge more."""
         check_adjacency(mechanism.adjacency, sums)
-        if self.adjacency not in (None, mechanism.adjacency):
-            raise ValueError(
-                f"adjacency must be {self.adjacency!r}, for which the ledger was made; "
-                f"got {mechanism.adjacency!r}"
-            )
         after = Counter(sums)
         after[key(self._split, spec)] += releases
         return after

@@ -15,7 +15,6 @@ Three rules keep the file right:
   cut short or newer is an error, and stays as it is.
 """
 
-import getpass
 import os
 import shutil
 import sqlite3
@@ -48,11 +47,7 @@ CREATE TABLE ledger (
     identity TEXT NOT NULL,
     epsilon REAL,
     delta REAL NOT NULL,
-    renyi_order REAL,
-    adaptive INTEGER,
-    name TEXT,
-    adjacency TEXT,
-    unit TEXT
+    renyi_order REAL
 );
 
 -- `split` and `part` are empty for charges on the whole data set; else they say which
@@ -66,9 +61,7 @@ CREATE TABLE charges (
     split TEXT NOT NULL,
     part TEXT NOT NULL,
     split_name TEXT,
-    split_by TEXT,
-    username TEXT,
-    entry_key TEXT
+    split_by TEXT
 );
 
 CREATE TABLE sums (
@@ -122,18 +115,6 @@ class Limits:
     epsilon: float | None
     delta: float
     order: float | None
-    adaptive: bool = False
-
-
-@dataclass(frozen=True)
-class Header:
-    """What the data set was declared to be."""
-
-    identity: str
-    limits: Limits
-    name: str | None = None
-    adjacency: str | None = None
-    unit: str | None = None
 
 
 @dataclass(frozen=True)
@@ -155,8 +136,6 @@ class Charge:
     releases: int
     label: str | None
     split: Split | None
-    user: str | None = None
-    key: str | None = None
 
 
 # (identity of a split or "", name of a part or "", spec) -> number of releases
@@ -178,42 +157,30 @@ class Transaction:
         return self._connection.execute("SELECT COUNT(*) FROM charges").fetchone()[0]
 
     def charges(self) -> list[Charge]:
-        # Files of version 0.1 have neither user nor key.
-        rows = self._connection.execute("SELECT * FROM charges ORDER BY id")
+        rows = self._connection.execute(
+            "SELECT time, spec, releases, label, split, part, split_name, split_by"
+            " FROM charges ORDER BY id"
+        )
         return [
             Charge(
                 datetime.fromisoformat(time),
                 spec,
                 releases,
                 label,
-                Split(*rest[:4]) if rest[0] else None,
-                *rest[4:],
+                Split(*split) if split[0] else None,
             )
-            for _, time, spec, releases, label, *rest in rows
+            for time, spec, releases, label, *split in rows
         ]
 
-    def append(
-        self,
-        spec: str,
-        releases: int,
-        label: str | None,
-        split: Split | None,
-        *,
-        key: str | None = None,
-        time: datetime | None = None,
-        user: str | None = None,
-    ) -> None:
+    def append(self, spec: str, releases: int, label: str | None, split: Split | None) -> None:
         where = (
             (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
         )
-        columns = "time, spec, releases, label, split, part, split_name, split_by"
-        values = [(time or datetime.now(timezone.utc)).isoformat(), spec, releases, label, *where]
-        names = {row[1] for row in self._connection.execute("PRAGMA table_info(charges)")}
-        if "entry_key" in names:
-            columns += ", username, entry_key"
-            values += [getpass.getuser() if user is None else user, key or uuid.uuid4().hex]
-        marks = ", ".join("?" * len(values))
-        self._connection.execute(f"INSERT INTO charges ({columns}) VALUES ({marks})", values)
+        self._connection.execute(
+            "INSERT INTO charges (time, spec, releases, label, split, part, split_name, split_by)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (datetime.now(timezone.utc).isoformat(), spec, releases, label, *where),
+        )
 
 
 class Ledger:
@@ -227,34 +194,32 @@ class Ledger:
     ----------
     path : str
         Absolute, of a file that exists.
-    header : Header
+    identity : str
         What the file must call itself; a file that took its place is refused.
+    limits : Limits
     """
 
-    def __init__(self, path: str, header: Header):
+    def __init__(self, path: str, identity: str, limits: Limits):
         self.path = path
-        self.header = header
-        self.identity = header.identity
-        self.limits = header.limits
+        self.identity = identity
+        self.limits = limits
         self._temporary = _TEMPORARY.get(path)
 
     @classmethod
-    def temporary(cls, limits: Limits, **declared: str | None) -> "Ledger":
+    def temporary(cls, limits: Limits) -> "Ledger":
         """A ledger for as long as this process needs one."""
         folder = _TemporaryFolder()
         path = os.path.join(folder.path, "ledger.sqlite")
         _TEMPORARY[path] = folder
-        _create(path, limits, declared)
+        _create(path, limits)
         return cls.open(path)
 
     @classmethod
-    def create_or_open(
-        cls, path: "str | os.PathLike[str]", limits: Limits, **declared: str | None
-    ) -> "Ledger":
+    def create_or_open(cls, path: "str | os.PathLike[str]", limits: Limits) -> "Ledger":
         """The ledger at a path; `limits` are for a new one only."""
         path = os.path.realpath(os.fspath(path))
         if not os.path.exists(path):
-            _create(path, limits, declared)
+            _create(path, limits)
         return cls.open(path)
 
     @classmethod
@@ -264,8 +229,8 @@ class Ledger:
             damage = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if damage != "ok":
                 raise LedgerError(_unusable(path, f"it is damaged: {damage}"))
-            header = _header(connection)
-        return cls(path, header)
+            identity, limits = _identity(connection)
+        return cls(path, identity, limits)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -287,7 +252,7 @@ class Ledger:
         with _connected(self.path) as connection:
             connection.execute(begin)
             try:
-                if _header(connection).identity != self.identity:
+                if _identity(connection)[0] != self.identity:
                     raise LedgerError(
                         _unusable(self.path, "another ledger has taken the place of this one")
                     )
@@ -301,7 +266,7 @@ class Ledger:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:
             self._temporary.keep_until_exit()
-        return Ledger, (self.path, self.header)
+        return Ledger, (self.path, self.identity, self.limits)
 
 
 class _TemporaryFolder:
@@ -400,22 +365,21 @@ def _check_header(path: str) -> None:
         )
 
 
-def _header(connection: sqlite3.Connection) -> Header:
-    row = connection.execute("SELECT * FROM ledger").fetchone()
+def _identity(connection: sqlite3.Connection) -> tuple[str, Limits]:
+    row = connection.execute("SELECT identity, epsilon, delta, renyi_order FROM ledger").fetchone()
     if row is None:
         raise sqlite3.DatabaseError("no identity in it")
-    identity, epsilon, delta, order, *declared = row
-    adaptive = bool(declared[0]) if declared else False
-    return Header(identity, Limits(epsilon, delta, order, adaptive), *declared[1:])
+    identity, epsilon, delta, order = row
+    return identity, Limits(epsilon, delta, order)
 
 
-def _create(path: str, limits: Limits, declared: dict[str, str | None]) -> None:
+def _create(path: str, limits: Limits) -> None:
     """Make a new ledger, all at once: other processes see nothing or the whole."""
     identity = uuid.uuid4().hex
     draft = f"{path}.new-{identity}"
     with _OPERATION:
         try:
-            _write_empty(draft, Header(identity, limits, **declared))
+            _write_empty(draft, identity, limits)
             _give_name(draft, path)
         except sqlite3.Error as error:
             raise LedgerError(_unusable(path, _explain(error))) from error
@@ -423,24 +387,14 @@ def _create(path: str, limits: Limits, declared: dict[str, str | None]) -> None:
             Path(draft).unlink(missing_ok=True)
 
 
-def _write_empty(path: str, header: Header) -> None:
-    limits = header.limits
+def _write_empty(path: str, identity: str, limits: Limits) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = EXTRA")
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.executescript(_LAYOUT)
         connection.execute(
-            "INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                header.identity,
-                limits.epsilon,
-                limits.delta,
-                limits.order,
-                limits.adaptive,
-                header.name,
-                header.adjacency,
-                header.unit,
-            ),
+            "INSERT INTO ledger VALUES (?, ?, ?, ?)",
+            (identity, limits.epsilon, limits.delta, limits.order),
         )
         connection.execute("COMMIT")
 
