@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +32,9 @@ from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.table import CountTable
+from .reporting.model import model_card, model_page
+from .reporting.page import write
+from .reporting.statement import Claim, model_statement
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,69 @@ class PrivacyReport:
             Its `epsilon` and `delta` are those of the whole fit.
         """
         return Composition(self.mechanisms)
+
+    def statement(self) -> str:
+        """The guarantee as a sentence to publish beside the model.
+
+        That of docs/statement.md, filled in. Numbers that are shortened are rounded up.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateDirichletPosterior
+        >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
+        >>> print(posterior.privacy_.statement())
+        The published model was computed from the records by a randomised procedure that is
+        (ε = 1)-differentially private with respect to the replacement of one record by any other.
+        That is: ... by a factor of at most e^ε = 2.72.
+        """
+        n_records = getattr(self, "n_records", None)
+        return model_statement(self._claim(), self.not_covered, n_records)
+
+    def report(self, path: "str | PathLike[str]") -> str:
+        """Write a page that says what the fit guarantees, for those who must answer for it.
+
+        One HTML file that loads nothing: the statement, what was released by which noise,
+        the privacy profile as a plot, and what is not covered.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to. An existing file is replaced. Only its owner can read a new one.
+
+        Returns
+        -------
+        str
+            The path of the file.
+
+        Examples
+        --------
+        >>> import pathlib
+        >>> import tempfile
+        >>> from skdirdp import PrivateDirichletPosterior
+        >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = posterior.privacy_.report(pathlib.Path(folder, "privacy.html"))
+        ...     "differentially private" in pathlib.Path(path).read_text(encoding="utf-8")
+        True
+        """
+        steps = [(name, step._claim(), step.mechanisms) for name, step in self._steps()]
+        page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
+        return write(path, page)
+
+    def _claim(self) -> Claim:
+        unit = getattr(self, "unit", None)
+        return Claim(self.epsilon, self.delta, self.order, self.adjacency, unit)
+
+    def _steps(self) -> Sequence[tuple[str, "PrivacyReport"]]:
+        """The reports that this one is made of, by name."""
+        return ()
+
+    def _repr_html_(self) -> str:
+        return str(model_card(self._claim(), self.mechanisms, self.not_covered))
 
     def __str__(self) -> str:
         if np.isinf(self.epsilon):

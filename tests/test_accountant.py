@@ -963,9 +963,11 @@ def test_the_history_prints_as_a_table():
     accountant = PrivacyAccountant()
     accountant.charge(MECHANISM, releases=3, label="colours")
     header, rule, row = str(accountant.history()).splitlines()
-    assert header.split() == ["time", "mechanism", "parameters", "adjacency", "releases", "label"]
+    columns = "time mechanism parameters adjacency user releases epsilon total label"
+    assert header.split() == columns.split()
     assert set(rule) == {"-", " "}
-    assert row.endswith("DirichletMechanism  r=0.05, alpha=20  replace           3  colours")
+    assert "DirichletMechanism  r=0.05, alpha=20  replace " in row
+    assert row.endswith("  3  0.08446  0.08446  colours")
     assert len(str(PrivacyAccountant().history()).splitlines()) == 2
 
 

@@ -19,7 +19,7 @@ ALSO = ("PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
 SELF_CONTAINED = ("index", "quickstart", "choosing", "budgets", "public", "workflows")
-SELF_CONTAINED += ("posterior", "coming_from", "accountant", "histogram", "bayes_net")
+SELF_CONTAINED += ("posterior", "coming_from", "accountant", "steward", "histogram", "bayes_net")
 
 
 def listed_names() -> set[str]:

@@ -39,10 +39,11 @@ from .filtering import (
     total_epsilon,
     used,
 )
-from .history import History, row_of
+from .history import History, history_of
 from .ledger import Charge, Ledger, LedgerError, Limits, Split
 from .records import ConnectionLostError
 from .spending import Spending, caught_up, compose, known_spending, remember
+from .steward import StewardMixin
 
 _DEFAULT_DELTA = 1e-5
 _CHEAP_TO_READ = 100  # charges
@@ -51,7 +52,7 @@ _ATTEMPTS = 3
 _SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
 
 
-class PrivacyAccountant:
+class PrivacyAccountant(StewardMixin):
     """The privacy budget of one data set.
 
     Every private `fit`, and every release of a mechanism, that is given the
@@ -525,8 +526,9 @@ class PrivacyAccountant:
         Returns
         -------
         History
-            A list of dicts, which ``pandas.DataFrame`` takes as it is. It prints as
-            a table in a terminal and in a notebook.
+            A list of rows, which ``pandas.DataFrame`` takes as it is. It prints as
+            a table in a terminal and in a notebook. Each has the epsilon of the charge
+            alone; a printed table of at most 20 charges has the running total beside it.
 
         Examples
         --------
@@ -535,13 +537,13 @@ class PrivacyAccountant:
         >>> accountant = PrivacyAccountant()
         >>> accountant.charge(DirichletMechanism(r=0.5, alpha=5.0), label="income")
         >>> accountant.history()
-        time                 mechanism           parameters      ...  releases  label
-        -------------------  ------------------  --------------  ...  --------  ------
-        ...                  DirichletMechanism  r=0.5, alpha=5  ...         1  income
+        time       mechanism           parameters      ...  releases  epsilon   total  label
+        ---...     ------------------  --------------  ...  --------  -------  ------  ------
+        ...        DirichletMechanism  r=0.5, alpha=5  ...         1   1.3864  1.3864  income
         >>> accountant.history()[0]["releases"]
         1
         """
-        return History(row_of(charge) for charge in self._charges())
+        return history_of(self._charges(), self._ledger.limits, self.running_total)
 
     def parallel(self, name: str, *, split_by: str) -> "ParallelParts":
         """Accountants for disjoint parts of the data, of which the maximum counts.

@@ -12,11 +12,10 @@ from .._validation import check_array, check_integer
 from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
 from ..accounting.filters import PrivacyFilter
+from ..reporting.curves import profile_deltas, profile_epsilons
 from .axes import axes_for
 
 _POINTS = 120
-# The axis ends where delta has fallen to the first of these that it ever falls to.
-_LEAST_DELTAS = 10.0 ** np.arange(-10, 0)
 
 
 class PrivacyProfileDisplay:
@@ -196,10 +195,10 @@ class PrivacyProfileDisplay:
         **plot_options: Any,
     ) -> "PrivacyProfileDisplay":
         if epsilons is None:
-            points = _default_epsilons(compositions, budget)
+            points = profile_epsilons(compositions, budget, _POINTS)
         else:
             points = np.sort(check_array("epsilons", np.ravel(epsilons), at_least=0))
-        delta = np.max([np.asarray(each.delta(points)) for each in compositions], axis=0)
+        delta = profile_deltas(compositions, points)
         return cls(points, delta, budget, name, budget_name).plot(**plot_options)
 
     def plot(self, ax=None, **line_options) -> "PrivacyProfileDisplay":
@@ -235,22 +234,3 @@ class PrivacyProfileDisplay:
         ax.grid(alpha=0.3)
         ax.legend()
         return self
-
-
-def _default_epsilons(
-    compositions: Sequence[Composition] | Sequence[PrivacyFilter],
-    budget: tuple[float, float] | None,
-) -> np.ndarray:
-    """From 0 until delta is negligible, and past the budget."""
-    for least in _LEAST_DELTAS:
-        end = max(composition.epsilon(float(least)) for composition in compositions)
-        if np.isfinite(end):
-            break
-    else:
-        raise ValueError(
-            "what is drawn must have a delta below 0.1 at some epsilon; something was released "
-            "without noise"
-        )
-    if end == 0 and budget is None:
-        raise ValueError("there must be something that was released or charged; got nothing")
-    return np.linspace(0.0, max(end, 1.1 * budget[0] if budget else 0.0), _POINTS)

@@ -39,6 +39,9 @@ class PipelineReport(PrivacyReport):
 
     steps: tuple[tuple[str, PrivacyReport], ...] = ()
 
+    def _steps(self) -> tuple[tuple[str, PrivacyReport], ...]:
+        return self.steps
+
     def _means(self) -> str:
         """All means together, and then a clause for each private step."""
         told = super()._means()

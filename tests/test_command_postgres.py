@@ -1,0 +1,97 @@
+"""The command on ledgers in a database."""
+
+import json
+import os
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from skdirdp import PrivacyAccountant
+from skdirdp.accounting import PureDP
+
+from .test_command import DAMAGED, DONE, REFUSED, complaint, result, run
+
+servers = pytest.importorskip("tests.postgres", reason="ledgers are not kept in PostgreSQL yet")
+
+
+@pytest.fixture(scope="module")
+def address():
+    with servers.running_server() as server:
+        yield server.url
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+def made(address, **more):
+    """The name of a new ledger with one charge."""
+    name = f"study-{uuid4().hex}"
+    options = [text for key, value in more.items() for text in (f"--{key}", value)]
+    assert run("create", address, "--name", name, "--fixed-plan", *options) == DONE
+    PrivacyAccountant(path=address, name=name).charge(PureDP(0.7), label="income")
+    return name
+
+
+def test_every_action_works_on_a_ledger_of_a_database(address, folder, capsys):
+    here = made(address, epsilon="1", unit="person")
+    there = made(address, epsilon="1", unit="person")
+    shown = result(capsys, "show", address, "--name", here)
+    assert (shown["name"], shown["unit"], shown["charges"]) == (here, "person", 1)
+    total = PrivacyAccountant(path=address, name=here).total()
+    assert result(capsys, "total", address, "--name", here)["total"] == total
+    assert result(capsys, "verify", address, "--name", here)["intact"] is True
+    assert run("report", address, "--name", here, "-o", "here.html") == DONE
+    assert here in Path("here.html").read_text(encoding="utf-8")
+    assert run("export", address, "--name", there, "-o", "there.json") == DONE
+    again = PrivacyAccountant.from_export("there.json")
+    assert again.history() == PrivacyAccountant(path=address, name=there).history()
+    for new in (1, 0):
+        capsys.readouterr()
+        # Recorded, and beyond the limit.
+        assert run("merge", address, "there.json", "--name", here, "--json") == REFUSED
+        assert json.loads(capsys.readouterr().out)["new"] == new
+
+
+def test_no_ledger_is_made_by_looking_for_it(address, folder, capsys):
+    name = uuid4().hex
+    for action in ("show", "total", "verify", "export", "report"):
+        told = complaint(capsys, DAMAGED, action, address, "--name", name)
+        assert "there is no ledger" in told
+    assert run("create", address, "--name", name) == DONE
+
+
+def test_a_ledger_of_the_same_name_is_left_as_it_is(address, folder, capsys):
+    name = made(address, epsilon="1")
+    told = complaint(capsys, REFUSED, "create", address, "--name", name, "--epsilon", "9")
+    assert "already" in told
+    assert PrivacyAccountant(path=address, name=name).epsilon == 1.0
+
+
+@pytest.mark.parametrize("action", ["show", "create"])
+def test_wrong_addresses_are_one_line_without_the_password(action, address, folder, capsys):
+    secret = address.replace("postgres:@", "postgres:s3kret@")
+    assert secret != address
+    for wrong in (
+        secret.replace("/postgres?", "/missing?"),
+        secret.replace("host=", "host=/nowhere"),
+        secret.replace("+psycopg", "+unknown"),
+        "mysql://ana:s3kret@host/db",
+    ):
+        capsys.readouterr()
+        assert run(action, wrong) in (REFUSED, DAMAGED)
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.count("\n") == 1, told.err
+        assert "s3kret" not in told.err
+
+
+def test_a_password_of_the_environment_is_not_told(address, folder, capsys, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "s3kret")
+    assert os.environ["PGPASSWORD"] not in complaint(
+        capsys, DAMAGED, "show", address, "--name", "x"
+    )
