@@ -11,8 +11,10 @@ from .._messages import brief
 from ..accounting import (
     ApproximateDP,
     NoPrivacy,
+    OneOf,
     PureDP,
     RenyiDP,
+    RepeatedSelection,
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
@@ -36,8 +38,10 @@ CHARGEABLE: dict[str, type] = {
         JointMechanism,
         LaplaceMechanism,
         NoPrivacy,
+        OneOf,
         PureDP,
         RenyiDP,
+        RepeatedSelection,
         SimplexMechanism,
         TruncatedConcentratedDP,
         ZeroConcentratedDP,
@@ -106,6 +110,10 @@ def describe_parameters(mechanism: Any) -> str:
     """The parameters that are not at their defaults."""
     if isinstance(mechanism, JointMechanism):
         return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
+    if isinstance(mechanism, OneOf):
+        return f"the worst of {len(mechanism.alternatives)}"
+    if isinstance(mechanism, RepeatedSelection):
+        return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a guarantee that was charged may not.
     show = brief if isinstance(mechanism, Mechanism) else str

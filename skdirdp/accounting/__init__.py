@@ -13,13 +13,16 @@ from .guarantees import (
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
+from .selection import OneOf, RepeatedSelection
 
 __all__ = [
     "ApproximateDP",
     "Composition",
     "NoPrivacy",
+    "OneOf",
     "PureDP",
     "RenyiDP",
+    "RepeatedSelection",
     "TruncatedConcentratedDP",
     "ZeroConcentratedDP",
 ]
