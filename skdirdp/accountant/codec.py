@@ -9,6 +9,7 @@ from typing import Any
 
 from .._messages import brief
 from ..accounting import (
+    AllOf,
     ApproximateDP,
     NoPrivacy,
     OneOf,
@@ -32,6 +33,7 @@ from .ledger import LedgerError
 CHARGEABLE: dict[str, type] = {
     kind.__name__: kind
     for kind in (
+        AllOf,
         ApproximateDP,
         DirichletMechanism,
         GaussianMechanism,
@@ -110,6 +112,8 @@ def describe_parameters(mechanism: Any) -> str:
     """The parameters that are not at their defaults."""
     if isinstance(mechanism, JointMechanism):
         return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
+    if isinstance(mechanism, AllOf):
+        return ", ".join(map(describe, mechanism.parts))
     if isinstance(mechanism, OneOf):
         return f"the worst of {len(mechanism.alternatives)}"
     if isinstance(mechanism, RepeatedSelection):

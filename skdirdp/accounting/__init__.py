@@ -13,9 +13,10 @@ from .guarantees import (
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
-from .selection import OneOf, RepeatedSelection
+from .selection import AllOf, OneOf, RepeatedSelection
 
 __all__ = [
+    "AllOf",
     "ApproximateDP",
     "Composition",
     "NoPrivacy",

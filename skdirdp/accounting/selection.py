@@ -21,6 +21,7 @@ end of an interval of u and the v of the other, and profiles are read off chords
 above them because a profile is convex in exp(epsilon).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
@@ -28,7 +29,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from .._validation import store_real
-from .composition import PrivacyCurves
+from .composition import Composition, PrivacyCurves
 from .pairs import DominatingPair, Floats
 from .worst_case import WorstCase, in_every_direction
 
@@ -87,6 +88,47 @@ class OneOf(PrivacyCurves):
             return dict(self.alternatives[0].worst_cases())
         pairs = ((_WorstOf(self.alternatives), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+
+
+@dataclass(frozen=True)
+class AllOf(PrivacyCurves):
+    """Several releases of the same records, as one charge (docs/theory.md, section 12).
+
+    A release may depend on what those before it showed, as long as each is one of those that
+    its part stands for.
+
+    Parameters
+    ----------
+    parts : tuple of mechanisms or guarantees
+        All under the same adjacency.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import AllOf
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> both = AllOf((GaussianMechanism(sigma=10.0), GaussianMechanism(sigma=10.0)))
+    >>> round(both.rdp(2.0), 6)
+    0.04
+    """
+
+    parts: tuple[PrivacyCurves, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if not self.parts:
+            raise ValueError("parts must be one or more; got none")
+        self._composition()  # refuses parts of different adjacencies
+
+    def _composition(self) -> Composition:
+        return Composition((part, 1) for part in self.parts)
+
+    @property
+    def adjacency(self) -> str:
+        """That of all parts."""
+        return self.parts[0].adjacency
+
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
+        return self._composition().worst_cases()
 
 
 @dataclass(frozen=True)
@@ -197,12 +239,17 @@ class _WorstOf(_Bound):
         return _max_tilt(self.alternatives)
 
     def rdp(self, order):
-        return np.max([each.rdp(order) for each in self.alternatives], axis=0)
+        divergences = [np.asarray(each.rdp(order)) for each in self.alternatives]
+        return np.max(divergences, axis=0)
 
     def log_delta(self, epsilon):
-        # Read backwards as well: delta(-e) = 1 - exp(-e) (1 - delta(e)), of the mirror.
         epsilon = np.asarray(epsilon, dtype=float)
-        forward = np.max([each.log_delta(np.abs(epsilon)) for each in self.alternatives], axis=0)
+        if epsilon.size > _FEW:
+            with np.errstate(divide="ignore"):
+                delta = _both_ways(_table_of(self.alternatives), epsilon)
+                return np.minimum(np.log(delta) + _ROUNDING, 0.0)
+        found = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
+        forward = np.max(found, axis=0)
         with np.errstate(divide="ignore"):
             backward = np.log1p(np.exp(-np.abs(epsilon)) * np.expm1(np.minimum(forward, 0.0)))
         return np.minimum(np.where(epsilon < 0, backward, forward) + _ROUNDING, 0.0)
@@ -463,6 +510,6 @@ def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileT
 
 
 def _both_ways(table: ProfileTable, epsilon: Floats) -> Floats:
-    """A profile at any epsilon, also below 0, where it is that of the mirror."""
+    """A profile at any epsilon; delta(-e) = 1 - exp(-e) (1 - delta(e)), of the mirror."""
     forward = table.delta(np.abs(epsilon))
     return np.where(epsilon < 0, 1 - np.exp(-np.abs(epsilon)) * (1 - forward), forward)

@@ -189,7 +189,7 @@ def set_report(fitted: Any, report: PrivacyReport) -> None:
         seen.add(id(found))
         if isinstance(found, BaseEstimator):
             if "privacy_" in vars(found):
-                found.privacy_ = report  # type: ignore[attr-defined]
+                found.privacy_ = report
             waiting += vars(found).values()
         elif isinstance(found, Mapping):
             waiting += found.values()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ..accounting import RepeatedSelection
+from ..accounting import AllOf, RepeatedSelection
 from ..base import PrivacyReport
 
 
@@ -18,9 +18,12 @@ class SelectionReport(PrivacyReport):
         How the search was paid for.
     n_candidates : int, default=1
         How many candidates there were.
+    run_epsilon : float, default=inf
+        What was left to the fit of a run: its noise is that of this epsilon, at the delta or
+        the order of the search.
     fit_epsilon : float, default=inf
-        What was left to a single fit: its noise is that of this epsilon, at the delta or the
-        order of the search. It is no guarantee of anything that was published.
+        The same of the model that was published. Neither is a guarantee of anything: the
+        guarantee is that of the whole search.
 
     Examples
     --------
@@ -38,15 +41,19 @@ class SelectionReport(PrivacyReport):
 
     route: str = "repetition"
     n_candidates: int = 1
+    run_epsilon: float = float("inf")
     fit_epsilon: float = float("inf")
 
     def _means(self) -> str:
         """How the choice was made."""
-        selection = self.mechanisms[0][0] if self.mechanisms else None
+        first = self.mechanisms[0][0] if self.mechanisms else None
+        selection = first.parts[0] if isinstance(first, AllOf) else first
         if isinstance(selection, RepeatedSelection):
-            runs = f"the best of a random number of runs, {selection.mean:g} expected, each with"
+            runs = f"the best of a random number of runs, {selection.mean:g} expected"
         else:
-            runs = "the best of all candidates, each fitted once with"
-        return (
-            f"{runs} the noise of epsilon {self.fit_epsilon:.4g}, of {self.n_candidates} candidates"
-        )
+            runs = "the best of one run of each"
+        told = f"chosen from {self.n_candidates} candidates by {runs}, each with the noise of "
+        told += f"epsilon {self.run_epsilon:.4g}"
+        if isinstance(first, AllOf):
+            told += f"; fitted again to all records with that of epsilon {self.fit_epsilon:.4g}"
+        return told

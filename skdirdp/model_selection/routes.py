@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
-from ..accounting import OneOf, RepeatedSelection
+from ..accounting import AllOf, OneOf, RepeatedSelection
 from ..accounting.composition import PrivacyCurves
 from ..base import Terms
 from ..mechanisms import GaussianMechanism, JointMechanism
@@ -33,6 +33,12 @@ _TOLERANCE = 1e-4
 _ATTEMPTS = 12
 # Of what is wanted of log delta, lest rounding undo the last step.
 _MARGIN = 0.01
+# What may be left unused, of the logarithm of a fit's epsilon.
+_UNUSED = 0.02
+
+
+#: Of the variance of the privacy loss, what a last fit to all records gets.
+REFIT_SHARE = 0.7
 
 
 class Route(NamedTuple):
@@ -43,40 +49,53 @@ class Route(NamedTuple):
     name : "repetition" or "composition".
     n_candidates : int
     gamma : the probability to stop after a run; of no meaning for a composition.
+    refit : whether the chosen candidate is fitted again, to all records.
     log_epsilon : logarithm of the epsilon of one fit, minus infinity if none is left.
     """
 
     name: str
     n_candidates: int
     gamma: float
+    refit: bool
     log_epsilon: float
 
     @property
     def mean_runs(self) -> float:
         return 1 / self.gamma if self.name == "repetition" else float(self.n_candidates)
 
-    def guarantee(self, fits: Sequence[JointMechanism], score: GaussianMechanism) -> PrivacyCurves:
+    def guarantee(
+        self,
+        fits: Sequence[JointMechanism],
+        score: GaussianMechanism,
+        refits: Sequence[JointMechanism],
+    ) -> PrivacyCurves:
         """What the whole selection guarantees.
 
         Parameters
         ----------
         fits : sequence of JointMechanism
-            What the fit of each candidate releases.
+            What the fit of each candidate releases in a run.
         score : GaussianMechanism
             The noise of a score.
+        refits : sequence of JointMechanism
+            What its fit to all records would release; none for no such fit.
 
         Returns
         -------
-        OneOf or RepeatedSelection
+        OneOf, RepeatedSelection or AllOf
         """
+        selection: PrivacyCurves
         if self.name == "repetition":
-            return RepeatedSelection(OneOf((*fits, score)), self.gamma)
-        parts: Counter = Counter()
-        for fit in fits:
-            for mechanism, count in fit.parts:
-                parts[mechanism] += count
-        scores = JointMechanism(((score, self.n_candidates),))
-        return OneOf((JointMechanism(tuple(parts.items())), scores))
+            selection = RepeatedSelection(OneOf((*fits, score)), self.gamma)
+        else:
+            parts: Counter = Counter()
+            for fit in fits:
+                for mechanism, count in fit.parts:
+                    parts[mechanism] += count
+            scores = JointMechanism(((score, self.n_candidates),))
+            selection = OneOf((JointMechanism(tuple(parts.items())), scores))
+        # Which candidate is fitted again follows from the selection: any of them may be.
+        return AllOf((selection, OneOf(tuple(refits)))) if refits else selection
 
 
 class Plan(NamedTuple):
@@ -85,10 +104,12 @@ class Plan(NamedTuple):
     Attributes
     ----------
     route : Route
-    terms : those of one fit.
-    fits : what the fit of each candidate releases.
+    terms : those of the fit of a run.
+    fits : what the fit of each candidate releases in a run.
     score : the noise of a score.
     guarantee : of the whole selection.
+    refit_terms : those of the fit to all records.
+    refits : what that releases, for each candidate.
     """
 
     route: Route
@@ -96,9 +117,13 @@ class Plan(NamedTuple):
     fits: tuple[JointMechanism, ...]
     score: GaussianMechanism
     guarantee: PrivacyCurves
+    refit_terms: Terms
+    refits: tuple[JointMechanism, ...]
 
 
-def choose_route(route: str, n_candidates: int, mean_runs: float, terms: Terms) -> Route:
+def choose_route(
+    route: str, n_candidates: int, mean_runs: float, terms: Terms, refit: bool = False
+) -> Route:
     """The route that is asked for, or the one that leaves more to a fit.
 
     Parameters
@@ -109,6 +134,8 @@ def choose_route(route: str, n_candidates: int, mean_runs: float, terms: Terms) 
         The expected number of runs of a repetition.
     terms : Terms
         The budget of the search.
+    refit : bool, default=False
+        Whether a part of it is for a fit to all records.
 
     Returns
     -------
@@ -116,10 +143,8 @@ def choose_route(route: str, n_candidates: int, mean_runs: float, terms: Terms) 
     """
     gamma = min(1 / mean_runs, 1 - 1e-9)
     names = ROUTES[1:] if route == "auto" else (route,)
-    found = [
-        Route(name, n_candidates, gamma, _with_gaussian_noise(name, n_candidates, gamma, terms))
-        for name in names
-    ]
+    asked = [Route(name, n_candidates, gamma, refit, 0.0) for name in names]
+    found = [each._replace(log_epsilon=_with_gaussian_noise(each, terms)) for each in asked]
     best = max(found, key=lambda each: (each.log_epsilon, each.name == "composition"))
     if np.isneginf(best.log_epsilon):
         raise ValueError(
@@ -127,6 +152,19 @@ def choose_route(route: str, n_candidates: int, mean_runs: float, terms: Terms) 
             f"fit; got epsilon={terms.epsilon}. Search over fewer candidates, or with fewer runs"
         )
     return best
+
+
+def refit_terms(terms: Terms) -> Terms:
+    """What a last fit to all records may cost, beside the search for it."""
+    return terms._replace(epsilon=_epsilon_of_share(terms, REFIT_SHARE))
+
+
+def _epsilon_of_share(terms: Terms, share: float) -> float:
+    """The epsilon of Gaussian noise with this share of the variance of the privacy loss."""
+    if terms.order is not None:
+        return terms.epsilon * share
+    part = score_mechanism(**terms._asdict()).with_precision(float(np.sqrt(share)))
+    return max(part.epsilon(terms.delta), terms.epsilon * share / 2)
 
 
 def excess(guarantee: PrivacyCurves, terms: Terms) -> float:
@@ -137,33 +175,49 @@ def excess(guarantee: PrivacyCurves, terms: Terms) -> float:
 
 
 @lru_cache(maxsize=128)
-def _with_gaussian_noise(name: str, n_candidates: int, gamma: float, terms: Terms) -> float:
+def _with_gaussian_noise(route: Route, terms: Terms) -> float:
     """What is left to a fit if it releases a single table with Gaussian noise."""
-    route = Route(name, n_candidates, gamma, 0.0)
+    last = [JointMechanism(((score_mechanism(**refit_terms(terms)._asdict()), 1),))]
 
-    def over(log_epsilon: float) -> float:
-        score = _score_within(terms, log_epsilon)
-        fits = [JointMechanism(((score, 1),))] * n_candidates
-        return min(excess(route.guarantee(fits, score), terms), 1e3)
+    def over(log_epsilon: float, within: Terms, refit: bool) -> float:
+        inner = terms._replace(epsilon=float(np.exp(log_epsilon)))
+        score = score_mechanism(**inner._asdict())
+        fits = [JointMechanism(((score, 1),))] * route.n_candidates
+        return min(excess(route.guarantee(fits, score, last * refit), within), 1e3)
 
-    most = float(np.log(terms.epsilon))
+    # With a refit, first as if the rest of the budget were one of its own: that is quick,
+    # and near enough to correct it in a few steps.
+    alone = terms
+    if route.refit:
+        alone = terms._replace(epsilon=_epsilon_of_share(terms, 1 - REFIT_SHARE))
+    most = float(np.log(alone.epsilon))
     least = most + _LEAST_LOG_SHARE
-    if over(most) <= 0:
-        return most
-    if over(least) > 0:
+    if over(least, alone, False) > 0:
         return -np.inf
-    found = float(brentq(over, least, most, xtol=_TOLERANCE))
-    while over(found) > 0:
-        found -= _TOLERANCE
+    found = most
+    if over(most, alone, False) > 0:
+        found = float(brentq(over, least, most, args=(alone, False), xtol=_TOLERANCE))
+    slope = _slope(terms) * (1 - REFIT_SHARE if route.refit else 1)
+    for _ in range(_ATTEMPTS):
+        excessive = over(found, terms, route.refit)
+        if -_UNUSED * slope < excessive <= 0:
+            break
+        found -= (excessive + _MARGIN) / slope
+    else:
+        return -np.inf
     return found
 
 
-def _score_within(terms: Terms, log_epsilon: float) -> GaussianMechanism:
-    inner = terms._replace(epsilon=float(np.exp(log_epsilon)))
-    return score_mechanism(**inner._asdict())
+def _slope(terms: Terms) -> float:
+    """About how fast `excess` grows with the logarithm of an epsilon."""
+    return 1.0 if terms.order is not None else 2 * np.log(1 / terms.delta)
 
 
-def plan(route: Route, terms: Terms, rehearse: Callable[[Terms], Sequence[JointMechanism]]) -> Plan:
+#: From the terms of one fit to what the fit of each candidate would release.
+Rehearse = Callable[[Terms], Sequence[JointMechanism]]
+
+
+def plan(route: Route, terms: Terms, rehearse: Rehearse, rehearse_refit: Rehearse) -> Plan:
     """The noise of all candidates, so that the selection is within the terms.
 
     Parameters
@@ -172,21 +226,26 @@ def plan(route: Route, terms: Terms, rehearse: Callable[[Terms], Sequence[JointM
     terms : Terms
         The budget of the search.
     rehearse : callable
-        From the terms of one fit to what the fit of each candidate would release.
+        From the terms of one fit to what the fit of each candidate in a run would release.
+    rehearse_refit : callable
+        The same for the fit to all records.
 
     Returns
     -------
     Plan
     """
+    last = refit_terms(terms)
+    refits = tuple(rehearse_refit(last)) if route.refit else ()
 
     def attempt(log_epsilon: float) -> Plan:
         inner = terms._replace(epsilon=float(np.exp(log_epsilon)))
         score = score_mechanism(**inner._asdict())
         fits = tuple(rehearse(inner))
-        return Plan(route, inner, fits, score, route.guarantee(fits, score))
+        guarantee = route.guarantee(fits, score, refits)
+        return Plan(route, inner, fits, score, guarantee, last, refits)
 
     # About how fast the excess grows with the logarithm of a fit's epsilon.
-    slope = 1.0 if terms.order is not None else 2 * np.log(1 / terms.delta)
+    slope = _slope(terms) * (1 - REFIT_SHARE if route.refit else 1)
     log_epsilon = route.log_epsilon
     for _ in range(_ATTEMPTS):
         found = attempt(log_epsilon)

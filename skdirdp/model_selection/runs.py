@@ -20,7 +20,7 @@ class Run(NamedTuple):
 
     Attributes
     ----------
-    index : the number of the candidate.
+    number : that of the candidate.
     rank : what runs are compared by; minus infinity for a run that failed.
     fitted : the estimator, or None for a run that failed.
     scorer : with its range.
@@ -28,7 +28,7 @@ class Run(NamedTuple):
     not_covered : as `PrivacyReport.not_covered`.
     """
 
-    index: int
+    number: int
     rank: float
     fitted: Any = None
     scorer: PrivateScorer | None = None
@@ -41,13 +41,13 @@ class Task(NamedTuple):
 
     Attributes
     ----------
-    index : the number of the candidate.
+    number : that of the candidate.
     candidate : unfitted.
     expected : what the charge was for.
     wrapped : whether the estimator is the only step of the candidate.
     """
 
-    index: int
+    number: int
     candidate: PrivatePipeline
     expected: JointMechanism | None
     wrapped: bool
@@ -115,10 +115,10 @@ def perform(
                 generator = noise_generator(None if seed is None else seed + 1)
             noisy = score.noisy(table, generator, GRID)
         rank = scorer.rank(noisy, score.sigma)
-        return Run(task.index, rank, fitted, scorer, noisy, report.not_covered)
+        return Run(task.number, rank, fitted, scorer, noisy, report.not_covered)
     except Exception:
         # Neither the error nor its words: they may hold data.
-        return Run(task.index, -np.inf)
+        return Run(task.number, -np.inf)
 
 
 def perform_all(

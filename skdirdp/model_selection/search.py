@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -25,10 +26,12 @@ from .candidates import (
     Records,
     check_candidates,
     each_warning_once,
+    fit_candidate,
     is_wrapped,
     make_candidate,
     public_names,
     rehearse,
+    seed_noise,
     set_report,
     without_leak_warnings,
 )
@@ -77,7 +80,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         "route": [StrOptions(set(ROUTES))],
         "n_runs": [None, Interval(Real, 1, None, closed="neither")],
         "n_jobs": [None, Integral],
-        "refit": ["boolean"],
+        "refit": ["boolean", StrOptions({"all", "run"})],
         "verbose": ["verbose"],
     }
 
@@ -89,7 +92,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     route: str
     n_runs: float | None
     cv: Any
-    refit: bool
+    refit: bool | str
     n_jobs: int | None
     verbose: int
 
@@ -144,13 +147,14 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 f"cv must leave records to fit to and hold some out; of {n_records} it takes "
                 f"{train.size} and {test.size}"
             )
+        everything = Records(X, y, _check_method_params(X, params))
         fitted_to = Records(
             *self._part(X, y, train), _check_method_params(X, params, indices=train)
         )
         held_out = self._part(X, y, test)
         wrapped = is_wrapped(self.estimator)
 
-        planned = self._plan(candidates, terms, fitted_to, wrapped)
+        planned = self._plan(candidates, terms, fitted_to, everything, wrapped)
         self._check_score(scorer)
         if self.accountant is not None:
             label = type(self).__name__ if self.label is None else self.label
@@ -183,7 +187,35 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 "error. Nothing is published, and the charge stays; the errors are not shown "
                 "because they may hold data"
             )
-        self._publish(best, candidates, planned, n_records, test.size, wrapped)
+        if planned.route.refit:
+            best = self._refitted(best, candidates, planned, everything, wrapped, generator)
+        self._publish(best, candidates, planned, test.size, wrapped)
+
+    @property
+    def _refits(self) -> bool:
+        return self.refit is True or self.refit == "all"
+
+    def _refitted(
+        self,
+        best: Run,
+        candidates: list[Mapping[str, Any]],
+        planned: Plan,
+        records: Records,
+        wrapped: bool,
+        generator: np.random.Generator,
+    ) -> Run:
+        """The best run, with the model of its candidate fitted to all records."""
+        candidate = make_candidate(self.estimator, candidates[best.number], planned.refit_terms)
+        if self.random_state is not None:
+            candidate = seed_noise(candidate, int(generator.integers(2**31)))
+        with without_leak_warnings():
+            fitted, report = fit_candidate(candidate, records, wrapped)
+        if planned.refits and dict(report.mechanisms) != dict(planned.refits[best.number].parts):
+            raise RuntimeError(
+                "the noise of the last fit is not what was paid for: the tables that it releases "
+                "depend on more than public parameters. Nothing is published; the charge stays"
+            )
+        return best._replace(fitted=fitted, not_covered=report.not_covered)
 
     def _generator(self) -> np.random.Generator:
         if not self._is_private:
@@ -205,12 +237,14 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self,
         candidates: list[Mapping[str, Any]],
         terms: Terms,
-        records: Records,
+        fitted_to: Records,
+        everything: Records,
         wrapped: bool,
     ) -> Plan:
-        """The noise of every candidate, found by a rehearsal of each; nothing is released."""
+        """The noise of every candidate, found by rehearsals; nothing is released."""
+        said: list[bool] = []
 
-        def rehearsals(inner: Terms):
+        def rehearsals(inner: Terms, records: Records = fitted_to):
             with without_leak_warnings() if said else each_warning_once():
                 found = [
                     rehearse(make_candidate(self.estimator, each, inner), records, wrapped)
@@ -219,15 +253,14 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             said.append(True)
             return found
 
-        said: list[bool] = []
         if self._is_private:
             mean_runs = MEAN_RUNS if self.n_runs is None else float(self.n_runs)
-            route = choose_route(self.route, len(candidates), mean_runs, terms)
-            return plan(route, terms, rehearsals)
-        route = Route("composition", len(candidates), 0.5, np.inf)
+            route = choose_route(self.route, len(candidates), mean_runs, terms, self._refits)
+            return plan(route, terms, rehearsals, partial(rehearsals, records=everything))
+        route = Route("composition", len(candidates), 0.5, self._refits, np.inf)
         rehearsals(terms)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
-        return Plan(route, terms, (), score, NoPrivacy(self.adjacency))
+        return Plan(route, terms, (), score, NoPrivacy(self.adjacency), terms, ())
 
     def _check_score(self, scorer: PrivateScorer) -> None:
         """What can be refused of a scorer is refused before the charge."""
@@ -239,14 +272,13 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         best: Run,
         candidates: list[Mapping[str, Any]],
         planned: Plan,
-        n_records: int,
         n_held_out: int,
         wrapped: bool,
     ) -> None:
         assert best.scorer is not None
         assert best.noisy is not None
-        self.best_index_ = best.index
-        self.best_params_ = dict(candidates[best.index])
+        self.best_index_ = best.number
+        self.best_params_ = dict(candidates[best.number])
         self.candidates_ = [dict(each) for each in candidates]
         self.scorer_ = best.scorer
         self.released_score_ = best.scorer.read(
@@ -268,7 +300,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             not_covered=(*public_names(leaks, wrapped), *["random_state"] * (seeded and private)),
             route=planned.route.name,
             n_candidates=len(candidates),
-            fit_epsilon=planned.terms.epsilon,
+            run_epsilon=planned.terms.epsilon,
+            fit_epsilon=(planned.refit_terms if self._refits else planned.terms).epsilon,
         )
         set_report(best.fitted, self.privacy_)
         if self.refit:
