@@ -26,6 +26,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
+    "selection": ("selection", "Selection"),
+    "selection-worth": ("selection", "SelectionWorth"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),
