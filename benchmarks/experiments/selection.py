@@ -13,10 +13,8 @@ from sklearn.model_selection import ParameterGrid
 
 from skdirdp import (
     DirichletCategoricalNB,
-    DirichletHistogramTransformer,
     DirichletNB,
     PrivacyLeakWarning,
-    make_private_pipeline,
 )
 from skdirdp.accounting import Composition, RepeatedSelection
 from skdirdp.mechanisms import GaussianMechanism, calibrate
@@ -24,7 +22,6 @@ from skdirdp.model_selection import PrivateGridSearchCV
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Row, Settings
-from ..problems import problem
 
 DELTA = 1e-5
 SHAPES = {"logarithmic": 0.0, "geometric": 1.0}
@@ -157,7 +154,7 @@ OF_THE_RUN, ALL_PAID = "search, model of the run", "search by composition"
 ORACLE = "oracle, not private"
 EPSILONS = (1.0, 3.0)
 REPEATS, QUICK_REPEATS = 4, 1
-_BINS, _MODEL = "dirichlethistogramtransformer", "dirichletcategoricalnb"
+DATA_SETS = ("german_credit", "digit", "thyroid", "spam", "shopper", "adult")
 
 
 @cache
@@ -169,20 +166,9 @@ def _problem(name: str, folder: Any) -> tuple[np.ndarray, np.ndarray, Any, dict[
         X, y = table.iloc[:, :-1].to_numpy(float), data.coded(table).y
         model = DirichletNB(classes=range(10), max_count=16, max_total=400)
         return X, y, model, {"mechanism": mechanisms, "max_total": [50, 150, 400]}
-    if name in ("thyroid", "german_credit"):
-        table = data.coded(data.load(name, folder))
-        model = DirichletCategoricalNB(
-            classes=range(table.n_classes), n_categories=table.n_categories
-        )
-        return table.X, table.y, model, {"mechanism": mechanisms, "alpha": [0.1, 1.0, 10.0]}
-    numbers = problem(name, folder)
-    bounds = np.column_stack([numbers.low, numbers.high])
-    pipeline = make_private_pipeline(
-        DirichletHistogramTransformer(10, encode="ordinal", bounds=bounds),
-        DirichletCategoricalNB(classes=range(numbers.n_classes)),
-    )
-    grid = {f"{_BINS}__n_bins": [3, 6, 10], f"{_MODEL}__mechanism": mechanisms}
-    return numbers.X, numbers.y, pipeline, grid
+    table = data.coded(data.load_fresh(name) if name in data.FRESH else data.load(name, folder))
+    model = DirichletCategoricalNB(classes=range(table.n_classes), n_categories=table.n_categories)
+    return table.X, table.y, model, {"mechanism": mechanisms, "alpha": [0.1, 1.0, 10.0]}
 
 
 class SelectionWorth(Experiment):
@@ -194,18 +180,7 @@ class SelectionWorth(Experiment):
     )
 
     def tasks(self, settings: Settings) -> list[Row]:
-        names = (
-            ("breast_cancer",)
-            if settings.quick
-            else (
-                "breast_cancer",
-                "german_credit",
-                "spam",
-                "digit",
-                "thyroid",
-                "shopper",
-            )
-        )
+        names = ("wine",) if settings.quick else DATA_SETS
         epsilons = (1.0,) if settings.quick else EPSILONS
         return [{"data": name, "epsilon": epsilon} for name in names for epsilon in epsilons]
 
