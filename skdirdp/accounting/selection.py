@@ -36,7 +36,7 @@ from .worst_case import WorstCase, in_every_direction
 _NODES = 64  # of a profile's table, in either of two spacings
 _LEAST_LOG_DELTA = -38.0  # where a table ends
 _LARGEST_EPSILON = 256.0
-_LEVELS = 16_384  # of the share of runs that score better
+_LEVELS = 8192  # of the share of runs that score better
 _ROUNDING = 1e-9
 _FEW = 32  # epsilons that are looked at one by one; for more, a table is made
 # Any order gives a valid bound, and the best need not be among these.
@@ -487,7 +487,7 @@ def _is_below(middle, start, stop) -> bool:
 def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileTable:
     hull, table = _hull(run, gamma, shape), _table_of((run,))
     last = float(table.epsilon[-1] - hull.shifts.min())
-    even = np.linspace(0, 1, 4 * _NODES)
+    even = np.linspace(0, 1, 2 * _NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
     values = np.array([hull.delta(table, each) for each in epsilon.tolist()])
     # The profile is convex in exp(epsilon), 1 at 0, and read backwards it is the same. So

@@ -85,11 +85,12 @@ def split_once(
 
 
 def _splits(cv: Any, n_records: int) -> list[tuple[Any, Any]]:
-    if hasattr(cv, "split"):
-        # It is shown how many records there are, and none of them.
-        return list(cv.split(np.zeros((n_records, 1))))
-    if isinstance(cv, Iterable) and not isinstance(cv, (str, bytes)):
-        return list(cv)
+    if not isinstance(cv, (str, bytes)):
+        if hasattr(cv, "split"):
+            # It is shown how many records there are, and none of them.
+            return list(cv.split(np.zeros((n_records, 1))))
+        if isinstance(cv, Iterable):
+            return list(cv)
     raise TypeError(
         f"cv must be an integer, a splitter or an iterable of one split; got {describe(cv)}"
     )
