@@ -21,6 +21,7 @@ LAYERS: tuple[set[str], ...] = (
     {"base", "_contributions"},
     FAMILIES,
     {"pipeline"},
+    {"model_selection"},
     {"displays"},
     {"__init__"},
     {"__main__"},

@@ -26,6 +26,7 @@ from skdirdp import (
     BudgetExceededError,
     DirichletCategoricalNB,
     DirichletHistogramTransformer,
+    DirichletNB,
     PrivacyAccountant,
     PrivacyLeakWarning,
     PrivateBayesNetMLE,
@@ -219,6 +220,32 @@ def test_the_model_tells_the_guarantee_of_the_search(records):
     assert "(1, 1e-05)-differentially private against replacing one record" in statement
     assert "chosen from 2 candidates" in statement
     assert isinstance(found.privacy_.mechanism, AllOf)
+
+
+def test_a_pipeline_that_was_chosen_is_charged_when_it_is_fitted_again(records):
+    X, y = records
+    accountant = PrivacyAccountant()
+    for pipeline in (
+        make_pipeline(FunctionTransformer(), model()),
+        make_private_pipeline(FunctionTransformer(), model(), accountant=accountant),
+    ):
+        grid = {"dirichletcategoricalnb__alpha": [0.5, 5.0]}
+        search = PrivateGridSearchCV(pipeline, grid, accountant=accountant, random_state=0)
+        found = search.fit(X, y)
+        charges = len(accountant)
+        found.best_estimator_.fit(X, y)
+        assert len(accountant) == charges + 1
+
+
+def test_a_step_that_leaks_is_warned_of_and_reported(records):
+    pipeline = make_pipeline(
+        DirichletHistogramTransformer(3, encode="ordinal", bounds=(0, 2), n_fine_bins=8),
+        LogisticRegression(),
+    )
+    search = PrivateGridSearchCV(pipeline, {"logisticregression__C": [0.1, 1.0]})
+    with pytest.warns(PrivacyLeakWarning, match="LogisticRegression"):
+        found = search.fit(records[0].astype(float), records[1])
+    assert "logisticregression (LogisticRegression)" in found.privacy_.not_covered
 
 
 @pytest.mark.parametrize("name", ["cv_results_", "best_score_", "n_runs_", "n_splits_"])
@@ -541,16 +568,27 @@ def test_networks_are_chosen_by_their_likelihood():
 # As in scikit-learn ----------------------------------------------------------------------
 
 
+FROZEN = "calls partial_fit after fit, which a search does not have"
+NOISE_PER_RECORD = (
+    "wants weight 2 to equal a record given twice, which is another number of records to hold out"
+)
+
+
 def expected_failures(search):
     return {
-        "check_n_features_in_after_fitting": "the error is that of the estimator inside",
+        "check_sample_weight_equivalence_on_dense_data": NOISE_PER_RECORD,
+        "check_sample_weight_equivalence_on_sparse_data": NOISE_PER_RECORD,
     }
 
 
 @parametrize_with_checks(
     [
-        PrivateGridSearchCV(model(), GRID_OF_TWO),
-    ]
+        PrivateGridSearchCV(DirichletNB(mechanism="gaussian"), GRID_OF_TWO, epsilon=3.0),
+        PrivateRandomizedSearchCV(
+            DirichletNB(mechanism="gaussian"), GRID_OF_TWO, n_iter=2, epsilon=float("inf")
+        ),
+    ],
+    expected_failed_checks=expected_failures,
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_takes_it_for_an_estimator(estimator, check):

@@ -17,7 +17,7 @@ from .._messages import warn
 from ..base import PrivacyReport, Terms
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
-from ..pipeline import PrivatePipeline
+from ..pipeline import PrivatePipeline, check_pipeline
 
 #: Parameters that follow from the search's own.
 BUDGET = frozenset({"epsilon", "delta", "order", "adjacency", "accountant"})
@@ -109,6 +109,14 @@ def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Joi
     -------
     JointMechanism
     """
+    if np.isfinite(candidate.epsilon):
+        for finding in check_pipeline(candidate):
+            if finding.verdict == "leaks":
+                warn(
+                    f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the "
+                    "privacy guarantee does not cover",
+                    PrivacyLeakWarning,
+                )
     found = candidate.rehearse(records.X, records.y, **_fit_params(records, wrapped))
     if found is None:
         raise ValueError(
@@ -139,6 +147,25 @@ def _fit_params(records: Records, wrapped: bool) -> dict[str, Any]:
     if not wrapped:
         return records.params
     return {f"{_STEP}__{name}": value for name, value in records.params.items()}
+
+
+def give_back(fitted: Any, estimator: Any, own: Mapping[str, Any]) -> None:
+    """Let a pipeline that is fitted again be paid for, as what it was made from would be.
+
+    Parameters
+    ----------
+    fitted : estimator
+        Changed in place if it is a pipeline, whose budget was that of a run.
+    estimator : estimator
+        What it was made from.
+    own : dict
+        The budget of the search, for a pipeline that had none.
+    """
+    if not is_wrapped(estimator):
+        given = estimator if isinstance(estimator, PrivatePipeline) else None
+        fitted.set_params(
+            **{name: getattr(given, name) if given is not None else own[name] for name in own}
+        )
 
 
 def public_names(names: Sequence[str], wrapped: bool) -> tuple[str, ...]:

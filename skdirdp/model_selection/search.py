@@ -23,10 +23,12 @@ from ..base import JOINT_FIT, PrivateEstimator, Terms
 from ..mechanisms import GaussianMechanism
 from ..mechanisms.sampling import check_platform
 from .candidates import (
+    BUDGET,
     Records,
     check_candidates,
     each_warning_once,
     fit_candidate,
+    give_back,
     is_wrapped,
     make_candidate,
     public_names,
@@ -133,6 +135,10 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 "groups must not be given to a search: records are held out row by row, and the "
                 "rows of a person could come apart"
             )
+        if y is None and get_tags(self.estimator).target_tags.required:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
         candidates = self._candidates()
         check_candidates(candidates, self.estimator)
         scorer = scorer_of(self.scoring, self.estimator, y)
@@ -144,8 +150,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         train, test = split_once(n_records, self.cv, self.adjacency, generator)
         if self.adjacency == "replace" and not (train.size and test.size):
             raise ValueError(
-                f"cv must leave records to fit to and hold some out; of {n_records} it takes "
-                f"{train.size} and {test.size}"
+                "cv must leave records to fit to and hold some out; it takes "
+                f"{train.size} and {test.size} of n_samples={n_records}"
             )
         everything = Records(X, y, _check_method_params(X, params))
         fitted_to = Records(
@@ -304,6 +310,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             fit_epsilon=(planned.refit_terms if self._refits else planned.terms).epsilon,
         )
         set_report(best.fitted, self.privacy_)
+        give_back(
+            best.fitted, self.estimator, {name: getattr(self, name) for name in sorted(BUDGET)}
+        )
         if self.refit:
             self.best_estimator_ = best.fitted
             with suppress(AttributeError):
