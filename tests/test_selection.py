@@ -15,7 +15,16 @@ from scipy.special import gammaln
 from scipy.stats import norm
 
 from skdirdp import PrivacyAccountant
-from skdirdp.accounting import AllOf, Composition, OneOf, PureDP, RepeatedSelection
+from skdirdp.accounting import (
+    AllOf,
+    ApproximateDP,
+    Composition,
+    NoPrivacy,
+    OneOf,
+    PureDP,
+    RenyiDP,
+    RepeatedSelection,
+)
 from skdirdp.accounting.composition import PrivacyCurves
 from skdirdp.accounting.pairs import DominatingPair
 from skdirdp.accounting.worst_case import WorstCase, in_every_direction
@@ -341,3 +350,35 @@ def test_an_accountant_keeps_a_selection_exactly(tmp_path):
     assert "10 runs expected" in str(row["parameters"])
     reopened.charge(GaussianMechanism(30.0))
     assert reopened.total(1e-5) > best.epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "shape"), [(0.5, 1.0), (1e-4, 0.0), (1 - 1e-4, 1.0), (0.1, -0.9)]
+)
+@pytest.mark.parametrize(
+    "run",
+    [
+        GaussianMechanism(1e-2),
+        GaussianMechanism(1e7),
+        DirichletMechanism(1.0, 0.01),
+        DirichletMechanism(1.0, 40.0, adjacency="add_remove"),
+        PureDP(1e-9),
+        PureDP(40.0),
+        ApproximateDP(1.0, 1e-6),
+        RenyiDP(5.0, 0.1),
+        NoPrivacy(),
+    ],
+    ids=str,
+)
+def test_a_selection_is_no_more_private_than_one_run(run, gamma, shape):
+    """Where all scores are the same, the best run is any run."""
+    best, alone = RepeatedSelection(run, gamma, shape), Composition([(run, 1)])
+    epsilons, orders_ = np.array([0, 1e-3, 0.1, 1, 5, 30]), np.array([1.01, 2, 50, np.inf])
+    deltas = np.asarray(best.delta(epsilons))
+    assert np.all(deltas >= np.asarray(alone.delta(epsilons)) * (1 - 1e-9))
+    assert np.all(np.diff(deltas) <= 1e-12)
+    assert np.all(best.rdp(orders_) >= np.asarray(alone.rdp(orders_)) * (1 - 1e-9))
+    # Along a table, for many epsilons, as one by one.
+    many = np.linspace(0, 5, 41)
+    singly = np.array([best.delta(each) for each in many])
+    assert np.all(np.asarray(best.delta(many)) <= np.minimum(singly * 1.1 + 1e-12, 1))

@@ -376,7 +376,10 @@ def _nodes_of(curves: PrivacyCurves) -> ProfileTable:
     even = np.linspace(0, 1, _NODES)
     # In equal steps of epsilon, and about equal steps of log delta.
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
-    return ProfileTable(epsilon, np.asarray(curves.delta(epsilon)) * (1 + _ROUNDING))
+    # Not `delta`, which in some guarantees is the name of a parameter.
+    log_delta = np.asarray(curves.log_delta(epsilon))
+    smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
+    return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
 
 
 def _end_of_profile(curves: PrivacyCurves) -> float:
