@@ -383,14 +383,15 @@ def _nodes_of(curves: PrivacyCurves) -> ProfileTable:
 
 
 def _end_of_profile(curves: PrivacyCurves) -> float:
-    """About where log delta is so small that no charge depends on it."""
+    """About where log delta is so small that no charge depends on it, or falls no more."""
+    least = max(_LEAST_LOG_DELTA, float(curves.log_delta(_LARGEST_EPSILON)) + 1e-6)
     high = 2.0**-20
-    while high < _LARGEST_EPSILON and curves.log_delta(high) > _LEAST_LOG_DELTA:
+    while high < _LARGEST_EPSILON and curves.log_delta(high) > least:
         high *= 2
     low = high / 2
     for _ in range(4):
         middle = (low + high) / 2
-        above = curves.log_delta(middle) > _LEAST_LOG_DELTA
+        above = curves.log_delta(middle) > least
         low, high = (middle, high) if above else (low, middle)
     return high
 

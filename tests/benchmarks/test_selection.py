@@ -32,4 +32,4 @@ def test_an_oracle_is_the_best_of_the_candidates(quick):
     results = quick("selection-worth").set_index("method")["accuracy"]
     assert results[ORACLE] >= results[DEFAULT]
     assert results.between(0, 1).all()
-    assert len(results) == 5
+    assert len(results) == 6
