@@ -196,21 +196,35 @@ def _with_gaussian_noise(route: Route, terms: Terms) -> float:
         return -np.inf
     found = most
     if over(most, alone, False) > 0:
-        found = float(brentq(over, least, most, args=(alone, False), xtol=_TOLERANCE))
-    slope = _slope(terms) * (1 - REFIT_SHARE if route.refit else 1)
+        coarse = 0.02 if route.refit else _TOLERANCE
+        found = float(brentq(over, least, most, args=(alone, False), xtol=coarse))
+    descent = _Descent(route, terms)
     for _ in range(_ATTEMPTS):
         excessive = over(found, terms, route.refit)
-        if -_UNUSED * slope < excessive <= 0:
-            break
-        found -= (excessive + _MARGIN) / slope
-    else:
-        return -np.inf
-    return found
+        if -_UNUSED * descent.slope < excessive <= 0:
+            return found
+        found = descent.next(found, excessive)
+    return -np.inf
 
 
-def _slope(terms: Terms) -> float:
-    """About how fast `excess` grows with the logarithm of an epsilon."""
-    return 1.0 if terms.order is not None else 2 * np.log(1 / terms.delta)
+class _Descent:
+    """Steps of the logarithm of a fit's epsilon to where `excess` is just below 0."""
+
+    def __init__(self, route: Route, terms: Terms):
+        #: About how fast the excess grows.
+        self.slope = 1.0 if terms.order is not None else 2 * np.log(1 / terms.delta)
+        if route.refit:
+            self.slope *= 1 - REFIT_SHARE
+        self._last: tuple[float, float] | None = None
+
+    def next(self, log_epsilon: float, excessive: float) -> float:
+        if self._last is not None:
+            x, before = self._last
+            # As it was between the last two, unless that is no slope to go by.
+            seen = (before - excessive) / (x - log_epsilon)
+            self.slope = min(max(seen, self.slope / 4), self.slope)
+        self._last = (log_epsilon, excessive)
+        return log_epsilon - (min(excessive, 2 * self.slope) + _MARGIN) / self.slope
 
 
 #: From the terms of one fit to what the fit of each candidate would release.
@@ -244,16 +258,14 @@ def plan(route: Route, terms: Terms, rehearse: Rehearse, rehearse_refit: Rehears
         guarantee = route.guarantee(fits, score, refits)
         return Plan(route, inner, fits, score, guarantee, last, refits)
 
-    # About how fast the excess grows with the logarithm of a fit's epsilon.
-    slope = _slope(terms) * (1 - REFIT_SHARE if route.refit else 1)
+    descent = _Descent(route, terms)
     log_epsilon = route.log_epsilon
     for _ in range(_ATTEMPTS):
         found = attempt(log_epsilon)
         over = excess(found.guarantee, terms)
         if over <= 0:
             return found
-        log_epsilon -= (min(over, slope) + _MARGIN) / slope
-        slope *= 0.8  # so that the steps grow where this was too hopeful
+        log_epsilon = descent.next(log_epsilon, over)
     raise ValueError(
         "the noise of the candidates could not be brought within the budget of the search; "
         f"got epsilon={terms.epsilon}. Search over fewer candidates, or with fewer runs"
