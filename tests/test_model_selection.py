@@ -528,6 +528,12 @@ def test_a_score_is_charged_before_noise_is_drawn(records):
         private_score(fitted, X[200:], y[200:], epsilon=0.9, accountant=accountant)
 
 
+def test_records_and_labels_of_different_numbers_are_refused(records):
+    X, y = records
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        private_score(model().fit(X, y), X, y[:-1])
+
+
 def test_a_record_that_cannot_be_scored_counts_as_lost():
     X = np.array([[0, 0.5], [9, 0.5], [1, 0.5], [2, 0.5]])
     y = np.array([0, 0, 1, 0])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, indexable
 
 from .._messages import errors_without_data, exactly
 from .._random import noise_generator
@@ -487,6 +487,7 @@ def private_score(
     scorer = with_range(scorer_of(scoring, estimator, y), estimator)
     mechanism = score_mechanism(epsilon=epsilon, delta=delta, order=order, adjacency=adjacency)
     with errors_without_data(X=X, y=y):
+        X, y = indexable(X, y)
         table = scorer.table(estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None

@@ -536,9 +536,10 @@ class PrivateGridSearchCV(_PrivateSearch):
     cv : int, splitter or iterable of one split, default=5
         Which records are held out: one in so many, drawn at random; or, under "replace", what
         a splitter by position says, such as ``ShuffleSplit(n_splits=1)``. There is one split.
-    refit : bool, default=True
-        Whether `best_estimator_` is kept. It is the model of the best run, as it was scored:
-        another fit would have to be paid for.
+    refit : {True, "all", "run", False}, default=True
+        What `best_estimator_` is. True or "all": the chosen candidate, fitted again to all
+        records with a part of the budget. "run": the model of the best run itself, as it was
+        scored. False: there is none, and the budget is that of "run".
     n_jobs : int, default=None
         Runs in parallel, as for `GridSearchCV`.
     verbose : int, default=0
@@ -556,9 +557,10 @@ class PrivateGridSearchCV(_PrivateSearch):
     best_params_ : dict
         The chosen parameters.
     best_estimator_ : estimator
-        The model of the best run, fitted to the records that were not held out.
+        The model: see `refit`. Its `privacy_` is that of the search.
     released_score_ : PrivateScore
-        Its score with noise, and an interval that takes into account that it is the best.
+        The score of the best run on the held-out records, with noise, and an interval that
+        takes into account that it is the best.
     best_index_ : int
         The place of the chosen parameters in `candidates_`.
     candidates_ : list of dict
@@ -578,6 +580,9 @@ class PrivateGridSearchCV(_PrivateSearch):
 
     Notes
     -----
+    A record is either fitted to or held out in a run, so that it pays for the fit or for the
+    score and not for both.
+
     There is no `cv_results_`, no exact `best_score_`, and no number of runs: they are not
     covered. Time is not covered either, as nowhere in this package, and tells about how many
     runs there were; so does the progress on a terminal.
@@ -674,9 +679,10 @@ class PrivateRandomizedSearchCV(_PrivateSearch):
     best_params_ : dict
         The chosen parameters.
     best_estimator_ : estimator
-        The model of the best run, fitted to the records that were not held out.
+        The model: see `refit`. Its `privacy_` is that of the search.
     released_score_ : PrivateScore
-        Its score with noise, and an interval that takes into account that it is the best.
+        The score of the best run on the held-out records, with noise, and an interval that
+        takes into account that it is the best.
     best_index_ : int
         The place of the chosen parameters in `candidates_`.
     candidates_ : list of dict
