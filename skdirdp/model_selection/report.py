@@ -34,7 +34,7 @@ class SelectionReport(PrivacyReport):
     >>> model = DirichletCategoricalNB(classes=[False, True], n_categories=3)
     >>> search = PrivateGridSearchCV(model, {"alpha": [0.5, 1, 2, 5]}).fit(X, X[:, 0] > 0)
     >>> search.privacy_.epsilon, search.privacy_.route
-    (1.0, 'repetition')
+    (1.0, 'composition')
     >>> bool(search.privacy_.fit_epsilon < 1.0)
     True
     """
