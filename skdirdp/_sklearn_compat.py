@@ -11,16 +11,18 @@ from sklearn.base import _fit_context
 from sklearn.pipeline import _name_estimators
 from sklearn.utils import validation
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import _check_feature_names_in
+from sklearn.utils.validation import _check_feature_names_in, _check_method_params, _num_samples
 
 __all__ = [
     "HasMethods",
     "Interval",
     "StrOptions",
     "_check_feature_names_in",
+    "_check_method_params",
     "_check_sample_weight",
     "_fit_context",
     "_name_estimators",
+    "_num_samples",
 ]
 
 

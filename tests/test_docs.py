@@ -14,12 +14,20 @@ DOCS = ROOT / "docs"
 
 # Modules whose names are public.
 MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".pipeline", ".posterior")
-MODULES += (".exceptions",)
+MODULES += (".exceptions", ".model_selection")
 ALSO = ("PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
 SELF_CONTAINED = ("index", "quickstart", "choosing", "budgets", "public", "workflows")
-SELF_CONTAINED += ("posterior", "coming_from", "accountant", "steward", "histogram", "bayes_net")
+SELF_CONTAINED += (
+    "posterior",
+    "coming_from",
+    "accountant",
+    "steward",
+    "histogram",
+    "bayes_net",
+    "model_selection",
+)
 
 
 def listed_names() -> set[str]:

@@ -22,6 +22,7 @@ LAYERS: tuple[set[str], ...] = (
     {"base", "_contributions", "_persons"},
     FAMILIES,
     {"pipeline"},
+    {"model_selection"},
     {"displays"},
     {"__init__"},
     {"command"},

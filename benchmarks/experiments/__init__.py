@@ -29,6 +29,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "filters": ("filters", "Filters"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
+    "selection": ("selection", "Selection"),
+    "selection-worth": ("selection", "SelectionWorth"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),

@@ -11,6 +11,7 @@ ORDER = ExplicitOrder(
         "plot_text.py",
         "plot_tabular.py",
         "plot_grid_search.py",
+        "plot_private_search.py",
         "plot_bayes_net.py",
         "plot_histogram.py",
         "plot_posterior.py",

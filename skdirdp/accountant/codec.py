@@ -9,11 +9,14 @@ from typing import Any
 
 from .._messages import brief
 from ..accounting import (
+    AllOf,
     ApproximateDP,
     NoPrivacy,
+    OneOf,
     ProfiledDP,
     PureDP,
     RenyiDP,
+    RepeatedSelection,
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
@@ -32,15 +35,18 @@ from .ledger import LedgerError
 CHARGEABLE: dict[str, type] = {
     kind.__name__: kind
     for kind in (
+        AllOf,
         ApproximateDP,
         DirichletMechanism,
         GaussianMechanism,
         JointMechanism,
         LaplaceMechanism,
         NoPrivacy,
+        OneOf,
         ProfiledDP,
         PureDP,
         RenyiDP,
+        RepeatedSelection,
         SelectionMechanism,
         SimplexMechanism,
         TruncatedConcentratedDP,
@@ -112,6 +118,12 @@ def describe_parameters(mechanism: Any) -> str:
         return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
     if isinstance(mechanism, ProfiledDP):
         return f"epsilon={mechanism.epsilons[-1]}, points={len(mechanism.epsilons)}"
+    if isinstance(mechanism, AllOf):
+        return ", ".join(map(describe, mechanism.parts))
+    if isinstance(mechanism, OneOf):
+        return f"the worst of {len(mechanism.alternatives)}"
+    if isinstance(mechanism, RepeatedSelection):
+        return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a guarantee that was charged may not.
     show = brief if isinstance(mechanism, Mechanism) else str

@@ -14,14 +14,18 @@ from .guarantees import (
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
+from .selection import AllOf, OneOf, RepeatedSelection
 
 __all__ = [
+    "AllOf",
     "ApproximateDP",
     "Composition",
     "NoPrivacy",
+    "OneOf",
     "ProfiledDP",
     "PureDP",
     "RenyiDP",
+    "RepeatedSelection",
     "TruncatedConcentratedDP",
     "ZeroConcentratedDP",
 ]

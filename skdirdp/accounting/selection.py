@@ -1,0 +1,519 @@
+"""The best of a random number of private runs, as a guarantee (docs/theory.md, section 14).
+
+A run Q is private, and ends with a score. It is repeated K times, K random, and only the run
+of the best score is published. If f is the generating function of K, and u(y) the probability
+that a run scores at least as well as y, then y is published with density ``Q(y) f'(1 - u(y))``.
+For neighbours with runs Q and Q' every u is tied to u' by the profile of a run:
+
+    u' <= F(u) = the least of exp(e) u + delta_Q(e) over all e.
+
+Write ``w(u) = f'(1 - u)`` and ``v(u) = f'(1 - F(u))``. Then for every epsilon
+
+    delta(epsilon) <= E max over u of (w(u) - exp(epsilon - L) v(u))+,
+
+L the privacy loss of one run. The maximum runs over the corners of the concave hull of the
+points (v(u), w(u)) and the origin, so that the mean is a sum of profiles of one run,
+
+    delta(epsilon) <= sum over edges of dw * delta_Q(epsilon + log(dv / dw)).
+
+All of it is rounded up: F is a minimum over some e only, a point of the hull has the w of one
+end of an interval of u and the v of the other, and profiles are read off chords, which lie
+above them because a profile is convex in exp(epsilon).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from .._validation import store_real
+from .composition import Composition, PrivacyCurves
+from .pairs import DominatingPair, Floats
+from .worst_case import WorstCase, in_every_direction
+
+_NODES = 64  # of a profile's table, in either of two spacings
+_LEAST_LOG_DELTA = -38.0  # where a table ends
+_LARGEST_EPSILON = 256.0
+_LEVELS = 8192  # of the share of runs that score better
+_ROUNDING = 1e-9
+_FEW = 32  # epsilons that are looked at one by one; for more, a table is made
+# Any order gives a valid bound, and the best need not be among these.
+_ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
+
+
+@dataclass(frozen=True)
+class OneOf(PrivacyCurves):
+    """One of several releases, and nobody says beforehand which (docs/theory.md, section 14).
+
+    A record is protected as by the worst of them. That is so where data are divided, by
+    position or by chance, and each part is released by itself; and where a public draw that
+    does not look at the data decides what is released.
+
+    Parameters
+    ----------
+    alternatives : tuple of mechanisms or guarantees
+        All under the same adjacency.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import OneOf
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> model, score = GaussianMechanism(sigma=10.0), GaussianMechanism(sigma=5.0)
+    >>> bool(abs(OneOf((model, score)).epsilon(1e-5) - score.epsilon(1e-5)) < 1e-6)
+    True
+    """
+
+    alternatives: tuple[PrivacyCurves, ...]
+
+    def __post_init__(self):
+        alternatives = tuple(dict.fromkeys(self.alternatives))
+        if not alternatives:
+            raise ValueError("alternatives must be one or more; got none")
+        object.__setattr__(self, "alternatives", alternatives)
+        found = dict.fromkeys(each.adjacency for each in alternatives)
+        if len(found) > 1:
+            raise ValueError(
+                f"adjacency must be the same for all alternatives; got {', '.join(found)}"
+            )
+
+    @property
+    def adjacency(self) -> str:
+        """That of all alternatives."""
+        return self.alternatives[0].adjacency
+
+    def _worst_cases(self) -> dict[str, WorstCase]:
+        if len(self.alternatives) == 1:
+            return dict(self.alternatives[0].worst_cases())
+        pairs = ((_WorstOf(self.alternatives), 1),)
+        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+
+
+@dataclass(frozen=True)
+class AllOf(PrivacyCurves):
+    """Several releases of the same records, as one charge (docs/theory.md, section 14).
+
+    A release may depend on what those before it showed, as long as each is one of those that
+    its part stands for.
+
+    Parameters
+    ----------
+    parts : tuple of mechanisms or guarantees
+        All under the same adjacency.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import AllOf
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> both = AllOf((GaussianMechanism(sigma=10.0), GaussianMechanism(sigma=10.0)))
+    >>> round(both.rdp(2.0), 6)
+    0.04
+    """
+
+    parts: tuple[PrivacyCurves, ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "parts", tuple(self.parts))
+        if not self.parts:
+            raise ValueError("parts must be one or more; got none")
+        self._composition()  # refuses parts of different adjacencies
+
+    def _composition(self) -> Composition:
+        return Composition((part, 1) for part in self.parts)
+
+    @property
+    def adjacency(self) -> str:
+        """That of all parts."""
+        return self.parts[0].adjacency
+
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
+        return self._composition().worst_cases()
+
+
+@dataclass(frozen=True)
+class RepeatedSelection(PrivacyCurves):
+    """The best of a random number of private runs (docs/theory.md, section 14).
+
+    The number of runs K has the truncated negative binomial distribution of Papernot and
+    Steinke (2022), ``P(K = k)`` proportional to ``(1 - gamma)^k Gamma(k + shape) / k!`` for
+    k = 1, 2, ... Each run is independent of the others and of K, and nothing leaves but the
+    output of the run with the best score, which is part of that output; ties are broken at
+    random.
+
+    Parameters
+    ----------
+    run : mechanism or guarantee
+        What one run releases, its score included.
+    gamma : float in (0, 1)
+        The smaller, the more runs; for shape 1 the probability to stop after each run.
+    shape : float, default=1.0
+        Greater than -1. At 1 the number of runs is geometric, at 0 logarithmic.
+
+    Examples
+    --------
+    >>> from skdirdp.accounting import RepeatedSelection
+    >>> from skdirdp.mechanisms import calibrate
+    >>> run = calibrate("gaussian", epsilon=1.0, delta=1e-5)
+    >>> best = RepeatedSelection.with_mean(run, 30, shape=0)
+    >>> round(best.mean, 6), round(best.epsilon(1e-5), 2)
+    (30.0, 1.63)
+    """
+
+    run: PrivacyCurves
+    gamma: float
+    shape: float = 1.0
+
+    def __post_init__(self):
+        store_real(self, "gamma", at_least=1e-12, below=1)
+        store_real(self, "shape", above=-1, at_most=100)
+
+    @classmethod
+    def with_mean(cls, run: PrivacyCurves, mean: float, shape: float = 1.0) -> "RepeatedSelection":
+        """The selection with a given expected number of runs.
+
+        Parameters
+        ----------
+        run : mechanism or guarantee
+            What one run releases.
+        mean : float
+            Greater than 1.
+        shape : float, default=1.0
+            As for the class.
+
+        Returns
+        -------
+        RepeatedSelection
+        """
+        low, high = np.log(1e-12), 0.0
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if mean_runs(np.exp(middle), shape) > mean else (low, middle)
+        return cls(run, float(np.exp(high)), shape)
+
+    @property
+    def adjacency(self) -> str:
+        """That of a run."""
+        return self.run.adjacency
+
+    @property
+    def mean(self) -> float:
+        """The expected number of runs."""
+        return mean_runs(self.gamma, self.shape)
+
+    def _worst_cases(self) -> dict[str, WorstCase]:
+        pairs = ((_BestOf(self.run, self.gamma, self.shape), 1),)
+        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+
+
+def mean_runs(gamma: float, shape: float) -> float:
+    """The mean of the truncated negative binomial distribution."""
+    log_gamma = np.log(gamma)
+    if abs(shape * log_gamma) < 1e-9:  # the limit of the quotient below
+        return float((1 - gamma) / gamma / -log_gamma)
+    return float(shape * (1 - gamma) / gamma / -np.expm1(shape * log_gamma))
+
+
+class _Bound(DominatingPair):
+    """A pair known by bounds on its curves, the same read forwards and backwards."""
+
+    smooth: ClassVar[bool] = False
+
+    def cumulant(self, tilt, rough=False):
+        tilt = np.asarray(tilt, dtype=float)
+        return tilt * self.rdp(1 + tilt)
+
+
+@dataclass(frozen=True)
+class _WorstOf(_Bound):
+    """At least as easy to tell apart as any of several pairs."""
+
+    alternatives: tuple[PrivacyCurves, ...]
+
+    @property
+    def max_loss(self) -> float:
+        return float(self.rdp(np.inf))
+
+    @property
+    def max_tilt(self) -> float:
+        return _max_tilt(self.alternatives)
+
+    def rdp(self, order):
+        divergences = [np.asarray(each.rdp(order)) for each in self.alternatives]
+        return np.max(divergences, axis=0)
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        if epsilon.size > _FEW:
+            with np.errstate(divide="ignore"):
+                delta = _both_ways(_table_of(self.alternatives), epsilon)
+                return np.minimum(np.log(delta) + _ROUNDING, 0.0)
+        found = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
+        forward = np.max(found, axis=0)
+        with np.errstate(divide="ignore"):
+            backward = np.log1p(np.exp(-np.abs(epsilon)) * np.expm1(np.minimum(forward, 0.0)))
+        return np.minimum(np.where(epsilon < 0, backward, forward) + _ROUNDING, 0.0)
+
+
+@dataclass(frozen=True)
+class _BestOf(_Bound):
+    """The published run on one data set and on its neighbour."""
+
+    run: PrivacyCurves
+    gamma: float
+    shape: float
+
+    @property
+    def max_loss(self) -> float:
+        return _hull(self.run, self.gamma, self.shape).max_loss
+
+    @property
+    def max_tilt(self) -> float:
+        return _max_tilt((self.run,))
+
+    def rdp(self, order):
+        """Papernot and Steinke (2022), Theorem 2; divergences grow with the order."""
+        order = np.asarray(order, dtype=float)
+        flat = order.reshape(-1)
+        orders, bound = _repeated_divergence(self.run, self.gamma, self.shape)
+        # The bound of any larger order holds too.
+        later = np.minimum.accumulate(bound[::-1])[::-1]
+        place = np.searchsorted(orders, flat)
+        known = np.append(later, np.inf)[place]
+        here = _divergences(self.run, np.where(np.isinf(flat), orders[-1], flat))
+        own = here + np.log(mean_runs(self.gamma, self.shape)) / (flat - 1)
+        own = np.where(np.isinf(flat), np.inf, own + _hat(self.run, self.gamma, self.shape))
+        found = np.minimum(known, own * (1 + _ROUNDING))
+        return np.minimum(found, self.max_loss).reshape(order.shape)
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        if epsilon.size <= _FEW and np.all(epsilon >= 0):
+            hull, table = _hull(self.run, self.gamma, self.shape), _table_of((self.run,))
+            found = [hull.delta(table, each) for each in epsilon.reshape(-1).tolist()]
+            delta = np.reshape(found, epsilon.shape)
+        else:
+            delta = _selection_table(self.run, self.gamma, self.shape).delta(epsilon)
+        with np.errstate(divide="ignore"):
+            return np.minimum(np.log(delta) + _ROUNDING, 0.0)
+
+
+def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
+    """The least supremum of tilts at which all curves are finite."""
+    tilts = [
+        curve.max_tilt
+        for each in curves
+        for case in each.worst_cases().values()
+        for curve, _ in case.renyi
+    ]
+    return float(min(tilts, default=np.inf))
+
+
+@lru_cache(maxsize=64)
+def _hat(run: PrivacyCurves, gamma: float, shape: float) -> float:
+    """What is added at every order: the theorem's terms of the second order, at the best."""
+    orders = np.append(_orders_below(run), np.inf)
+    divergence = _divergences(run, orders)
+    with np.errstate(invalid="ignore"):
+        terms = (1 - 1 / orders) * divergence - np.log(gamma) / orders
+    return float((1 + shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
+
+
+@lru_cache(maxsize=64)
+def _repeated_divergence(run: PrivacyCurves, gamma: float, shape: float) -> tuple[Floats, Floats]:
+    orders = _orders_below(run)
+    bound = _divergences(run, orders) + np.log(mean_runs(gamma, shape)) / (orders - 1)
+    return orders, (bound + _hat(run, gamma, shape)) * (1 + _ROUNDING)
+
+
+def _orders_below(run: PrivacyCurves) -> Floats:
+    """Orders up to where the divergence of a run ends, dense there too."""
+    limit = _max_tilt((run,))
+    if not np.isfinite(limit):
+        return _ORDERS
+    near_the_end = 1 + limit * (1 - np.geomspace(1e-6, 1, 64, endpoint=False))
+    return np.unique(np.append(_ORDERS[1 + limit > _ORDERS], near_the_end))
+
+
+def _divergences(run: PrivacyCurves, orders: Floats) -> Floats:
+    divergence = np.asarray(run.rdp(np.maximum(orders, 1 + 1e-12)))
+    return np.where(np.isnan(divergence), np.inf, divergence)
+
+
+# Profiles as tables -------------------------------------------------------------------
+
+
+class ProfileTable(NamedTuple):
+    """Points of a profile that hold, and the chords between them, which hold as well.
+
+    Attributes
+    ----------
+    epsilon : increasing.
+    values : the delta of each.
+    """
+
+    epsilon: Floats
+    values: Floats
+
+    def delta(self, epsilon: Floats) -> Floats:
+        """Along the chords in exp(epsilon); beyond the last point, the last value."""
+        right = np.clip(np.searchsorted(self.epsilon, epsilon), 1, len(self.epsilon) - 1)
+        start, stop = self.epsilon[right - 1], self.epsilon[right]
+        with np.errstate(over="ignore"):
+            part = np.expm1(epsilon - start) / np.expm1(stop - start)
+        low, high = self.values[right - 1], self.values[right]
+        inside = low + (high - low) * np.clip(part, 0.0, 1.0)
+        # Below the first point: from (exp(epsilon), delta) = (0, 1) along a chord too.
+        first = 1 - np.exp(np.minimum(epsilon - self.epsilon[0], 0)) * (1 - self.values[0])
+        return np.where(epsilon < self.epsilon[0], first, inside)
+
+
+@lru_cache(maxsize=256)
+def _nodes_of(curves: PrivacyCurves) -> ProfileTable:
+    """The profile of one release, from 0 to where nothing is left of it."""
+    largest = float(np.max(curves.rdp(np.inf)))
+    last = min(_end_of_profile(curves), largest)
+    even = np.linspace(0, 1, _NODES)
+    # In equal steps of epsilon, and about equal steps of log delta.
+    epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
+    # Not `delta`, which in some guarantees is the name of a parameter.
+    log_delta = np.asarray(curves.log_delta(epsilon))
+    smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
+    return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
+
+
+def _end_of_profile(curves: PrivacyCurves) -> float:
+    """About where log delta is so small that no charge depends on it, or falls no more."""
+    least = max(_LEAST_LOG_DELTA, float(curves.log_delta(_LARGEST_EPSILON)) + 1e-6)
+    high = 2.0**-20
+    while high < _LARGEST_EPSILON and curves.log_delta(high) > least:
+        high *= 2
+    low = high / 2
+    for _ in range(4):
+        middle = (low + high) / 2
+        above = curves.log_delta(middle) > least
+        low, high = (middle, high) if above else (low, middle)
+    return high
+
+
+@lru_cache(maxsize=64)
+def _table_of(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
+    """The largest profile of several releases; of one `OneOf`, that of its alternatives."""
+    single = [
+        each
+        for curves in alternatives
+        for each in (curves.alternatives if isinstance(curves, OneOf) else (curves,))
+    ]
+    tables = [_nodes_of(each) for each in single]
+    epsilon = np.unique(np.concatenate([table.epsilon for table in tables]))
+    return ProfileTable(epsilon, np.max([table.delta(epsilon) for table in tables], axis=0))
+
+
+# The bound ----------------------------------------------------------------------------
+
+
+class Hull(NamedTuple):
+    """Edges of the concave hull of the points (v, w): how often which profile counts.
+
+    Attributes
+    ----------
+    weights : dw of each edge; they add up to the expected number of runs.
+    shifts : log(dv / dw).
+    max_loss : the largest loss of the selection, infinite where that of a run is.
+    """
+
+    weights: Floats
+    shifts: Floats
+    max_loss: float
+
+    def delta(self, run: ProfileTable, epsilon: float) -> float:
+        """The bound at one epsilon, from the profile of a run; it may be above 1."""
+        return float(self.weights @ _both_ways(run, epsilon + self.shifts))
+
+
+@lru_cache(maxsize=64)
+def _hull(run: PrivacyCurves, gamma: float, shape: float) -> Hull:
+    power = shape + 1
+    table = _table_of((run,))
+    # u and gamma + (1 - gamma) u on a grid on which all densities fall by equal factors.
+    log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
+    u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
+    u[0], u[-1] = 0.0, 1.0
+    reach = np.minimum(_most_likely(u, table) * (1 + _ROUNDING), 1.0)
+    # In units of f'(1): a factor of the whole.
+    w = np.exp(-power * (np.log(gamma + (1 - gamma) * u) - np.log(gamma)))
+    v = np.exp(-power * (np.log(gamma + (1 - gamma) * reach) - np.log(gamma)))
+    corners = _upper_hull(v[1:] * (1 - _ROUNDING), w[:-1])
+    dv, dw = np.diff(corners, axis=0).T
+    shifts = np.log(dv / dw) - _ROUNDING
+    loss = float(np.max(run.rdp(np.inf)))
+    weights = dw * mean_runs(gamma, shape) * (1 + _ROUNDING)
+    return Hull(weights, shifts, loss - float(shifts.min()) if np.isfinite(loss) else np.inf)
+
+
+def _most_likely(u: Floats, table: ProfileTable) -> Floats:
+    """The largest probability on a neighbour of what has probability u: F(u)."""
+    # Lines of slope exp(e), for e and -e; their minimum is concave. It is taken by blocks.
+    slopes = np.concatenate([np.exp(table.epsilon), np.exp(-table.epsilon)])
+    heights = np.concatenate(
+        [table.values, -np.expm1(-table.epsilon) + np.exp(-table.epsilon) * table.values]
+    )
+    least = np.ones(u.shape)
+    for slope, height in zip(slopes, heights, strict=True):
+        np.minimum(least, slope * u + height, out=least)
+    return least
+
+
+def _upper_hull(v: Floats, w: Floats) -> Floats:
+    """The corners of the concave hull of the origin and points, by growing w."""
+    # Beyond the steepest point from the origin none is on the hull.
+    steepest = int(np.argmax(w / v))
+    corners: list[tuple[float, float]] = [(0.0, 0.0)]
+    # w falls with u, so the points come by falling u.
+    for point in zip(v[steepest::-1].tolist(), w[steepest::-1].tolist(), strict=True):
+        if point[1] <= corners[-1][1] or (len(corners) > 1 and point[0] <= corners[-1][0]):
+            if point[1] > corners[-1][1]:
+                corners[-1] = point
+            continue
+        while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):
+            corners.pop()
+        corners.append(point)
+    return np.array(corners)
+
+
+def _is_below(middle, start, stop) -> bool:
+    """Whether a point is not above the chord between two others."""
+    rise = (middle[1] - start[1]) * (stop[0] - start[0])
+    return rise <= (stop[1] - start[1]) * (middle[0] - start[0])
+
+
+@lru_cache(maxsize=64)
+def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileTable:
+    hull, table = _hull(run, gamma, shape), _table_of((run,))
+    last = float(table.epsilon[-1] - hull.shifts.min())
+    even = np.linspace(0, 1, 2 * _NODES)
+    epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
+    values = np.array([hull.delta(table, each) for each in epsilon.tolist()])
+    # The profile is convex in exp(epsilon), 1 at 0, and read backwards it is the same. So
+    # it is below the convex hull of all of these points.
+    mirrored = -np.expm1(-epsilon[:0:-1]) + np.exp(-epsilon[:0:-1]) * values[:0:-1]
+    points = np.concatenate([[0.0], np.exp(-epsilon[:0:-1]), np.exp(epsilon)])
+    heights = np.concatenate([[1.0], np.minimum(mirrored, 1.0), np.minimum(values, 1.0)])
+    kept = [0]
+    for place in range(1, points.size):
+        while len(kept) > 1:
+            a, b = kept[-2], kept[-1]
+            rise = (heights[b] - heights[a]) * (points[place] - points[a])
+            if rise < (heights[place] - heights[a]) * (points[b] - points[a]):
+                break
+            kept.pop()
+        kept.append(place)
+    with np.errstate(divide="ignore"):
+        # The chord to (0, 1) is the first part of `ProfileTable.delta`.
+        return ProfileTable(np.log(points[kept[1:]]), heights[kept[1:]] * (1 + _ROUNDING))
+
+
+def _both_ways(table: ProfileTable, epsilon: Floats) -> Floats:
+    """A profile at any epsilon; delta(-e) = 1 - exp(-e) (1 - delta(e)), of the mirror."""
+    forward = table.delta(np.abs(epsilon))
+    return np.where(epsilon < 0, 1 - np.exp(-np.abs(epsilon)) * (1 - forward), forward)

@@ -1,0 +1,513 @@
+"""Scores on private records that may be published: sums that every record adds one to.
+
+A held-out record earns a value from 0 (the lowest score) to 1 (the highest), and adds it to the
+*gain* and what is lacking to 1 to the *loss*. A record that is replaced moves at most 1 from one
+to the other, one that is added adds 1 to their sum: a table of counts with two cells, which
+Gaussian noise hides as it hides any other. Where scores are averaged by class, each class has two
+cells of its own. All that is made of the noisy table is post-processing.
+
+A record that cannot be scored earns 0: an error would tell that it is there.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils import _safe_indexing, indexable
+
+from .._messages import errors_without_data, exactly
+from .._random import noise_generator
+from .._validation import check_choice, check_real
+from ..base import PrivacyReport
+from ..mechanisms import GaussianMechanism, calibrate
+from ..mechanisms.sampling import check_platform
+
+#: Values are rounded down to multiples of this, so that sums are exact.
+GRID = 2.0**-20
+#: Probabilities below this count as this in the log loss.
+LEAST_PROBABILITY = 0.01
+
+Values = Callable[[Any, Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class PrivateScorer:
+    """A score with its public range, so that one record's part in it is bounded.
+
+    Made by `make_private_scorer`, or named: "accuracy", "balanced_accuracy", "neg_log_loss",
+    "log_likelihood".
+
+    Parameters
+    ----------
+    function : callable
+        ``function(estimator, X, y)`` gives a value for each record; or, where `sensitivity` is
+        given, one number.
+    low, high : float
+        The range of the values; what is outside is cut.
+    sensitivity : float, default=None
+        How far one record can move the number that the function gives.
+    by_class : bool, default=False
+        Whether the mean of each class counts the same, however rare the class.
+    name : str, default="score"
+        What it is called.
+
+    Examples
+    --------
+    >>> from skdirdp.model_selection import PrivateScorer
+    >>> PrivateScorer(lambda model, X, y: model.predict(X) == y, 0.0, 1.0).name
+    'score'
+    """
+
+    function: Values
+    low: float
+    high: float
+    sensitivity: float | None = None
+    by_class: bool = False
+    name: str = "score"
+
+    def __post_init__(self):
+        check_real("low", self.low)
+        check_real("high", self.high, above=self.low)
+        if self.sensitivity is not None:
+            check_real("sensitivity", self.sensitivity, above=0)
+            if self.by_class:
+                raise ValueError("sensitivity must be None where scores are averaged by class")
+
+    def table(self, estimator: Any, X: Any, y: Any, adjacency: str) -> np.ndarray:
+        """Exact gains and losses, of all records or of each class.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X, y : array-like
+            Held-out records.
+        adjacency : {"replace", "add_remove"}
+
+        Returns
+        -------
+        ndarray of shape (n_classes or 1, 2)
+            Multiples of `GRID`. Neighbours' tables differ by at most 1 in both cells of
+            one row, or in one cell each of two rows, or by one record's 1.
+        """
+        if self.sensitivity is not None:
+            gain = math.floor((self._number(estimator, X, y) - self.low) / self._unit(adjacency))
+            most = self._steps(adjacency)
+            return np.array([[gain, most - gain]], dtype=float) * GRID
+        values = _each_record(self.function, estimator, X, y)
+        share = (np.clip(values, self.low, self.high) - self.low) / (self.high - self.low)
+        share = np.floor(np.where(np.isnan(share), 0.0, share) / GRID) * GRID
+        if not self.by_class:
+            return np.array([[share.sum(), (1 - share).sum()]])
+        classes = np.asarray(estimator.classes_)
+        rows = np.array([np.asarray(y) == label for label in classes])
+        return np.array([[share[row].sum(), (1 - share[row]).sum()] for row in rows])
+
+    def _number(self, estimator: Any, X: Any, y: Any) -> float:
+        try:
+            number = float(self.function(estimator, X, y))
+        except Exception:
+            number = np.nan
+        return self.low if np.isnan(number) else min(max(number, self.low), self.high)
+
+    def _unit(self, adjacency: str) -> float:
+        """What a step of the grid stands for, of a number whose sensitivity is declared.
+
+        Both cells move by the whole sensitivity: for Gaussian noise that is as far as two
+        records' 1 if one is replaced, and has to be made as small as one record's otherwise.
+        A step is left for rounding.
+        """
+        assert self.sensitivity is not None
+        distance = self.sensitivity if adjacency == "replace" else self.sensitivity * math.sqrt(2)
+        return distance / (1 / GRID - 2)
+
+    def _steps(self, adjacency: str) -> int:
+        """The range of a number whose sensitivity is declared, in steps of the grid."""
+        steps = math.ceil((self.high - self.low) / self._unit(adjacency))
+        if steps >= 2**50:
+            raise ValueError(
+                "sensitivity must be at least 2^-30 of the range from low to high; "
+                f"got sensitivity={self.sensitivity}, low={self.low} and high={self.high}"
+            )
+        return steps
+
+    def read(
+        self,
+        noisy: np.ndarray,
+        *,
+        sigma: float,
+        n_records: int | None,
+        adjacency: str,
+        runs: float = 1.0,
+        confidence: float = 0.95,
+    ) -> "PrivateScore":
+        """The score that a noisy table tells, with an interval for the exact one.
+
+        Parameters
+        ----------
+        noisy : ndarray of shape (n_classes or 1, 2)
+        sigma : float
+            Deviation of the noise on each cell.
+        n_records : int or None
+            The public number of records; None where it is not public.
+        adjacency : {"replace", "add_remove"}
+        runs : float, default=1.0
+            The expected number of tables of which this is the best.
+        confidence : float, default=0.95
+
+        Returns
+        -------
+        PrivateScore
+        """
+        unit = self.high - self.low
+        doubt = (1 - confidence) / runs
+        gain, loss = noisy.T
+        if self.sensitivity is not None or (n_records is not None and not self.by_class):
+            if self.sensitivity is not None:
+                step = self._unit(adjacency) / GRID
+                total = self._steps(adjacency) * GRID
+            else:
+                assert n_records is not None
+                total, step = float(n_records), unit / max(n_records, 1)
+            value = self.low + step * (total + float(gain[0] - loss[0])) / 2
+            width = step * (_quantile(doubt / 2) * sigma / math.sqrt(2) + 2 * GRID)
+            low, high = value - width, value + width
+        else:
+            # Each cell is within this of the exact one, all of them at once.
+            width = _quantile(doubt / (2 * noisy.size)) * sigma + GRID * (sigma > 0)
+            worst = _share(gain - width, loss + width, of_none=0.0 if sigma else 0.5)
+            best = _share(gain + width, loss - width, of_none=1.0 if sigma else 0.5)
+            value = self.low + unit * float(np.mean(_smooth_share(gain, loss, sigma)))
+            low, high = (self.low + unit * float(np.mean(each)) for each in (worst, best))
+        low, high = (min(max(each, self.low), self.high) for each in (low, high))
+        return PrivateScore(min(max(value, low), high), low, high, confidence, self.name)
+
+    def rank(self, noisy: np.ndarray, sigma: float) -> float:
+        """What runs are compared by; the larger, the better."""
+        gain, loss = noisy.T
+        # The number of records is the same in all runs, so the difference tells most.
+        return float(
+            np.mean(_smooth_share(gain, loss, sigma)) if self.by_class else gain[0] - loss[0]
+        )
+
+
+@dataclass(frozen=True)
+class PrivateScore:
+    """A score that may be published.
+
+    Parameters
+    ----------
+    value : float
+        The score, with noise.
+    low, high : float
+        An interval that holds the exact score of these records; not that of other records.
+    confidence : float
+        The probability with which it does, at least.
+    name : str
+        What the score is called.
+    privacy : PrivacyReport, default=None
+        What was guaranteed, where the score was released by itself.
+
+    Examples
+    --------
+    >>> from skdirdp.model_selection import PrivateScore
+    >>> print(PrivateScore(0.8123, 0.8051, 0.8195, 0.95, "accuracy"))
+    accuracy 0.8123, from 0.8051 to 0.8195 with confidence 0.95
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    name: str
+    privacy: PrivacyReport | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
+            f"confidence {exactly(self.confidence)}"
+        )
+
+
+def _quantile(tail: float) -> float:
+    return float(-ndtri(min(max(tail, 1e-300), 0.5)))
+
+
+def _share(gain: np.ndarray, loss: np.ndarray, of_none: float) -> np.ndarray:
+    """gain / (gain + loss); what is negative is none."""
+    gain, loss = np.maximum(gain, 0.0), np.maximum(loss, 0.0)
+    total = gain + loss
+    return np.divide(gain, total, out=np.full(gain.shape, of_none), where=total > 0)
+
+
+def _smooth_share(gain: np.ndarray, loss: np.ndarray, sigma: float) -> np.ndarray:
+    """The same of noisy numbers; where noise could be all of it, it is drawn to one half."""
+    lacking = np.maximum(4 * sigma - (gain + loss), 0.0)
+    return _share(gain + lacking / 2, loss + lacking / 2, of_none=0.5)
+
+
+def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray:
+    """A value for each record, nan for those that the function fails on."""
+    n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
+    values = np.full(n_records, np.nan)
+    waiting = [np.arange(n_records)]
+    while waiting:
+        part = waiting.pop()
+        if part.size == 0:
+            continue
+        whole = part.size == n_records
+        records = X if whole else _safe_indexing(X, part)
+        labels = y if whole or y is None else _safe_indexing(y, part)
+        try:
+            found = np.asarray(function(estimator, records, labels), dtype=float)
+            if found.shape != part.shape:
+                raise ValueError("a scorer must give one value for each record")
+            values[part] = found
+        except Exception:
+            if part.size > 1:
+                waiting += np.array_split(part, 2)
+    return values
+
+
+def make_private_scorer(
+    function: Values,
+    *,
+    low: float,
+    high: float,
+    sensitivity: float | None = None,
+    name: str = "score",
+) -> PrivateScorer:
+    """A scorer of one's own, with its range and what one record can do to it.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(estimator, X, y)``. It gives a value for each record, which must follow
+        from that record and the estimator alone; the score is their mean. With a
+        `sensitivity` it gives one number instead.
+    low, high : float
+        The range; what is outside is cut, and what fails is `low`.
+    sensitivity : float, default=None
+        How far the number can move when one record is replaced, or added or removed. It is
+        taken on trust: too small a number breaks the guarantee.
+    name : str, default="score"
+        What it is called.
+
+    Returns
+    -------
+    PrivateScorer
+
+    Examples
+    --------
+    The share of records that are predicted within one step of the truth:
+
+    >>> import numpy as np
+    >>> from skdirdp.model_selection import make_private_scorer
+    >>> near = make_private_scorer(
+    ...     lambda model, X, y: np.abs(model.predict(X) - y) <= 1, low=0, high=1
+    ... )
+    """
+    return PrivateScorer(function, float(low), float(high), sensitivity, name=name)
+
+
+def _correct(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return np.asarray(estimator.predict(X)) == np.asarray(y)
+
+
+def _log_probability(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    probabilities = np.asarray(estimator.predict_proba(X))
+    of_label = np.zeros(len(probabilities))
+    for column, label in enumerate(estimator.classes_):
+        is_label = np.asarray(y) == label
+        of_label[is_label] = probabilities[is_label, column]
+    return np.log(np.maximum(of_label, LEAST_PROBABILITY))
+
+
+def _log_likelihood(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return estimator.score_samples(X)
+
+
+SCORERS = {
+    "accuracy": PrivateScorer(_correct, 0.0, 1.0, name="accuracy"),
+    "balanced_accuracy": PrivateScorer(_correct, 0.0, 1.0, by_class=True, name="balanced_accuracy"),
+    "neg_log_loss": PrivateScorer(
+        _log_probability, math.log(LEAST_PROBABILITY), 0.0, name="neg_log_loss"
+    ),
+    # The range follows from the estimator's states: see `scorer_of`.
+    "log_likelihood": PrivateScorer(_log_likelihood, -1.0, 0.0, name="log_likelihood"),
+}
+_METHODS = {
+    "accuracy": "predict",
+    "balanced_accuracy": "predict",
+    "neg_log_loss": "predict_proba",
+    "log_likelihood": "score_samples",
+}
+
+
+def scorer_of(scoring: Any, estimator: Any, y: Any) -> PrivateScorer:
+    """The scorer that is meant, for an estimator that need not be fitted.
+
+    Parameters
+    ----------
+    scoring : None, str or PrivateScorer
+        None for accuracy where there are labels, and the log-likelihood where there are none.
+    estimator : estimator
+    y : array-like or None
+
+    Returns
+    -------
+    PrivateScorer
+    """
+    if isinstance(scoring, PrivateScorer):
+        return scoring
+    if callable(scoring):
+        raise TypeError(
+            "scoring must declare its range and sensitivity: wrap the function by "
+            "make_private_scorer(function, low=..., high=...)"
+        )
+    if scoring is None:
+        scoring = "log_likelihood" if y is None else "accuracy"
+    check_choice("scoring", scoring, tuple(SCORERS))
+    if not hasattr(estimator, _METHODS[scoring]):
+        raise TypeError(
+            f"scoring {scoring!r} needs an estimator with {_METHODS[scoring]}; "
+            f"got a {type(estimator).__name__}"
+        )
+    if y is None and scoring != "log_likelihood":
+        raise ValueError(f"scoring {scoring!r} needs labels; got y=None")
+    return SCORERS[scoring]
+
+
+def with_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
+    """The scorer with its range, where that follows from public sizes of a fitted estimator.
+
+    A log-likelihood is cut at twice that of the uniform distribution over all states.
+    """
+    if scorer is not SCORERS["log_likelihood"]:
+        return scorer
+    states = getattr(estimator, "states_", None)
+    if states is None:
+        raise TypeError(
+            "scoring 'log_likelihood' takes its range from the states of a Bayesian network; "
+            f"got a {type(estimator).__name__}. Declare one: make_private_scorer(lambda model, "
+            "X, y: model.score_samples(X), low=..., high=...)"
+        )
+    sizes = [len(each) for each in (states.values() if isinstance(states, dict) else states)]
+    return replace(scorer, low=-2 * math.fsum(math.log(size) for size in sizes if size) or -1.0)
+
+
+def score_mechanism(**budget: Any) -> GaussianMechanism:
+    """Gaussian noise on gains and losses, within a budget.
+
+    Parameters
+    ----------
+    **budget
+        epsilon, delta, order and adjacency, as for `skdirdp.mechanisms.calibrate`.
+
+    Returns
+    -------
+    GaussianMechanism
+    """
+    found = calibrate("gaussian", min_smoothing=0.0, max_count=1.0, max_total=1.0, **budget)
+    assert isinstance(found, GaussianMechanism)
+    return found
+
+
+def private_score(
+    estimator,
+    X,
+    y=None,
+    *,
+    scoring=None,
+    epsilon=1.0,
+    delta=1e-5,
+    order=None,
+    adjacency="replace",
+    accountant=None,
+    label=None,
+    confidence=0.95,
+    random_state=None,
+) -> PrivateScore:
+    """A score on private held-out records that may be published, with an interval.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        It must be private, or not have seen these records.
+    X : array-like of shape (n_samples, n_features)
+        Records that it was not fitted to.
+    y : array-like of shape (n_samples,), default=None
+        Their labels.
+    scoring : str or PrivateScorer, default=None
+        "accuracy", "balanced_accuracy", "neg_log_loss" (probabilities below 0.01 count as
+        that), "log_likelihood" (of a Bayesian network, cut at twice that of the uniform
+        distribution), or one made by `make_private_scorer`. By default accuracy, or the
+        log-likelihood where there is no `y`.
+    epsilon : float, default=1.0
+        The budget; infinite for no noise.
+    delta : float, default=1e-5
+        The score is (epsilon, delta)-differentially private.
+    order : float, default=None
+        Given, it is (order, epsilon)-RDP instead.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Under "replace" the number of records is public.
+    accountant : PrivacyAccountant, default=None
+        Charged before noise is drawn. A score of records that were fitted to, too, adds to
+        what the fit cost.
+    label : str, default=None
+        What the accountant's history calls the score.
+    confidence : float, default=0.95
+        Of the interval.
+    random_state : None, int, Generator or RandomState
+        None draws cryptographically secure noise.
+
+    Returns
+    -------
+    PrivateScore
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletCategoricalNB
+    >>> from skdirdp.model_selection import private_score
+    >>> X = np.random.default_rng(0).integers(3, size=(4000, 2))
+    >>> y = X[:, 0] > 0
+    >>> model = DirichletCategoricalNB(classes=[False, True], n_categories=3)
+    >>> score = private_score(model.fit(X[:3000], y[:3000]), X[3000:], y[3000:])
+    >>> bool(score.low <= model.score(X[3000:], y[3000:]) <= score.high)
+    True
+    """
+    epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    confidence = check_real("confidence", confidence, above=0, below=1)
+    scorer = with_range(scorer_of(scoring, estimator, y), estimator)
+    mechanism = score_mechanism(epsilon=epsilon, delta=delta, order=order, adjacency=adjacency)
+    with errors_without_data(X=X, y=y):
+        X, y = indexable(X, y)
+        table = scorer.table(estimator, X, y, adjacency)
+    mechanism.check_table(table, GRID)
+    generator = None
+    if not mechanism.is_exact:
+        check_platform()
+        generator = noise_generator(random_state)
+    if accountant is not None:
+        accountant.charge(mechanism, releases=1, label="private_score" if label is None else label)
+    noisy = table if generator is None else mechanism.noisy(table, generator, GRID)
+    public = round(float(table.sum())) if adjacency == "replace" else None
+    found = scorer.read(
+        noisy, sigma=mechanism.sigma, n_records=public, adjacency=adjacency, confidence=confidence
+    )
+    seed = ("random_state",) if random_state is not None and generator is not None else ()
+    report = PrivacyReport(
+        epsilon=epsilon,
+        delta=None if order is not None else float(delta),
+        order=None if order is None else float(order),
+        adjacency=adjacency,
+        mechanisms=((mechanism, 1),),
+        not_covered=seed,
+    )
+    return replace(found, privacy=report)
