@@ -123,7 +123,9 @@ SERIES = [
 ]
 
 
-@pytest.mark.parametrize(("pair", "series"), SERIES, ids=str)
+@pytest.mark.parametrize(
+    ("pair", "series"), SERIES, ids=lambda value: "" if callable(value) else str(value)
+)
 def test_a_series_is_the_cumulant_to_its_last_digits(pair, series):
     series = series(40.0)
     tilts = [1e-6, 0.01, 1.0, 17.0, 39.0, 0.5 + 1j, 12 + 30j, 1 + 39j]
