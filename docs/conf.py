@@ -27,6 +27,9 @@ author = "the skdirdp developers"
 copyright = f"2026, {author}"
 version = release = skdirdp.__version__
 
+# Several classes have an attribute of one name, and a bare name in a list means the own one.
+suppress_warnings = ["ref.python"]
+
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
