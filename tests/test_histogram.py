@@ -94,7 +94,7 @@ def test_infinite_epsilon_is_kbins_discretizer(encode, strategy, n_bins):
     np.testing.assert_array_equal(*back)
 
 
-@pytest.mark.filterwarnings("ignore:feature 0 is constant")
+@pytest.mark.filterwarnings("ignore:Feature 0 is constant")
 @pytest.mark.filterwarnings("ignore:Feature 0 is constant")
 @pytest.mark.parametrize("bounds", [None, (0, 10)])
 @pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal"])
@@ -686,7 +686,7 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"bounds": [(0, 1), (2, 3), (5, 4)]}, "feature 2"),
         ({"n_bins": 1}, "n_bins"),
         ({"n_bins": [2, 1, 2]}, "at least 2"),
-        ({"n_bins": [2, 2]}, "one entry per feature, 3"),
+        ({"n_bins": [2, 2]}, "There are 3 features; got list of length 2"),
         ({"n_bins": 2.5}, "n_bins"),
         ({"n_fine_bins": 1}, "n_fine_bins"),
         ({"n_fine_bins": 9}, "got 10 and 9 for feature 0, of n_fine_bins=9"),
@@ -731,7 +731,7 @@ def test_constant_columns_have_a_documented_result():
     assert own_bounds.fine_edges_[0][[0, -1]].tolist() == [1.5, 4.5]
     assert len(np.unique(own_bounds.transform(X))) == 1
     np.testing.assert_allclose(own_bounds.sample(500, 0).mean(), 3.0, atol=0.1)
-    with pytest.warns(UserWarning, match="feature 0 is constant"):
+    with pytest.warns(UserWarning, match="Feature 0 is constant and will be replaced with 0"):
         without_privacy = clone(own_bounds).set_params(epsilon=INF).fit(X)
     assert without_privacy.n_bins_.tolist() == [1]
     assert np.isnan(without_privacy.sample(3)).all()
