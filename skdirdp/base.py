@@ -263,6 +263,9 @@ class CountingEstimator(PrivateEstimator):
         "n_samples": [None, Interval(Real, 0, None, closed="neither")],
     }
 
+    #: Whether a fit finds names that nobody could list: a pipeline gives that a larger share.
+    _selects_names: ClassVar[bool] = False
+
     delta: float
     order: float | None
     mechanism: str

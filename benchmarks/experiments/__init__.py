@@ -26,6 +26,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
     "pipeline-split": ("pipeline_split", "PipelineSplit"),
+    "text": ("text", "Text"),
+    "text-choices": ("text", "TextChoices"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
