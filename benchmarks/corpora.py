@@ -81,7 +81,7 @@ def corpus(name: str) -> Corpus:
         libraries = _LIBRARIES if name == DOCSTRINGS else _OTHER_LIBRARY
         texts = {library: _paragraphs(library, parts) for library, parts in libraries.items()}
         labels = np.repeat(list(texts), [len(found) for found in texts.values()])
-        return _read(sum(texts.values(), []), labels)
+        return _read([text for found in texts.values() for text in found], labels)
     source = SOURCES[name]
     table = pd.read_csv(_path(source.file), sep="\t", skiprows=[1, 2], dtype=str).fillna("")
     found, wanted = (len(table), table[source.label].nunique()), (source.n_texts, source.n_classes)
@@ -116,11 +116,10 @@ def _read(texts, labels) -> Corpus:
 
 def _paragraphs(library: str, parts: list[str]) -> list[str]:
     """The paragraphs of a library's docstrings, each once."""
-    found_spec = find_spec(library)
-    assert found_spec is not None and found_spec.origin is not None
+    root = Path(str(getattr(find_spec(library), "origin", None))).parent
     found = []
     for part in parts:
-        for file in sorted((Path(found_spec.origin).parent / part).rglob("*.py")):
+        for file in sorted((root / part).rglob("*.py")):
             if "tests" in file.parts:
                 continue
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -291,7 +291,7 @@ class CountingEstimator(PrivateEstimator):
         value, joint = getattr(self, parameter), JOINT_FIT.get()
         return joint.known.get(parameter) if value is None and joint is not None else value
 
-    def _declared(self, size: str, found: int) -> int:
+    def _declared(self, size: str, found: Any) -> Any:
         """A size of the data, as it was declared of the step before in a joint fit."""
         joint = JOINT_FIT.get()
         return found if joint is None else joint.known.get(size, found)

@@ -171,8 +171,8 @@ class Text(Experiment):
             ),
             Claim(
                 "skdirdp",
-                f"At ({best:g}, {DELTA:g})-DP a pipeline from raw words, with mechanism='auto', has "
-                "at least 0.8 of the accuracy of MultinomialNB on each corpus",
+                f"At ({best:g}, {DELTA:g})-DP a pipeline from raw words, with mechanism='auto', "
+                "has at least 0.8 of the accuracy of MultinomialNB on each corpus",
                 all(each >= 0.8 for each in part.values()),
                 ", ".join(f"{name} {each:.3f}" for name, each in part.items()),
             ),

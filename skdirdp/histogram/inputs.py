@@ -19,7 +19,7 @@ def public_bins(n_bins: Any, n_features: int) -> np.ndarray:
             "n_bins must be a scalar or array of shape (n_features,). There are "
             f"{n_features} features; got {describe(n_bins)}"
         )
-    wrong = [k for k, size in enumerate(n_bins) if not isinstance(size, Integral) or not 2 <= size]
+    wrong = [k for k, size in enumerate(n_bins) if not isinstance(size, Integral) or int(size) < 2]
     if wrong:
         raise ValueError(
             "KBinsDiscretizer received an invalid number of bins at indices "
