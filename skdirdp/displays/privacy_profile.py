@@ -16,6 +16,8 @@ from .axes import axes_for
 _POINTS = 120
 # The axis ends where delta has fallen to the first of these that it ever falls to.
 _LEAST_DELTAS = 10.0 ** np.arange(-10, 0)
+# And this far below the least delta that is marked.
+_BELOW_MARKS = 1e-2
 
 
 class PrivacyProfileDisplay:
@@ -30,6 +32,8 @@ class PrivacyProfileDisplay:
         The points of the profile.
     budget : tuple of (epsilon, delta), default=None
         What was claimed or allowed, to be marked.
+    total : tuple of (epsilon, delta), default=None
+        The point of the profile that was spent, to be marked.
     name : str, default=None
         What the legend calls the profile.
     budget_name : str, default="budget"
@@ -56,10 +60,11 @@ class PrivacyProfileDisplay:
     >>> both = PrivacyProfileDisplay.from_mechanism(other, releases=14, ax=display.ax_)
     """
 
-    def __init__(self, epsilon, delta, budget=None, name=None, budget_name="budget"):
+    def __init__(self, epsilon, delta, budget=None, name=None, budget_name="budget", total=None):
         self.epsilon = epsilon
         self.delta = delta
         self.budget = budget
+        self.total = total
         self.name = name
         self.budget_name = budget_name
 
@@ -119,7 +124,8 @@ class PrivacyProfileDisplay:
         Parameters
         ----------
         accountant : PrivacyAccountant
-            With at least one charge. An (epsilon, delta) limit is marked.
+            With at least one charge. An (epsilon, delta) limit is marked, and the total at
+            its delta.
         epsilons : array-like of floats, default=None
             Where to compute the profile. None goes from 0 until delta is negligible.
         name : str, default=None
@@ -137,8 +143,18 @@ class PrivacyProfileDisplay:
         has_budget = accountant.epsilon is not None and accountant.order is None
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
         name = plural(len(accountant), "charge") if name is None else name
+        total = None
+        if accountant.order is None and accountant.delta > 0:
+            total = (accountant.total(), accountant.delta)
         return cls._of(
-            accountant.compositions(), epsilons, budget, name, "limit", ax=ax, **line_options
+            accountant.compositions(),
+            epsilons,
+            budget,
+            name,
+            "limit",
+            total,
+            ax=ax,
+            **line_options,
         )
 
     @classmethod
@@ -188,14 +204,15 @@ class PrivacyProfileDisplay:
         budget: tuple[float, float] | None,
         name: str,
         budget_name: str,
+        total: tuple[float, float] | None = None,
         **plot_options: Any,
     ) -> "PrivacyProfileDisplay":
         if epsilons is None:
-            points = _default_epsilons(compositions, budget)
+            points = _default_epsilons(compositions, budget, total)
         else:
             points = np.sort(check_array("epsilons", np.ravel(epsilons), at_least=0))
         delta = np.max([np.asarray(each.delta(points)) for each in compositions], axis=0)
-        return cls(points, delta, budget, name, budget_name).plot(**plot_options)
+        return cls(points, delta, budget, name, budget_name, total).plot(**plot_options)
 
     def plot(self, ax=None, **line_options) -> "PrivacyProfileDisplay":
         """Draw on the given axes, or on new ones.
@@ -212,7 +229,7 @@ class PrivacyProfileDisplay:
         PrivacyProfileDisplay
             This one.
         """
-        ax = axes_for(self, ax)
+        ax = axes_for(self, ax, "Privacy profile")
         # A delta of 0 lies below every logarithmic axis: the line leaves it downwards.
         ax.set_yscale("log", nonpositive="clip")
         (self.line_,) = ax.plot(self.epsilon, self.delta, **{"label": self.name, **line_options})
@@ -226,6 +243,16 @@ class PrivacyProfileDisplay:
                 ax.plot([epsilon], [delta], linestyle="none", marker="o", **mark)
             else:
                 ax.axvline(epsilon, linestyle=":", **mark)
+        if self.total is not None and np.isfinite(self.total[0]):
+            epsilon, delta = self.total
+            ax.plot(
+                [epsilon],
+                [delta],
+                linestyle="none",
+                marker="x",
+                color=self.line_.get_color(),
+                label=f"total ({epsilon:.3g}, {exactly(delta)})",
+            )
         ax.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
         ax.grid(alpha=0.3)
         ax.legend()
@@ -233,10 +260,13 @@ class PrivacyProfileDisplay:
 
 
 def _default_epsilons(
-    compositions: Sequence[Composition], budget: tuple[float, float] | None
+    compositions: Sequence[Composition],
+    budget: tuple[float, float] | None,
+    total: tuple[float, float] | None,
 ) -> np.ndarray:
-    """From 0 until delta is negligible, and past the budget."""
-    for least in _LEAST_DELTAS:
+    """From 0 until delta is negligible, also beside what is marked."""
+    marked = [_BELOW_MARKS * mark[1] for mark in (budget, total) if mark and mark[1] > 0]
+    for least in [*(each for each in marked if each < _LEAST_DELTAS[0]), *_LEAST_DELTAS]:
         end = max(composition.epsilon(float(least)) for composition in compositions)
         if np.isfinite(end):
             break
@@ -245,6 +275,8 @@ def _default_epsilons(
             "what is drawn must have a delta below 0.1 at some epsilon; something was released "
             "without noise"
         )
-    if end == 0 and budget is None:
-        raise ValueError("there must be something that was released or charged; got nothing")
-    return np.linspace(0.0, max(end, 1.1 * budget[0] if budget else 0.0), _POINTS)
+    if end == 0:
+        if budget is None:
+            raise ValueError("there must be something that was released or charged; got nothing")
+        end = budget[0]
+    return np.linspace(0.0, end, _POINTS)

@@ -535,12 +535,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Returns
         -------
         tuple of two ndarrays, or None
-            The lower and the upper limits. None where nothing was released, and for
-            mechanisms whose releases do not tell their noise apart from the counts.
+            The lower and the upper limits. None where nothing was released.
         """
         check_is_fitted(self)
         histogram = self._histograms_[feature]
-        if histogram is None or not histogram.has_band:
+        if histogram is None:
             return None
         return histogram.band(confidence, None if starts is None else np.asarray(starts))
 
