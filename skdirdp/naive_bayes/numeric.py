@@ -98,7 +98,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             check_non_negative(X, f"{type(self).__name__} (input X)")
         except ValueError as error:
             raise ValueError(
-                f"{error}. Where they come from a HashingVectorizer, it takes "
+                f"{str(error).rstrip('.')}. Where they come from a HashingVectorizer, it takes "
                 "alternate_sign=False: signs are drawn for features that are not counts"
             ) from None
 
