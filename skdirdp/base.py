@@ -339,6 +339,9 @@ class CountingEstimator(PrivateEstimator):
         "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
+    #: Whether a fit finds names that nobody could list: a pipeline gives that a larger share.
+    _selects_names: ClassVar[bool] = False
+
     delta: float
     order: float | None
     mechanism: str
@@ -368,7 +371,7 @@ class CountingEstimator(PrivateEstimator):
         value, joint = getattr(self, parameter), JOINT_FIT.get()
         return joint.known.get(parameter) if value is None and joint is not None else value
 
-    def _declared(self, size: str, found: int) -> int:
+    def _declared(self, size: str, found: Any) -> Any:
         """A size of the data, as it was declared of the step before in a joint fit."""
         joint = JOINT_FIT.get()
         return found if joint is None else joint.known.get(size, found)

@@ -14,10 +14,11 @@ def functions_of(module, about):
             yield name, function
 
 
-def cases(functions, exceptions):
+def cases(functions, exceptions, exception_of=lambda name, values: None):
     """Each function with each of its arguments; those in `exceptions` must fail, for its reason.
 
-    An exception is a name, or a name and the number of one case, as in ``"test_alpha-2"``.
+    An exception is a name, or a name and the number of one case, as in ``"test_alpha-2"``. Or
+    `exception_of` gives the reason, by the name and the arguments.
     """
     for name, function in functions:
         given = getattr(function, "pytestmark", ())
@@ -32,7 +33,7 @@ def cases(functions, exceptions):
                 ]
         for number, values in enumerate(combinations):
             case = f"{name}-{number}"
-            reason = exceptions.get(name, exceptions.get(case))
+            reason = exceptions.get(name, exceptions.get(case)) or exception_of(name, values)
             each = [*marks, pytest.mark.xfail(reason=reason, strict=True)] if reason else marks
             yield pytest.param(function, values, id=case, marks=each)
 

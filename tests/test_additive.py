@@ -4,8 +4,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from skdirdp.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdirdp.mechanisms.additive import _log_mgf, _log_mgf_of_positive_part, _tail_of_sum
 
 COUNTS = np.array([0.0, 3.0, 40.0, 300.0, 2000.0])
 MAKES = [GaussianMechanism, LaplaceMechanism]
@@ -54,11 +56,55 @@ def test_precision_divides_the_noise():
 
 
 @pytest.mark.parametrize("make", MAKES)
-def test_error_bars_are_refused_with_a_reason(make):
-    mechanism = make(2.0)
-    assert not mechanism.has_limits
-    with pytest.raises(ValueError, match="error bars are known for mechanism 'dirichlet' only"):
-        mechanism.limits(np.ones(1), np.ones(1), n_categories=2, n_samples=9, confidence=0.9)
+@pytest.mark.parametrize("smoothing", [0.0, 3.0])
+@pytest.mark.parametrize("runs", ["cells", "below", "whole parts"])
+@pytest.mark.parametrize("filled", ["half", "all"])
+def test_limits_hold_for_all_runs_at_once_and_are_not_wide(make, smoothing, runs, filled):
+    rng, size, draws, confidence = np.random.default_rng(5), 40, 300, 0.8
+    counts = rng.integers(0, 60, size) + 40.0 * (filled == "all")
+    if filled == "half":
+        counts[rng.random(size) < 0.5] = 0.0
+    counts[7] = 400.0
+    first, stop = {
+        "cells": (np.arange(size), np.arange(1, size + 1)),
+        "below": (np.zeros(size - 1, dtype=int), np.arange(1, size)),
+        "whole parts": (np.array([0, 3, 20]), np.array([3, 20, 40])),
+    }[runs]
+    total = counts.sum()
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    shares = (below[stop] - below[first]) / total
+    mechanism = make(8.0, smoothing)
+    released = mechanism.draw(np.tile(counts, (draws, 1)), rng)
+    held, widths = 0, []
+    for row in released:
+        lower, upper = mechanism.limits(row, first, stop, n_samples=total, confidence=confidence)
+        held += bool(np.all((lower <= shares) & (shares <= upper)))
+        widths.append(total * (upper - lower))
+    assert held / draws > confidence - 4 * np.sqrt(confidence * (1 - confidence) / draws)
+    # Noise of a known total, for so many runs, and twice as much again for the unknown one, of
+    # which a cell with a third of the records has the most
+    cells = np.minimum(stop - first, size - (stop - first))
+    alone = 2 * 8.0 * np.sqrt(cells) * norm.isf((1 - confidence) / (2 * len(first)))
+    # Laplace noise has heavier tails, and negative counts are not told apart
+    assert np.all(np.mean(widths, axis=0) < {"gaussian": 3, "laplace": 6}[make.name] * alone)
+
+
+@pytest.mark.parametrize(
+    ("make", "least", "error"), [(*MAKES[:1], -20, 5e-5), (*MAKES[1:], 1e-4, 0.004)]
+)
+def test_noisy_counts_are_read_off_their_means_as_exactly_as_limits_say(make, least, error):
+    noisy = np.concatenate([np.geomspace(1e-4, 1, 1000), np.linspace(least, 50, 100_000)])
+    read = make(1.0)._noisy_counts(make(1.0)._posterior_mean(noisy))
+    assert np.max(np.abs(read - noisy)) < error
+
+
+def test_the_tail_of_a_sum_of_noise_is_no_less_than_it_is():
+    rng, tail = np.random.default_rng(0), 0.05
+    for n_terms in (1, 7, 50):
+        noise = rng.laplace(size=(40_000, n_terms))
+        for terms, log_mgf in ((noise, _log_mgf), (noise.clip(0), _log_mgf_of_positive_part)):
+            quantile = np.quantile(terms.sum(axis=1), 1 - tail)
+            assert quantile < _tail_of_sum(np.array([n_terms]), tail, log_mgf)[0] < 2 * quantile + 2
 
 
 @pytest.mark.parametrize("make", MAKES)

@@ -69,10 +69,10 @@ def test_limits_hold_for_all_cells_at_once_and_not_much_more_often(confidence):
     mechanism, counts = DirichletMechanism(r=0.5, alpha=2.0), np.array([30.0, 50.0, 40.0, 300.0])
     draws = 2000
     released = mechanism.draw(np.tile(counts, (draws, 1)), np.random.default_rng(4))
-    sizes = {"n_categories": 4, "n_samples": counts.sum(), "confidence": confidence}
+    sizes = {"n_samples": counts.sum(), "confidence": confidence}
     shares, held = counts / counts.sum(), 0
     for row in released:
-        lower, upper = mechanism.limits(row, np.ones(4), **sizes)
+        lower, upper = mechanism.limits(row, np.arange(4), np.arange(1, 5), **sizes)
         held += bool(np.all((lower <= shares) & (shares <= upper)))
     error = np.sqrt(confidence * (1 - confidence) / draws)
     assert held / draws > confidence - 4 * error
@@ -92,12 +92,12 @@ def test_precision_multiplies_the_concentration_and_drops_a_claim():
 def test_limits_without_noise_are_the_shares_themselves():
     counts = np.array([30.0, 50.0, 0.0, 20.0])
     exact = DirichletMechanism(np.inf, np.inf, exact_smoothing=2.5)
-    below = np.cumsum(exact.release(counts))[:-1]
-    limits = exact.limits(below, np.array([1, 2, 3]), n_categories=4, n_samples=100, confidence=0.9)
+    runs = (exact.release(counts), np.zeros(3, dtype=int), np.arange(1, 4))
+    limits = exact.limits(*runs, n_samples=100, confidence=0.9)
     for limit in limits:
         np.testing.assert_allclose(limit, [0.3, 0.8, 0.8], rtol=1e-12)
     with pytest.raises(ValueError, match="confidence must be"):
-        exact.limits(below, np.ones(3), n_categories=4, n_samples=100, confidence=1.0)
+        exact.limits(*runs, n_samples=100, confidence=1.0)
     with pytest.raises(ValueError, match="precision must be greater than 0"):
         exact.with_precision(0.0)
 

@@ -97,6 +97,24 @@ def test_a_display_draws_on_new_axes_or_on_those_given(draw):
 
 
 @pytest.mark.parametrize("draw", EVERY_DISPLAY)
+def test_a_display_has_a_title_and_room_for_its_labels(draw):
+    display = draw()
+    figure, ax = display.figure_, display.ax_
+    assert ax.get_title()
+    figure.canvas.draw()
+    inside = figure.bbox
+    legend = [ax.get_legend()] if ax.get_legend() else []
+    labels = [label for label in (ax.title, ax.xaxis.label, ax.yaxis.label) if label.get_text()]
+    for artist in [*labels, *legend]:
+        box = artist.get_window_extent()
+        assert inside.x0 <= box.x0 <= box.x1 <= inside.x1
+        assert inside.y0 <= box.y0 <= box.y1 <= inside.y1
+    _, titled = plt.subplots()
+    titled.set_title("mine")
+    assert draw(ax=titled).ax_.get_title() == "mine"
+
+
+@pytest.mark.parametrize("draw", EVERY_DISPLAY)
 def test_without_matplotlib_a_display_says_what_to_install(draw, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
@@ -189,9 +207,12 @@ def test_many_narrow_bins_are_drawn_together():
     assert display.density @ np.diff(display.edges) == pytest.approx(1)
 
 
-def test_a_histogram_has_no_band_where_none_is_known():
-    model = histogram_of(columns(), mechanism="laplace")
-    assert HistogramDisplay.from_estimator(model).lower is None
+def test_a_histogram_with_the_mechanism_of_least_divergence_has_a_band():
+    model = histogram_of(columns(), mechanism="auto")
+    assert model.privacy_.mechanisms[0][0].name != "dirichlet"
+    display = HistogramDisplay.from_estimator(model)
+    assert np.all(display.lower <= display.upper)
+    assert np.mean((display.lower <= display.density) & (display.density <= display.upper)) > 0.95
 
 
 # PrivacyProfileDisplay -------------------------------------------------------------
@@ -270,6 +291,23 @@ def test_the_profile_of_an_adaptive_limit_is_that_of_whatever_it_admits():
     second = PrivacyProfileDisplay.from_accountant(accountant, epsilons=first.epsilon)
     np.testing.assert_array_equal(first.delta, second.delta)
     assert "whatever is admitted" in texts(second.ax_)
+
+
+def test_the_profile_of_an_accountant_marks_the_total_and_ends_where_delta_is_negligible():
+    accountant = PrivacyAccountant(epsilon=20.0, delta=1e-6, adaptive=False)
+    accountant.charge(GAUSSIAN)
+    display = PrivacyProfileDisplay.from_accountant(accountant)
+    assert display.total == (accountant.total(), 1e-6)
+    assert any(text.startswith("total (") for text in texts(display.ax_))
+    assert display.delta.min() > 1e-11
+    # Past a mark that is itself lower than that
+    tiny = PrivacyAccountant(epsilon=20.0, delta=1e-12, adaptive=False)
+    tiny.charge(GAUSSIAN)
+    assert 1e-15 < PrivacyProfileDisplay.from_accountant(tiny).delta.min() < 1e-12
+    # An RDP total is no point of the profile
+    renyi = PrivacyAccountant(epsilon=2.0, order=4.0)
+    renyi.charge(GAUSSIAN)
+    assert PrivacyProfileDisplay.from_accountant(renyi).total is None
 
 
 def test_of_disjoint_parts_the_profile_shows_the_worst():

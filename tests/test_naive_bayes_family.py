@@ -12,9 +12,13 @@ from skdirdp import (
     DirichletBernoulliNB,
     DirichletCategoricalNB,
     DirichletComplementNB,
+    DirichletHistogramTransformer,
     DirichletNB,
     PrivacyLeakWarning,
+    PrivateCountVectorizer,
+    make_private_pipeline,
 )
+from skdirdp.naive_bayes.numeric import default_total
 from tests.probes import Recorder
 
 INF = float("inf")
@@ -232,3 +236,73 @@ def test_laplace_noise_needs_no_delta(cls, adjacency, mechanism):
     for name in ("dirichlet", "gaussian"):
         with pytest.raises(ValueError, match="delta must be positive for mechanism"):
             model_of(cls, mechanism=name, delta=0).fit(X, y)
+
+
+# --- A bound on rows from public sizes -------------------------------------------
+
+
+def bound_of(model):
+    return max(mechanism.max_total or 0.0 for mechanism, _ in model.privacy_.mechanisms)
+
+
+@pytest.mark.parametrize("d", [2, 30, 1000])
+def test_the_default_bound_on_rows_has_the_least_regret(d):
+    totals = np.arange(1.0, d + 1)
+
+    def regret(bound):
+        """How much better the best bound is for the worst total."""
+        return max(np.sqrt(totals) / (np.minimum(totals, bound) / np.sqrt(bound)))
+
+    least = min(regret(bound) for bound in np.geomspace(1, d, 400))
+    # Rounding the root up to a whole number costs a little where it is small.
+    assert regret(default_total(1.0, d)) <= least * np.sqrt(np.ceil(d**0.5) / d**0.5) * (1 + 1e-9)
+    assert least == pytest.approx(d**0.25, rel=0.01)
+
+
+@pytest.mark.parametrize("cls", [DirichletNB, DirichletComplementNB])
+def test_an_automatic_bound_on_rows_is_that_of_public_sizes(cls):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    for X in (np.zeros((400, 90)), rng.poisson(50, (400, 90)), rng.poisson(0.1, (400, 90))):
+        model = cls(classes=[0, 1], max_count=3, max_total="auto").fit(X, y)
+        assert bound_of(model) == 3 * 10
+        assert model.privacy_.not_covered == ()
+    with pytest.raises(ValueError, match="max_count must be given where max_total is 'auto'"):
+        cls(classes=[0, 1], max_total="auto").fit(X, y)
+    with pytest.raises(ValueError, match="max_total"):
+        cls(classes=[0, 1], max_total="most").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("cls", "theirs"), [(DirichletNB, MultinomialNB), (DirichletComplementNB, ComplementNB)]
+)
+def test_without_noise_an_automatic_bound_changes_nothing(cls, theirs):
+    X, y = records()
+    ours = cls(epsilon=float("inf"), max_total="auto").fit(X, y)
+    assert np.allclose(ours.feature_log_prob_, theirs().fit(X, y).feature_log_prob_, rtol=1e-12)
+    parts = cls(epsilon=float("inf"), max_total="auto")
+    for part in (slice(None, 1000), slice(1000, None)):
+        parts.partial_fit(X[part], y[part], classes=[0, 1, 2])
+    assert np.allclose(parts.feature_log_prob_, ours.feature_log_prob_)
+
+
+def test_an_automatic_bound_after_private_bins_is_one_for_each_column():
+    X = np.random.default_rng(0).normal(size=(2000, 7))
+    pipe = make_private_pipeline(
+        DirichletHistogramTransformer(5, bounds=(-4, 4)),
+        DirichletNB(classes=[0, 1], max_total="auto"),
+        epsilon=1.0,
+    ).fit(X, X[:, 0] > 0)
+    assert bound_of(pipe[-1]) == 7
+
+
+def test_an_automatic_bound_after_a_private_vocabulary_is_that_of_its_largest_size():
+    texts = ["good film", "bad play"] * 2000
+    pipe = make_private_pipeline(
+        PrivateCountVectorizer(max_words=3, max_features=400),
+        DirichletNB(classes=[0, 1], max_count=2, max_total="auto"),
+        epsilon=1.0,
+    ).fit(texts, np.arange(4000) % 2)
+    assert len(pipe[0].vocabulary_) == 4
+    assert bound_of(pipe[-1]) == 2 * 20
+    assert pipe.predict(["good"]) == [0]

@@ -244,9 +244,32 @@ def test_shares_of_an_unknown_number_of_records_are_named():
 def test_an_empty_vocabulary_is_said_and_is_no_error():
     with pytest.warns(UserWarning, match="the vocabulary is empty"):
         model = PrivateCountVectorizer().fit(["one", "two"])
-    assert model.vocabulary_ == {}
+    assert model.vocabulary_ == {"": 0}
+    assert model.transform(["one two", ""]).toarray().tolist() == [[0], [0]]
+    assert model.get_feature_names_out().tolist() == [""]
     with pytest.warns(UserWarning, match="the vocabulary is empty"):
         PrivateCountVectorizer().fit([])
+
+
+def test_a_pipeline_without_a_word_has_the_released_prior():
+    pipe = make_private_pipeline(
+        PrivateCountVectorizer(), DirichletNB(classes=[0, 1], max_count=1, max_total=5), epsilon=1.0
+    )
+    with pytest.warns(UserWarning, match="the vocabulary is empty"):
+        pipe.fit([f"only{i}" for i in range(3000)], np.arange(3000) < 2900)
+    assert pipe.predict(["only7"]) == [1]
+    assert pipe.privacy_.composition().epsilon(1e-5) <= 1.0
+
+
+def test_a_vocabulary_gets_half_of_the_budget_as_a_variance():
+    texts, y = corpus(3000)
+    words = PrivateCountVectorizer(max_words=20, epsilon=1.0)
+    model = DirichletNB(classes=[0, 1, 2], max_count=1, max_total=20, mechanism="gaussian")
+    pipe = make_private_pipeline(words, model, epsilon=1.0).fit(texts, y)
+    (alone,) = words.fit(texts).privacy_.mechanisms
+    (together,) = pipe[0].privacy_.mechanisms
+    assert together[0].sigma ** 2 / alone[0].sigma ** 2 == pytest.approx(2, rel=0.05)
+    assert len(pipe[0].vocabulary_) > 30
 
 
 @pytest.mark.parametrize("bad", [[1, 2], [None], ["good", 17.5], np.array([["a", "b"]]), 5])

@@ -27,6 +27,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "end-to-end": ("end_to_end", "EndToEnd"),
     "pipeline-split": ("pipeline_split", "PipelineSplit"),
     "filters": ("filters", "Filters"),
+    "text": ("text", "Text"),
+    "text-choices": ("text", "TextChoices"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
     "selection": ("selection", "Selection"),

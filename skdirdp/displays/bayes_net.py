@@ -125,7 +125,7 @@ class BayesNetDisplay:
         depth = np.array([level for _, level in places.values()])
         spans = x.max() - x.min() + 1, depth.max() + 1
         size = np.maximum(_LEAST_FIGURE, np.multiply(spans, _ROOM))
-        ax = axes_for(self, ax, figsize=size, layout="constrained")
+        ax = axes_for(self, ax, "Released network", figsize=size)
         ax.set(xlim=(x.min() - 0.5, x.max() + 0.5), ylim=(-depth.max() - 0.5, 0.5))
         ax.set_axis_off()
         font = _Font(ax, spans[0])

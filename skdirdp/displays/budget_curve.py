@@ -232,7 +232,7 @@ class BudgetCurveDisplay:
         BudgetCurveDisplay
             This one.
         """
-        ax = axes_for(self, ax)
+        ax = axes_for(self, ax, f"{self.score_name.capitalize()} by budget")
         options = {"marker": "o", "label": self.name, **line_options}
         (self.line_,) = ax.plot(self.epsilons, self.mean, **options)
         colour = self.line_.get_color()

@@ -19,8 +19,7 @@ class HistogramDisplay:
     density : ndarray of shape (n_bins,)
         Released probability per unit of the feature.
     lower, upper : ndarray of shape (n_bins,), or None
-        Limits that hold for the true density of all bins at once; None where the
-        mechanism does not tell.
+        Limits that hold for the true density of all bins at once; None for no band.
     confidence : float
         The probability that they hold.
     name : str
@@ -116,7 +115,7 @@ class HistogramDisplay:
         -------
         HistogramDisplay
         """
-        ax = axes_for(self, ax)
+        ax = axes_for(self, ax, f"Released histogram of {self.name}")
         line = ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
         if self.lower is not None:
             ax.stairs(

@@ -158,7 +158,9 @@ class LedgerDisplay:
         LedgerDisplay
             This one.
         """
-        ax = axes_for(self, ax, figsize=(8.0, 4.8), layout="constrained")
+        # On axes of others there may be no room beside them.
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if ax is None else {}
+        ax = axes_for(self, ax, "Privacy spent", figsize=(8.0, 4.8))
         x = np.asarray(self.positions)
         thinned = len(self.shown) < len(x)
         start = x[:1] if self.by == "time" else [0]
@@ -182,7 +184,7 @@ class LedgerDisplay:
         else:
             ax.xaxis.get_major_locator().set_params(integer=True)
         ax.grid(alpha=0.3)
-        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        ax.legend(**beside)
         return self
 
     def _draw_charges(self, ax: Any, x: np.ndarray, thinned: bool) -> None:

@@ -31,6 +31,8 @@ class PrivacyProfileDisplay:
         The points of the profile.
     budget : tuple of (epsilon, delta), default=None
         What was claimed or allowed, to be marked.
+    total : tuple of (epsilon, delta), default=None
+        The point of the profile that was spent, to be marked.
     name : str, default=None
         What the legend calls the profile.
     budget_name : str, default="budget"
@@ -57,10 +59,11 @@ class PrivacyProfileDisplay:
     >>> both = PrivacyProfileDisplay.from_mechanism(other, releases=14, ax=display.ax_)
     """
 
-    def __init__(self, epsilon, delta, budget=None, name=None, budget_name="budget"):
+    def __init__(self, epsilon, delta, budget=None, name=None, budget_name="budget", total=None):
         self.epsilon = epsilon
         self.delta = delta
         self.budget = budget
+        self.total = total
         self.name = name
         self.budget_name = budget_name
 
@@ -123,7 +126,8 @@ class PrivacyProfileDisplay:
         Parameters
         ----------
         accountant : PrivacyAccountant
-            With at least one charge. An (epsilon, delta) limit is marked.
+            With at least one charge. An (epsilon, delta) limit is marked, and the total at
+            its delta.
         epsilons : array-like of floats, default=None
             Where to compute the profile. None goes from 0 until delta is negligible.
         name : str, default=None
@@ -140,10 +144,16 @@ class PrivacyProfileDisplay:
         """
         has_budget = accountant.epsilon is not None and accountant.order is None
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
+        filtered = has_budget and accountant.adaptive and len(accountant) > 0
         if name is None:
-            filtered = has_budget and accountant.adaptive and len(accountant) > 0
             name = "whatever is admitted" if filtered else plural(len(accountant), "charge")
-        return cls._of(accountant.curves(), epsilons, budget, name, "limit", ax=ax, **line_options)
+        # What an adaptive limit promises is the limit, which is marked already.
+        total = None
+        if accountant.order is None and not filtered:
+            total = (accountant.total(), accountant.delta)
+        return cls._of(
+            accountant.curves(), epsilons, budget, name, "limit", total, ax=ax, **line_options
+        )
 
     @classmethod
     def from_mechanism(
@@ -192,14 +202,15 @@ class PrivacyProfileDisplay:
         budget: tuple[float, float] | None,
         name: str,
         budget_name: str,
+        total: tuple[float, float] | None = None,
         **plot_options: Any,
     ) -> "PrivacyProfileDisplay":
         if epsilons is None:
-            points = profile_epsilons(compositions, budget, _POINTS)
+            points = profile_epsilons(compositions, budget, _POINTS, total)
         else:
             points = np.sort(check_array("epsilons", np.ravel(epsilons), at_least=0))
         delta = profile_deltas(compositions, points)
-        return cls(points, delta, budget, name, budget_name).plot(**plot_options)
+        return cls(points, delta, budget, name, budget_name, total).plot(**plot_options)
 
     def plot(self, ax=None, **line_options) -> "PrivacyProfileDisplay":
         """Draw on the given axes, or on new ones.
@@ -216,7 +227,7 @@ class PrivacyProfileDisplay:
         PrivacyProfileDisplay
             This one.
         """
-        ax = axes_for(self, ax)
+        ax = axes_for(self, ax, "Privacy profile")
         # A delta of 0 lies below every logarithmic axis: the line leaves it downwards.
         ax.set_yscale("log", nonpositive="clip")
         (self.line_,) = ax.plot(self.epsilon, self.delta, **{"label": self.name, **line_options})
@@ -230,6 +241,16 @@ class PrivacyProfileDisplay:
                 ax.plot([epsilon], [delta], linestyle="none", marker="o", **mark)
             else:
                 ax.axvline(epsilon, linestyle=":", **mark)
+        if self.total is not None and np.isfinite(self.total[0]):
+            epsilon, delta = self.total
+            ax.plot(
+                [epsilon],
+                [delta],
+                linestyle="none",
+                marker="x",
+                color=self.line_.get_color(),
+                label=f"total ({epsilon:.3g}, {exactly(delta)})",
+            )
         ax.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
         ax.grid(alpha=0.3)
         ax.legend()

@@ -6,11 +6,25 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from .._messages import describe
 from .._validation import check_sizes
 
 
 def public_bins(n_bins: Any, n_features: int) -> np.ndarray:
-    """The number of bins of each feature."""
+    """The number of bins of each feature; wrong ones are refused in scikit-learn's words."""
+    if np.ndim(n_bins) == 0:
+        return check_sizes("n_bins", n_bins, n_features, at_least=2)
+    if np.ndim(n_bins) != 1 or len(n_bins) != n_features:
+        raise ValueError(
+            "n_bins must be a scalar or array of shape (n_features,). There are "
+            f"{n_features} features; got {describe(n_bins)}"
+        )
+    wrong = [k for k, size in enumerate(n_bins) if not isinstance(size, Integral) or int(size) < 2]
+    if wrong:
+        raise ValueError(
+            "KBinsDiscretizer received an invalid number of bins at indices "
+            f"{', '.join(map(str, wrong))}. Number of bins must be at least 2, and must be an int."
+        )
     return check_sizes("n_bins", n_bins, n_features, at_least=2)
 
 

@@ -68,11 +68,6 @@ class ReleasedHistogram:
         inside = np.clip(means, edges[:-1], np.nextafter(edges[1:], edges[:-1]))
         return np.where(total > 0, inside, centres)
 
-    @property
-    def has_band(self) -> bool:
-        """Whether `band` and `cdf_band` are known for the mechanism."""
-        return self.mechanism.has_limits
-
     def band(
         self, confidence: float, starts: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -82,29 +77,22 @@ class ReleasedHistogram:
         """
         size = len(self.release)
         starts = np.arange(size) if starts is None else starts
-        sizes = np.diff(starts, append=size)
-        released = np.add.reduceat(self.release, starts)
         estimate = np.add.reduceat(self.probabilities, starts)
-        return self._limits(released, sizes, confidence, estimate)
+        return self._limits(starts, np.append(starts[1:], size), confidence, estimate)
 
     def cdf_band(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
         """Limits that hold for the true CDF at all edges at once."""
-        size = len(self.release)
-        below = np.arange(1, size)
-        limits = self._limits(np.cumsum(self.release)[:-1], below, confidence, self.cdf[1:-1])
+        below = np.arange(1, len(self.release))
+        limits = self._limits(np.zeros_like(below), below, confidence, self.cdf[1:-1])
         # A CDF does not fall, so that limits at one edge hold beyond it.
         lower = np.maximum.accumulate(limits[0])
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
 
-    def _limits(self, released, n_bins, confidence, estimate):
-        """Limits for the true shares of unions of bins, given their released probabilities."""
+    def _limits(self, first, stop, confidence, estimate):
+        """Limits for the true shares of runs of bins."""
         limits = self.mechanism.limits(
-            released,
-            n_bins,
-            n_categories=len(self.release),
-            n_samples=self.n_samples,
-            confidence=confidence,
+            self.release, first, stop, n_samples=self.n_samples, confidence=confidence
         )
         # Without noise the estimate is the truth, and no rounding error is to look like some.
         return (estimate, estimate) if self.mechanism.is_exact else limits

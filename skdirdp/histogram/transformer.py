@@ -243,7 +243,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 self.bin_edges_[k] = (
                     self.fine_edges_[k]
                     if grid is None or histogram is None
-                    else self._edges(n_bins[k], grid, histogram, X[:, k])
+                    else self._edges(k, n_bins[k], grid, histogram, X[:, k])
                 )
             self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         return self
@@ -276,7 +276,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 grids[k] = grid = fine_grid(low, high, n_fine_bins, self.fine_scale)
                 self._check_room(grid, n_bins[k], k)
             else:
-                warn(f"feature {k} is constant: all its values fall into one bin")
+                warn(f"Feature {k} is constant and will be replaced with 0.")
         return grids, leaks
 
     def _public_output(self) -> dict[str, Any]:
@@ -327,7 +327,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self._is_categorical_ = np.array([size is not None for size in sizes])
 
     def _edges(
-        self, n_bins: int, grid: FineGrid, histogram: ReleasedHistogram, column: np.ndarray
+        self,
+        feature: int,
+        n_bins: int,
+        grid: FineGrid,
+        histogram: ReleasedHistogram,
+        column: np.ndarray,
     ) -> np.ndarray:
         """Edges of the bins of a numeric feature; the column is for fits without privacy."""
         if self.strategy == "uniform":
@@ -342,6 +347,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         percents = np.linspace(0, 100, n_bins + 1)
         edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
         edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
+        if len(edges) <= n_bins:
+            warn(
+                "Bins whose width are too small (i.e., <= 1e-8) in feature "
+                f"{feature} are removed. Consider decreasing the number of bins."
+            )
         return edges if len(edges) > 1 else _EVERYTHING
 
     # Transforming ------------------------------------------------------------------
@@ -537,12 +547,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Returns
         -------
         tuple of two ndarrays, or None
-            The lower and the upper limits. None where nothing was released, and for
-            mechanisms whose releases do not tell their noise apart from the counts.
+            The lower and the upper limits. None where nothing was released.
         """
         check_is_fitted(self)
         histogram = self._histograms_[feature]
-        if histogram is None or not histogram.has_band:
+        if histogram is None:
             return None
         return histogram.band(confidence, None if starts is None else np.asarray(starts))
 

@@ -15,18 +15,24 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import erfcx
+from scipy.special import erfcx, gammaln
+from scipy.stats import norm
 
 from .._validation import store_real
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction, replaces
 from ..numerics.rounding import quotient_up
-from .base import Mechanism, normalise
+from .base import Mechanism, normalise, sums_of_runs
 from .reference import entry_quadrature, row_total
 from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
 from .table import CountTable
 
 _NOISE_NODES = 64
+# In deviations: how far a noisy count may be from what is read off its mean, in a table with
+# linear interpolation, and the rounding of noise to its grid.
+_UNKNOWN = 1e-4
+# In scales, for Laplace noise: a step of the table, since means hardly move near 0.
+_UNKNOWN_LAPLACE = 0.005
 
 
 @cache
@@ -66,6 +72,36 @@ def _laplace_means() -> tuple[np.ndarray, np.ndarray]:
     """Noisy counts and their means, to be read backwards."""
     noisy = np.linspace(0.0, 40.0, 8001)
     return noisy, _laplace_mean(noisy)
+
+
+def _log_mgf(theta: np.ndarray) -> np.ndarray:
+    """The logarithm of E exp(theta Z), for Laplace noise Z of scale 1."""
+    return -np.log1p(-(theta**2))
+
+
+def _log_mgf_of_positive_part(theta: np.ndarray) -> np.ndarray:
+    """The logarithm of E exp(theta max(Z, 0)), for Laplace noise Z of scale 1."""
+    return np.log1p(theta / (1 - theta) / 2)
+
+
+def _tail_of_sum(n_terms: np.ndarray, tail: float, log_mgf: Callable) -> np.ndarray:
+    """What a sum of so many independent terms passes with probability `tail` at most.
+
+    Chernoff's bound; it holds for every theta, so that a grid of them is as safe as the best.
+    """
+    theta = np.linspace(0.001, 0.999, 999)
+    bounds = (np.multiply.outer(n_terms, log_mgf(theta)) - np.log(tail)) / theta
+    return bounds.min(axis=-1)
+
+
+def _first_reaching(counts: Callable[[float], np.ndarray], total: float, log_sum: float) -> float:
+    """The first number from `log_sum` on at which counts, which grow with it, have a total."""
+    if counts(log_sum).sum() >= total:
+        return log_sum
+    end = log_sum + 1
+    while counts(end).sum() < total:
+        end += 1
+    return float(brentq(lambda each: counts(each).sum() - total, log_sum, end))
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,29 +209,42 @@ class _AdditiveMechanism(Mechanism):
         return float(weights @ (np.log(p) - log_estimate) + log_sum)
 
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        # What was divided by the row's sum is not known with it. But the noisy counts
-        # add up to the number of records, up to noise that is small beside it.
+        # The noisy counts add up to the number of records, up to noise that is small beside it.
+        found = self._noisy_with_total(release, n_samples)
+        return found / found.sum()
+
+    def _noisy_with_total(self, release: np.ndarray, total: float) -> np.ndarray:
+        """The noisy counts that gave a release, were their total this one.
+
+        What estimates were divided by is not known, but each noisy count grows with it.
+        """
+
         def noisy(log_sum):
             return self._noisy_counts(np.exp(log_sum) * release - self.smoothing)
 
-        least = np.log(n_samples) - 1
-        while noisy(least).sum() > n_samples:
+        least = np.log(max(total, self._noise_scale)) - 1
+        while noisy(least).sum() > total:
             least -= 1
         most = least + 1
-        while noisy(most).sum() < n_samples:
+        while noisy(most).sum() < total:
             most += 1
-        found = noisy(brentq(lambda log_sum: noisy(log_sum).sum() - n_samples, least, most))
-        return found / found.sum()
+        return noisy(brentq(lambda log_sum: noisy(log_sum).sum() - total, least, most))
 
-    @property
-    def has_limits(self) -> bool:
-        return self.is_exact
+    def _limits_from_counts(self, counts, runs, n_samples, below, above):
+        """Limits for runs from those of noisy counts, and the reach of noise in so many cells.
 
-    def _limits(self, released, n_cells, n_categories, n_samples, confidence):
-        raise ValueError(
-            "error bars are known for mechanism 'dirichlet' only: other releases do not tell "
-            f"their noise apart from the counts; got {self.name!r}"
+        Of a run and all that is not in it, the smaller has less noise, and tells of both.
+        """
+        n_cells = runs[1] - runs[0]
+        others = len(counts[0]) - n_cells
+        low, high = (sums_of_runs(each, *runs) for each in counts)
+        rest_low, rest_high = (
+            each.sum() - sums for each, sums in zip(counts, (low, high), strict=True)
         )
+        small = n_cells <= others
+        lower = np.where(small, low - below(n_cells), n_samples - rest_high - above(others))
+        upper = np.where(small, high + above(n_cells), n_samples - rest_low + below(others))
+        return np.clip(lower / n_samples, 0.0, 1.0), np.clip(upper / n_samples, 0.0, 1.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -251,6 +300,25 @@ class GaussianMechanism(_AdditiveMechanism):
         noisy, known = _gaussian_means()
         z = means / self.sigma
         return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
+
+    def _limits(self, release, first, stop, n_samples, confidence):
+        """By the union bound over the runs, and the total of the noisy counts.
+
+        A release tells the noisy counts up to one number, what they were divided by, with
+        which all of them grow. Their total is the number of records and noise of deviation
+        ``sigma sqrt(n_categories)``. Within its limits lie those of each noisy count, and of
+        runs; a run has noise of its own, ``sigma sqrt(n_cells)``.
+        """
+        z = norm.isf((1 - confidence) / (2 * (len(first) + 1)))
+
+        def reach(cells):
+            return self.sigma * (np.sqrt(cells) * z + cells * _UNKNOWN)
+
+        counts = [
+            self._noisy_with_total(release, n_samples + sign * reach(len(release)))
+            for sign in (-1, 1)
+        ]
+        return self._limits_from_counts(counts, (first, stop), n_samples, reach, reach)
 
     def _with_precision(self, precision: float) -> "GaussianMechanism":
         return replace(self, sigma=self.sigma / precision)
@@ -323,6 +391,44 @@ class LaplaceMechanism(_AdditiveMechanism):
         # Every negative count became 1, and stands for -1, the mean of a negative count
         # where there are no records.
         return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
+
+    def _limits(self, release, first, stop, n_samples, confidence):
+        """By the union bound over the runs, and what the noisy counts were divided by.
+
+        Noisy counts below 0 are all published as the least estimate there is. So the least
+        entry gives the least number that estimates can have been divided by, and the number
+        itself where several cells share it: that counts above 0 meet so often has a probability
+        that is set aside. Where they do not, either one noisy count is negative and it is that
+        number too, or none is, and their total is the number of records and its noise.
+
+        With negative ones as 0, a noisy count differs from the count x by max(noise, -x),
+        which is between the noise and its positive part.
+        """
+        size = len(release)
+        tail = (1 - confidence) / (2 * (len(first) + 2))
+        tied = int(np.sum(release == release.min()))
+        grid = noise_grid(self.scale, at_most=self.contribution.grid)
+        log_chance = gammaln(size + 1) - gammaln(tied + 1) - gammaln(size - tied + 1)
+        log_chance += (tied - 1) * np.log(grid / (2 * self.scale))
+
+        def counts(log_sum):
+            estimates = np.exp(log_sum) * release - self.smoothing
+            return np.maximum(self._noisy_counts(estimates), 0.0)
+
+        def above(cells):
+            return self.scale * (_tail_of_sum(cells, tail, _log_mgf) + cells * _UNKNOWN_LAPLACE)
+
+        def below(cells):
+            reach = _tail_of_sum(cells, tail, _log_mgf_of_positive_part)
+            return self.scale * (reach + cells * _UNKNOWN_LAPLACE)
+
+        least = most = float(np.log((self.scale + self.smoothing) / release.min()))
+        if log_chance > np.log(tail):
+            reach = above(np.array([size]))[0]
+            least = _first_reaching(counts, n_samples - reach, least)
+            most = _first_reaching(counts, n_samples + reach, least)
+        found = [counts(least), counts(most)]
+        return self._limits_from_counts(found, (first, stop), n_samples, below, above)
 
     def _with_precision(self, precision: float) -> "LaplaceMechanism":
         return replace(self, scale=self.scale / precision)

@@ -135,18 +135,13 @@ class Mechanism(PrivacyCurves):
     @abstractmethod
     def _limits(
         self,
-        released: np.ndarray,
-        n_cells: np.ndarray,
-        n_categories: int,
+        release: np.ndarray,
+        first: np.ndarray,
+        stop: np.ndarray,
         n_samples: float,
         confidence: float,
     ) -> tuple[np.ndarray, np.ndarray]:
         """`limits`, of a release with noise."""
-
-    @property
-    @abstractmethod
-    def has_limits(self) -> bool:
-        """Whether a release tells how far it may be from the counts: see `limits`."""
 
     def with_precision(self, precision: float) -> "Mechanism":
         """The same mechanism with noise that is so many times smaller.
@@ -184,23 +179,21 @@ class Mechanism(PrivacyCurves):
 
     def limits(
         self,
-        released: np.ndarray,
-        n_cells: np.ndarray,
+        release: np.ndarray,
+        first: np.ndarray,
+        stop: np.ndarray,
         *,
-        n_categories: int,
         n_samples: float,
         confidence: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Limits that hold for the true shares of several unions of cells at once.
+        """Limits that hold for the true shares of several runs of cells at once.
 
         Parameters
         ----------
-        released : ndarray of shape (n_unions,)
-            The released probability of each union.
-        n_cells : ndarray of shape (n_unions,)
-            The number of cells in each.
-        n_categories : int
-            The number of cells of the row.
+        release : ndarray of shape (n_categories,)
+            One released row.
+        first, stop : ndarray of int of shape (n_runs,)
+            Each run has the cells from `first` to before `stop`, one at least.
         n_samples : float
             The public number of records that the row counts.
         confidence : float in (0, 1)
@@ -208,13 +201,19 @@ class Mechanism(PrivacyCurves):
 
         Returns
         -------
-        lower, upper : ndarray of shape (n_unions,)
+        lower, upper : ndarray of shape (n_runs,)
         """
         check_real("confidence", confidence, above=0, below=1)
         if self.is_exact:
-            exact = without_smoothing(released, self.smoothing, n_samples, n_categories, n_cells)
+            exact = without_smoothing(
+                sums_of_runs(release, first, stop),
+                self.smoothing,
+                n_samples,
+                len(release),
+                stop - first,
+            )
             return exact, exact
-        return self._limits(released, n_cells, n_categories, n_samples, confidence)
+        return self._limits(release, first, stop, n_samples, confidence)
 
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:
@@ -468,6 +467,12 @@ def without_smoothing(
     """``x / N`` from smoothed means of counts x that add up to N, or from sums of some cells."""
     s = smoothing / n_samples
     return mean * (1 + n_categories * s) - n_cells * s
+
+
+def sums_of_runs(row: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    """The sums of the cells from `first` to before `stop`."""
+    below = np.concatenate([[0.0], np.cumsum(row)])
+    return below[stop] - below[first]
 
 
 def normalise(weights: np.ndarray) -> np.ndarray:

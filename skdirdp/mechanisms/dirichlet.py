@@ -11,7 +11,7 @@ from scipy.special import betainc, betaincc, digamma
 from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from .base import Mechanism, is_whole, normalise, without_smoothing
+from .base import Mechanism, is_whole, normalise, sums_of_runs, without_smoothing
 from .reference import entry_quadrature, row_total
 from .sampling import (
     MAX_PLACES,
@@ -168,14 +168,11 @@ class DirichletMechanism(Mechanism):
         # E Y is the smoothed mean: (x + s) / (N + d s)
         return without_smoothing(release, self.smoothing, n_samples, len(release))
 
-    @property
-    def has_limits(self) -> bool:
-        return True
-
-    def _limits(self, released, n_cells, n_categories, n_samples, confidence):
+    def _limits(self, release, first, stop, n_samples, confidence):
+        released = np.minimum(sums_of_runs(release, first, stop), 1.0)
         counts = self.r * n_samples
-        total = counts + n_categories * self.alpha
-        prior = n_cells * self.alpha
+        total = counts + len(release) * self.alpha
+        prior = (stop - first) * self.alpha
         tail = (1 - confidence) / (2 * max(len(released), 1))
         # A union's probability is Beta(a, total - a) with a = r x + prior, and grows with
         # x. Counts that make so large, or so small, a probability unlikely are excluded.

@@ -128,5 +128,8 @@ class SelectionMechanism(GaussianMechanism):
             for direction, case in super()._noisy_worst_cases().items()
         }
 
+    def _limits(self, release, first, stop, n_samples, confidence):
+        raise ValueError("there are no error bars of a selection: names are missing in it")
+
     def _with_precision(self, precision: float) -> Any:
         return replace(self, sigma=self.sigma / precision)

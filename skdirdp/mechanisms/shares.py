@@ -25,6 +25,8 @@ from .table import CountTable
 _PART_BEFORE = 1 / 12
 # What they get at least: a value that most records share shows through almost any noise.
 _LEAST_BEFORE = 1 / 300
+# What the steps get that find names, such as words. A half, by Zipf's law: section 12.
+PART_OF_SELECTION = 1 / 2
 # About so many groups of records have to be told apart by what they release.
 _GROUPS = 10
 

@@ -53,9 +53,11 @@ class DirichletComplementNB(_NumericNaiveBayes):
         All labels that may occur. Public: a label's presence is not protected.
     max_count : float, default=None
         A public bound on every entry of X.
-    max_total : float, default=None
+    max_total : float or "auto", default=None
         A public bound on every row's total. More than `max_count` times the number of
-        features, which no row can have, costs nothing more than that.
+        features, which no row can have, costs nothing more than that. "auto" takes what a
+        private step before declares of its rows, or else `max_count` times the root of the
+        number of features.
     epsilon : float, default=1.0
         The budget of one `fit`. Infinite for no noise: the model is then that of
         `ComplementNB`.

@@ -1,5 +1,6 @@
 """Naive Bayes models of numbers, dense or sparse, that are summed by class."""
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -11,9 +12,21 @@ from sklearn.utils.validation import check_non_negative, validate_data
 
 from .._contributions import RowSums, sum_rows
 from .._messages import errors_without_data
-from .._sklearn_compat import Interval
+from .._sklearn_compat import Interval, StrOptions
 from ..mechanisms.table import CountTable
 from .base import _PrivateNaiveBayes
+
+
+def default_total(max_count: float, n_columns: int) -> float:
+    """A bound on the total of rows, from public sizes alone.
+
+    The geometric mean of the least and the largest total that a row with something in it is
+    taken to have, `max_count` once and in every column. Whatever the true total is, the signal
+    over the noise is at least ``n_columns ** -0.25`` of the best, and no other bound promises
+    as much (docs/theory.md, section 15).
+    """
+    # A whole multiple of max_count is faster to calibrate.
+    return max_count * math.ceil(math.sqrt(n_columns))
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_PrivateNaiveBayes._parameter_constraints,
         "max_count": [None, Interval(Real, 0, None, closed="neither")],
-        "max_total": [None, Interval(Real, 0, None, closed="neither")],
+        "max_total": [None, Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
     }
     _released_attributes: ClassVar[tuple[str, ...]] = (
         *_PrivateNaiveBayes._released_attributes,
@@ -59,7 +72,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     _sums: ClassVar[type[FeatureSums]] = FeatureSums
 
     max_count: float | None
-    max_total: float | None
+    max_total: float | str | None
 
     def _validate(self, X, y="no_validation", *, reset):
         with errors_without_data(X=X, y=y):
@@ -85,15 +98,25 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             check_non_negative(X, f"{type(self).__name__} (input X)")
         except ValueError as error:
             raise ValueError(
-                f"{error}. Where they come from a HashingVectorizer, it takes "
+                f"{str(error).rstrip('.')}. Where they come from a HashingVectorizer, it takes "
                 "alternate_sign=False: signs are drawn for features that are not counts"
             ) from None
 
     def _count(self, X, codes, weights):
-        bounds = (self._public("max_count"), self._public("max_total"))
         n_columns = self._declared("n_columns", X.shape[1])
+        bounds = self._row_bounds(n_columns)
         sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
         return self._sums(sums, n_columns)
+
+    def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:
+        """The public bounds on entries and totals of rows; None where there is none."""
+        max_count, max_total = self._public("max_count"), self._public("max_total")
+        if max_total != "auto":
+            return max_count, max_total
+        if max_count is None and self._is_private:
+            raise ValueError("max_count must be given where max_total is 'auto'; got None")
+        known = self._declared("max_total", None)
+        return max_count, known or default_total(max_count or 1.0, n_columns)
 
     def _log_likelihood(self, X):
         return safe_sparse_dot(X, self.feature_log_prob_.T)

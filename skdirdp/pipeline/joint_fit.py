@@ -23,7 +23,7 @@ from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
 from ..base import JOINT_FIT, CountingEstimator, PrivacyReport, Release, Terms, draw_tables
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
-from ..mechanisms.shares import calibrate_shares, part_before
+from ..mechanisms.shares import PART_OF_SELECTION, calibrate_shares, part_before
 from ..mechanisms.table import CountTable
 from .errors import errors_of_steps_without_data
 from .structure import Outside
@@ -241,8 +241,7 @@ def _shares(
         n_tables[each.step] += len(each.tables)
     steps = [step for step, number in n_tables.items() if number]
     if shares is None:
-        before = [table for each in declared if each.step != last_step for table in each.tables]
-        by_step = _default_shares(n_tables, last_step, before, terms)
+        by_step = _default_shares(declared, n_tables, last_step, terms)
     else:
         if set(shares) != set(steps):
             raise ValueError(
@@ -258,15 +257,22 @@ def _shares(
 
 
 def _default_shares(
-    n_tables: Counter[str], last_step: str, before: Sequence[CountTable], terms: Terms
+    declared: Sequence[Declaration], n_tables: Counter[str], last_step: str, terms: Terms
 ) -> dict[str, float]:
+    before = [each for each in declared if each.step != last_step and each.tables]
     if not n_tables[last_step] or not before:
         return {step: float(number) for step, number in n_tables.items()}
-    part = part_before(before, **terms._asdict())
-    return {
-        step: 1 - part if step == last_step else part * number / len(before)
-        for step, number in n_tables.items()
-    }
+    selecting = [each for each in before if each.estimator._selects_names]
+    others = [each for each in before if not each.estimator._selects_names]
+    part_of_names = PART_OF_SELECTION if selecting else 0.0
+    tables = [table for each in others for table in each.tables]
+    part_of_others = (1 - part_of_names) * part_before(tables, **terms._asdict()) if tables else 0.0
+    by_step = dict.fromkeys(n_tables, 0.0)
+    for part, group in ((part_of_names, selecting), (part_of_others, others)):
+        for each in group:
+            by_step[each.step] += part * len(each.tables) / sum(len(one.tables) for one in group)
+    by_step[last_step] = 1 - part_of_names - part_of_others
+    return by_step
 
 
 @dataclass

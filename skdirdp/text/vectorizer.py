@@ -16,6 +16,9 @@ from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.selection import SelectionMechanism
 from ..mechanisms.table import CountTable
 
+# What the vocabulary holds where no word was found: no analyzer of scikit-learn gives it.
+_NO_WORD = ""
+
 
 class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
     """A `CountVectorizer` whose vocabulary is learnt privately.
@@ -30,8 +33,9 @@ class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
     input, encoding, decode_error, strip_accents, lowercase, preprocessor, tokenizer, \
 stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         As for `CountVectorizer`. With a `vocabulary` nothing is learnt or spent.
-    max_words : int, default=50
-        How many different words of a record are counted for the vocabulary.
+    max_words : int, default=20
+        How many different words of a record are counted for the vocabulary. The noise grows
+        with its square root: where texts are shorter, fewer are better.
     max_df, min_df : float in [0, 1] or int, default=1.0 and 1
         As for `CountVectorizer`, but compared with noisy counts of the words that records
         gave. `min_df` can raise the threshold and not lower it.
@@ -63,7 +67,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     Attributes
     ----------
     vocabulary_ : dict
-        The column of each word, in the order of the alphabet. Released.
+        The column of each word, in the order of the alphabet. Released. Where no word was
+        found it holds the empty one alone, whose column is empty too.
     document_count_ : ndarray of shape (n_words,)
         The noisy number of records that gave each word. Released.
     threshold_ : float
@@ -99,6 +104,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     # A threshold fails with some probability, which no Renyi divergence allows for.
     order: ClassVar[None] = None  # type: ignore[misc]
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]
+    _selects_names: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -114,7 +120,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         token_pattern=r"(?u)\b\w\w+\b",
         ngram_range=(1, 1),
         analyzer="word",
-        max_words=50,
+        max_words=20,
         max_df=1.0,
         min_df=1,
         max_features=10_000,
@@ -202,13 +208,18 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
             (release,) = self._release([(table, counts)], leaks, counted)
             published = release.probabilities[0, 1:]
-            if isinstance(release.mechanism, SelectionMechanism):
-                self.threshold_ = release.mechanism.threshold
-                self._keep(words, published, lowest, highest)
-            else:  # the rehearsal of a pipeline, of which nothing is kept
+            if not isinstance(release.mechanism, SelectionMechanism):
+                # The rehearsal of a pipeline, of which nothing is kept, and nothing said.
                 self._keep(words, published, 0.0, np.inf)
-            if not self.vocabulary_:
-                warn("no word was given by enough records to be published; the vocabulary is empty")
+                return self
+            self.threshold_ = release.mechanism.threshold
+            self._keep(words, published, lowest, highest)
+            if _NO_WORD in self.vocabulary_ and not self.document_count_.any():
+                warn(
+                    "no word was given by enough records to be published: the vocabulary is "
+                    "empty, but for a column that stands for no word. More records, a larger "
+                    "budget or a smaller max_words help; so does a public vocabulary, or hashing"
+                )
         return self
 
     def fit_transform(self, raw_documents, y=None, groups=None):
@@ -274,6 +285,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         chosen = np.sort(largest)
         self.vocabulary_ = {words[i]: column for column, i in enumerate(chosen.tolist())}
         self.document_count_ = counts[chosen]
+        if not self.vocabulary_:
+            # A column, so that a next step which was paid for can be fitted.
+            self.vocabulary_, self.document_count_ = {_NO_WORD: 0}, np.zeros(1)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,0 +1,90 @@
+"""scikit-learn's own tests of `KBinsDiscretizer`, with our transformer at infinite epsilon."""
+
+import inspect
+
+import numpy as np
+import pytest
+from sklearn.preprocessing.tests import test_discretization as theirs
+
+from skdirdp import DirichletHistogramTransformer
+
+from .sklearn_cases import cases, functions_of, run
+
+KMEANS = "there is no strategy='kmeans': no private k-means is released"
+WEIGHTS = "fit takes no sample_weight"
+TYPES = "the output has the type of the input"
+
+#: Tests of scikit-learn that cannot hold, and why.
+EXCEPTIONS = {
+    "test_invalid_quantile_method_with_sample_weight": WEIGHTS,
+    "test_kbinsdiscretizer_effect_sample_weight": WEIGHTS,
+    "test_kbinsdiscretizer_no_mutating_sample_weight": WEIGHTS,
+    "test_percentile_numeric_stability": "there is no quantile_method='linear'",
+}
+
+
+class KBinsDiscretizer(DirichletHistogramTransformer):
+    """Ours by the name of theirs, which messages have, and with no noise.
+
+    Parameters that ours does not have are accepted and dropped. What is always so instead is what
+    scikit-learn has by default, or does with few records: `quantile_method` is
+    "averaged_inverted_cdf", the output has the `dtype` of the input, and there is no
+    `subsample`, so that `random_state` has nothing to decide.
+    """
+
+    def __init__(
+        self,
+        n_bins=5,
+        *,
+        encode="onehot",
+        strategy="quantile",
+        quantile_method="averaged_inverted_cdf",
+        dtype=None,
+        subsample=200_000,
+        random_state=None,
+    ):
+        super().__init__(n_bins, encode=encode, strategy=strategy, epsilon=float("inf"))
+        self.quantile_method = quantile_method
+        self.dtype = dtype
+        self.subsample = subsample
+
+    def fit(self, X, y=None, sample_weight=None):
+        if sample_weight is not None:
+            raise TypeError("sample_weight")
+        return super().fit(X, y)
+
+
+def exception_of(name, values):
+    """Why a case of a test cannot hold, by its arguments."""
+    if values.get("strategy") == "kmeans":
+        return KMEANS
+    if values.get("sample_weight") is not None:
+        return WEIGHTS
+    if name == "test_consistent_dtype" and values["out_dtype"] is not None:
+        as_input = np.float32 if values["in_dtype"] is np.float32 else np.float64
+        return TYPES if values["out_dtype"] is not as_input else None
+    return None
+
+
+def is_about_ours(function):
+    return "KBinsDiscretizer" in inspect.getsource(function)
+
+
+@pytest.fixture
+def global_random_seed():
+    return 42  # scikit-learn's own default
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [*cases(functions_of(theirs, is_about_ours), EXCEPTIONS, exception_of)],
+)
+def test_what_scikit_learn_tests_of_its_discretizer_holds(function, values, request, monkeypatch):
+    monkeypatch.setattr(theirs, "KBinsDiscretizer", KBinsDiscretizer)
+    run(function, values, request)
+
+
+def test_scikit_learn_tests_its_discretizer_as_much_as_we_think():
+    names = {name for name, _ in functions_of(theirs, is_about_ours)}
+    assert len(names) > 12
+    assert set(EXCEPTIONS) <= names
