@@ -36,6 +36,9 @@ from .reporting.model import model_card, model_page
 from .reporting.page import write
 from .reporting.statement import Claim, model_statement
 
+# Files of fitted models name it by where it is public.
+Unit.__module__ = __name__
+
 
 @dataclass(frozen=True)
 class PrivacyReport:
@@ -119,7 +122,7 @@ class PrivacyReport:
         >>> from skdirdp import PrivateDirichletPosterior
         >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
         >>> print(posterior.privacy_.statement())
-        The published model was computed from the records by a randomised procedure that is
+        The published model was computed from 10 records by a randomised procedure that is
         (ε = 1)-differentially private with respect to the replacement of one record by any other.
         That is: ... by a factor of at most e^ε = 2.72.
         """

@@ -499,7 +499,7 @@ BAD_CALLS = [
     (lambda: calibrate(epsilon=0.0, **SIZES), r"epsilon must be greater than 0.*got 0"),
     (lambda: calibrate(epsilon=np.nan, **SIZES), r"epsilon must be .*nan"),
     (lambda: calibrate(epsilon="1", **SIZES), r"epsilon must be a number.*'1'"),
-    (lambda: calibrate(epsilon=1.0, delta=0.0, **SIZES), r"delta must be .*got 0"),
+    (lambda: calibrate(epsilon=1.0, delta=0.0, **SIZES), r"delta must be .*delta=0"),
     (lambda: calibrate(epsilon=1.0, delta=1.0, **SIZES), r"delta must be .*got 1"),
     (lambda: calibrate(epsilon=1.0, order=1.0, **SIZES), r"order must be greater than 1.*got 1"),
     (lambda: calibrate(epsilon=1.0, releases=0, **SIZES), r"releases must be at least 1.*got 0"),

@@ -148,11 +148,14 @@ def test_the_package_its_build_and_the_changelog_have_one_version():
 
 
 def test_the_example_of_the_readme_runs():
-    (example,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    first, second = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     namespace: dict = {}
-    exec(compile(example, "README.md", "exec"), namespace)
-    assert namespace["accountant"].total() <= 1.0
+    exec(compile(first, "README.md", "exec"), namespace)
+    assert namespace["accountant"].total() <= 3.0
     assert namespace["model"].privacy_.epsilon == 1.0
+    exec(compile(second, "README.md", "exec"), namespace)
+    search = namespace["search"].fit(namespace["X"], namespace["y"])
+    assert search.privacy_.epsilon == 1.0
 
 
 def test_the_readme_has_two_commands_that_set_themselves_up():

@@ -34,6 +34,7 @@ _SECANTS, _LONGEST_STEP = 8, 4.0  # before a search that never fails, and is slo
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
 # No parameter is sought beyond these logarithms.
 _LEAST_LOG, _LARGEST_LOG = -300.0, 225.0
+_TOO_SMALL = "epsilon is too small: floating-point numbers hold no such noise"
 
 
 @dataclass(frozen=True)
@@ -386,7 +387,10 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
         tail = alpha * budget.epsilon / log_delta
     bulk = mu * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
     largest = max(table.precision * table.contribution.largest for table, _ in problem.tables)
-    return float(np.log(min(bulk, tail / largest)))
+    guess = min(bulk, tail / largest)
+    if not guess > np.exp(_LEAST_LOG):
+        raise ValueError(_TOO_SMALL)
+    return float(np.log(guess))
 
 
 def _last_allowed(
@@ -413,7 +417,7 @@ def _last_allowed(
         limits=(_LEAST_LOG, min(most, _LARGEST_LOG)),
     )
     if np.isnan(allowed):
-        raise ValueError("epsilon is too small: floating-point numbers hold no such noise")
+        raise ValueError(_TOO_SMALL)
     return allowed
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils import indexable
 
 from .._messages import errors_without_data, exactly
 from .._random import noise_generator
+from .._sklearn_compat import _safe_indexing
 from .._validation import check_choice, check_real
 from ..base import PrivacyReport
 from ..mechanisms import GaussianMechanism, calibrate

@@ -10,13 +10,20 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid, ParameterSampler
-from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data
 from .._random import noise_generator, sampling_generator
-from .._sklearn_compat import HasMethods, Interval, StrOptions, _check_method_params, _num_samples
+from .._sklearn_compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _check_method_params,
+    _num_samples,
+    _safe_indexing,
+)
 from ..accounting import NoPrivacy
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, PrivateEstimator, Terms
@@ -597,7 +604,7 @@ class PrivateGridSearchCV(_PrivateSearch):
     >>> from skdirdp.model_selection import PrivateGridSearchCV
     >>> X = np.random.default_rng(0).integers(4, size=(5000, 3))
     >>> y = X[:, 0] > 1
-    >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-5)
+    >>> accountant = PrivacyAccountant()
     >>> model = DirichletCategoricalNB(classes=[False, True], n_categories=4)
     >>> search = PrivateGridSearchCV(
     ...     model, {"mechanism": ["dirichlet", "gaussian"], "alpha": [0.1, 1.0]},
