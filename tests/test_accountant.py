@@ -237,6 +237,15 @@ def test_three_tenths_admit_a_tenth_three_times():
     assert accountant.remaining() == 0.0
 
 
+def test_a_renyi_limit_takes_many_guarantees_of_its_own_order():
+    accountant = PrivacyAccountant(epsilon=1.0, order=4.0)
+    for i in range(1, 9):
+        accountant.charge(RenyiDP(4.0, 0.01 * i))
+    assert accountant.remaining() == pytest.approx(1 - 0.36, rel=1e-9)
+    with pytest.raises(BudgetExceededError):
+        accountant.charge(RenyiDP(4.0, 0.65))
+
+
 @pytest.mark.parametrize("kind", [DirichletMechanism, GaussianMechanism, LaplaceMechanism])
 @pytest.mark.parametrize("budget", [{"delta": DELTA}, {"order": 5.0}])
 def test_a_mechanism_calibrated_to_the_limit_is_admitted(kind, budget):

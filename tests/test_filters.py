@@ -401,3 +401,37 @@ def test_copies_are_for_one_kind_whose_renyi_curve_knows_more_than_its_pairs():
         assert main.share({kind: 1, PureDP(1e-9): 1}) > 1
     assert spending.admits({kind: 1})
     assert not spending.admits({kind: 2})
+
+
+@pytest.mark.parametrize(
+    ("first", "direction", "number", "order", "divergence", "failure"),
+    [
+        ((PureDP(0.1), 1), "replace", 10, 18.40622130818937, 0.555718176, 1e-6),
+        (
+            (GaussianMechanism(sigma=10.0), 1),
+            "replace",
+            3,
+            18.40622130818937,
+            0.543026597,
+            8.01787e-7,
+        ),
+        (
+            (DirichletMechanism(r=0.05, alpha=2.0, adjacency="add_remove"), 14),
+            "remove",
+            37,
+            18.88323913381938,
+            0.494573741,
+            2.64031e-7,
+        ),
+    ],
+)
+def test_a_first_charge_decides_the_same_filter_in_every_version(
+    first, direction, number, order, divergence, failure
+):
+    # A ledger holds its first charge and not the filter: what was admitted by one filter is
+    # covered by no other. Whoever changes these numbers has to store which filter a ledger has.
+    main, other = PrivacyFilter(*first, 1.0, 1e-5).budgets[direction]
+    assert main.number == number
+    assert other.order == pytest.approx(order, rel=1e-12)
+    assert float(other.divergence) == pytest.approx(divergence, rel=1e-6)
+    assert float(other.failure) == pytest.approx(failure, rel=1e-5)

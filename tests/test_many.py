@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -357,6 +358,28 @@ def test_guarantees_without_pairs_compose_by_the_best_order_of_many():
     assert total.rdp(31.0) == np.inf
     assert total.holds(total.epsilon(DELTA) * (1 + 1e-6), DELTA)
     assert not total.holds(total.epsilon(DELTA) * (1 - 1e-3), DELTA)
+
+
+@pytest.mark.parametrize("kinds", [3, 8])
+def test_a_bound_holds_at_its_own_order_among_many(kinds):
+    parts = [(RenyiDP(order=4.0, epsilon=0.01 * (1 + i)), 1) for i in range(kinds)]
+    total = Composition([*parts, *((GaussianMechanism(sigma=9.0 + i), 1) for i in range(kinds))])
+    claimed = math.fsum(0.01 * (1 + i) for i in range(kinds))
+    noise = math.fsum(4.0 / (9.0 + i) ** 2 for i in range(kinds))  # order * 2 / (2 sigma^2)
+    assert total.rdp(4.0) == pytest.approx(claimed + noise, rel=1e-11)
+    assert total.rdp(np.array([4.0]))[0] >= claimed
+    assert total.rdp(np.nextafter(4.0, 5.0)) == np.inf
+
+
+@pytest.mark.parametrize("kinds", [3, 8])
+def test_the_divergence_of_an_infinite_order_is_the_largest_loss_of_many(kinds):
+    responses = [(PureDP(0.1 * (1 + i)), 1) for i in range(kinds)]
+    largest = sum(Fraction(part.epsilon) for part, _ in responses)
+    found = Fraction(float(Composition(responses).rdp(np.inf)))
+    assert largest <= found <= largest * (1 + Fraction(1, 10**12))
+    smooth = [(DirichletMechanism(r=0.1 * (1 + i), alpha=2.0), 1) for i in range(kinds)]
+    assert Composition(smooth).rdp(np.inf) == np.inf
+    assert Composition([*responses, (ZeroConcentratedDP(0.1), 1)]).rdp(np.inf) == np.inf
 
 
 def test_failures_add_up_and_leave_the_rest():

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from skdirdp import BudgetExceededError, LedgerError, PrivacyAccountant
-from skdirdp.accountant import history
+from skdirdp.accountant import exports, history
 from skdirdp.accountant.codec import encode
 from skdirdp.accounting import ApproximateDP, Composition, NoPrivacy, PureDP, RenyiDP
 from skdirdp.mechanisms import (
@@ -103,6 +103,17 @@ def test_the_printed_history_has_the_running_total_beside_it():
     shown = [line.split()[-2:] for line in lines]
     assert [float(total) for _, total in shown] == pytest.approx([0.25, 0.75], abs=1e-4)
     assert all(float(shown[i][0]) >= row["epsilon"] for i, row in enumerate(rows_of(accountant)))
+
+
+def test_what_is_used_of_a_limit_is_not_printed_as_a_total():
+    accountant = PrivacyAccountant(epsilon=1.0)
+    accountant.charge(PureDP(0.3))
+    history = pickle.loads(pickle.dumps(accountant.history()))
+    header, _, line = str(history).splitlines()
+    assert header.split()[-3:] == ["epsilon", "used", "label"]
+    assert float(line.split()[-1]) >= 1 - accountant.remaining()
+    assert ">used<" in history._repr_html_()
+    assert accountant.total() == 1.0
 
 
 def test_a_history_travels_and_compares():
@@ -289,6 +300,26 @@ def test_a_ledger_with_a_limit_for_any_budgets_is_read_back_with_its_promise(tmp
     again = PrivacyAccountant.from_export(tmp_path / "ledger.json")
     assert again.statement() == accountant.statement()
     assert "(λ = 8, ε = 2)" in again.statement()
+
+
+def test_an_export_that_promises_nothing_for_adaptive_budgets_is_read_back_without(tmp_path):
+    path = tmp_path / "ledger.json"
+    PrivacyAccountant(2.0).export(path)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content.pop("adaptive") is True
+    content["sha256"] = exports._digest(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert PrivacyAccountant.from_export(path).adaptive is False
+
+
+def test_no_charge_of_its_own_poses_as_one_of_another_ledger():
+    accountant = PrivacyAccountant(2.0)
+    for key in ["merged/2026/01/run 7", "copied/a/0/b"]:
+        with pytest.raises(ValueError, match="key must not begin as those of charges from other"):
+            accountant.charge(PureDP(0.1), key=key)
+    accountant.charge(PureDP(0.1), key="merged/run 7")
+    assert len(accountant) == 1
+    assert "(ε = 2, δ = 0.00001)" in accountant.statement()
 
 
 DATA = Path(__file__).parent / "data"

@@ -41,6 +41,7 @@ from .filtering import (
 )
 from .history import History, history_of
 from .ledger import Charge, Ledger, LedgerError, Limits, Split
+from .merging import check_key
 from .records import ConnectionLostError
 from .spending import Spending, caught_up, compose, known_spending, remember
 from .steward import StewardMixin
@@ -270,6 +271,7 @@ class PrivacyAccountant(StewardMixin):
         spec, releases = self._check_charge(mechanism, releases)
         _check_text("label", label)
         _check_text("key", key)
+        check_key(key)
         for _ in range(_ATTEMPTS - 1):
             # What is known not to be in the ledger can be decided and written again.
             with suppress(ConnectionLostError):
@@ -380,7 +382,8 @@ class PrivacyAccountant(StewardMixin):
         Returns
         -------
         float
-            0 if nothing was charged; infinite if something was released without noise.
+            0 if nothing was charged; infinite if something was released without noise, and
+            where an adaptive limit keeps more than delta for what may reveal everything.
 
         Examples
         --------
@@ -502,8 +505,8 @@ class PrivacyAccountant(StewardMixin):
         -------
         list
             With methods ``delta(epsilon)`` and ``epsilon(delta)``: a filter's, for whatever
-            it ever admits, where the limit is for adaptive spending and something was
-            charged; else `compositions`.
+            it ever admits, where an (epsilon, delta) limit is for adaptive spending and
+            something was charged; else `compositions`, for a plan fixed beforehand.
 
         Examples
         --------
@@ -528,7 +531,7 @@ class PrivacyAccountant(StewardMixin):
         History
             A list of rows, which ``pandas.DataFrame`` takes as it is. It prints as
             a table in a terminal and in a notebook. Each has the epsilon of the charge
-            alone; a printed table of at most 20 charges has the running total beside it.
+            alone; a printed table of at most 20 charges has `running_total` beside it.
 
         Examples
         --------

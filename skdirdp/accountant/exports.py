@@ -128,6 +128,8 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     try:
         entries = [_entry(charge) for charge in content["charges"]]
         made_with = {name: content[name] for name in MADE_WITH if name in content}
+        # What was not promised is not promised now; left out, it would be the default.
+        made_with["adaptive"] = made_with.get("adaptive") is True
         return made_with, entries
     except LedgerError:
         raise

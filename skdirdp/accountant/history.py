@@ -9,6 +9,7 @@ from ..accounting import Composition
 from ..reporting.markup import table, tag
 from ..reporting.text import rounded_up, visible
 from .codec import decode, describe_parameters
+from .filtering import is_filter
 from .ledger import Charge, Limits
 
 
@@ -99,7 +100,9 @@ class History(list):
         "label",
     )
     _WHERE_GIVEN = ("user", "split", "part")
-    _NUMBERS = ("releases", "epsilon", "total")
+    _NUMBERS = ("releases", "epsilon", "total", "used")
+    # The share of a limit that is used, times its epsilon, is no total, and must not read as one.
+    _total_name = "total"
 
     def __init__(
         self,
@@ -126,7 +129,7 @@ class History(list):
             rows.append([_cell(shown.get(name)) for name in columns])
         if len(self) > self._SHOWN:
             rows.insert(half, ["..."] * len(columns))
-        return columns, rows
+        return [self._total_name if name == "total" else name for name in columns], rows
 
     def _totals(self) -> list[float] | None:
         # Each takes a composition of all charges before it.
@@ -165,7 +168,10 @@ def history_of(
     charges: Sequence[Charge], limits: Limits, running_total: Callable[..., list[float]]
 ) -> History:
     """The charges of a ledger, each with what it costs alone."""
-    return History((_row_of(charge, limits) for charge in charges), running_total)
+    history = History((_row_of(charge, limits) for charge in charges), running_total)
+    if is_filter(limits):
+        history._total_name = "used"
+    return history
 
 
 def _row_of(charge: Charge, limits: Limits) -> HistoryRow:

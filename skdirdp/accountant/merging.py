@@ -65,6 +65,15 @@ def is_merged(charge: Charge) -> bool:
     return _parse(getattr(charge, "key", None))[0] == _MERGED
 
 
+def check_key(key: str | None) -> None:
+    """Refuse a key for a new charge that would say that it came from another ledger."""
+    if _parse(key)[0] is not None:
+        raise ValueError(
+            f"key must not begin as those of charges from other ledgers do; got {key!r}. "
+            "Nothing was charged"
+        )
+
+
 def _parse(key: str | None) -> tuple[str | None, str, str]:
     """How a charge came in, from which ledger, and its key there; or that it did not."""
     how, *rest = (key or "").split("/", 3)

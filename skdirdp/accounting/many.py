@@ -80,12 +80,17 @@ class Many:
 
     @cached_property
     def max_tilt(self) -> float:
-        """The supremum of the tilts at which the cumulant is finite."""
-        limit = self._bound.max_tilt
+        """The supremum of the tilts at which the divergence is finite."""
+        return min(self._pole, self._bound.max_tilt)
+
+    @cached_property
+    def _pole(self) -> float:
+        """The least tilt at which a cumulant is infinite; a bound holds at its own end still."""
+        pole = np.inf
         for family in ("replace", "remove"):
             r, alpha, _ = self._kinds.get(family, NO_KINDS)
-            limit = min(limit, float(np.min(alpha / r, initial=np.inf)))
-        return limit
+            pole = min(pole, float(np.min(alpha / r, initial=np.inf)))
+        return pole
 
     @cached_property
     def max_loss(self) -> float:
@@ -104,7 +109,7 @@ class Many:
     def rdp_at(self, order: float) -> float:
         """The divergence of one order, rounded up; kept, and added to, as pairs are."""
         tilt = order - 1
-        if tilt >= self.max_tilt:
+        if tilt >= self._pole:
             return np.inf
         if tilt not in self._sums:
             self._sums[tilt] = one_by_one(self._kinds, self._squares, tilt)
@@ -116,7 +121,7 @@ class Many:
         tilt = order - 1
         divergence = np.full(order.shape, np.inf)
         divergence[np.isinf(tilt)] = self.max_loss
-        finite = np.isfinite(tilt) & (tilt < self.max_tilt)
+        finite = np.isfinite(tilt) & (tilt < self._pole)
         scales = 2.0 ** np.ceil(np.log2(np.where(finite, tilt, 1.0) + 1))
         for scale in np.unique(scales[finite]):
             at = finite & (scales == scale)

@@ -80,7 +80,9 @@ class RenyiBound:
 
     def rdp(self, order: ArrayLike) -> Floats:
         order = np.asarray(order, dtype=float)
-        return np.where(order <= 1 + self.max_tilt, self.offset + self.slope * order, np.inf)
+        # No slope is none at an infinite order too, where the product would be nan.
+        rise = self.slope * order if self.slope else np.zeros(order.shape)
+        return np.where(order <= 1 + self.max_tilt, self.offset + rise, np.inf)
 
 
 @dataclass(frozen=True)
