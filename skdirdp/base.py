@@ -346,6 +346,10 @@ class CountingEstimator(PrivateEstimator):
     adjacency: str
     n_samples: float | None
     max_rows: int
+    #: Whether the number of columns that it gives is told by what it releases.
+    _releases_columns: ClassVar[bool] = False
+    #: Whether its tables are those of a declared number of columns, if X has fewer.
+    _takes_declared_columns: ClassVar[bool] = False
     #: Of the fit under way, or the last one.
     _unit_: Unit = RECORD
     _n_records_: int | None = None
@@ -371,7 +375,13 @@ class CountingEstimator(PrivateEstimator):
     def _declared(self, size: str, found: int) -> int:
         """A size of the data, as it was declared of the step before in a joint fit."""
         joint = JOINT_FIT.get()
-        return found if joint is None else joint.known.get(size, found)
+        declared = found if joint is None else joint.known.get(size, found)
+        if found > declared:  # something in between has changed it, and bounds rest on it
+            raise ValueError(
+                f"{type(self).__name__} is given more columns than the step before declares: what "
+                "stands between them must not add any"
+            )
+        return declared
 
     def _public_output(self) -> dict[str, Any]:
         """Parameters of a next step that hold for what a transformer gives it, data aside."""

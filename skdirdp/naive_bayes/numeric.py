@@ -55,6 +55,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         "feature_count_",
     )
 
+    _takes_declared_columns = True
     #: How the sums become tables.
     _sums: ClassVar[type[FeatureSums]] = FeatureSums
 

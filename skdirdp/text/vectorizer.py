@@ -96,6 +96,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         "max_features": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _releases_columns = True
+
     # A threshold fails with some probability, which no Renyi divergence allows for.
     order: ClassVar[None] = None  # type: ignore[misc]
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]
@@ -263,7 +265,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         ]
 
     def _public_output(self) -> dict[str, Any]:
-        return {"n_columns": int(self.max_features)}
+        # A vocabulary that is given is as large as it is.
+        size = len(self.vocabulary_) if self.fixed_vocabulary_ else int(self.max_features)
+        return {"n_columns": size}
 
     def _keep(
         self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
