@@ -1,5 +1,6 @@
 """PrivateCountVectorizer: a vocabulary that no single record decides on."""
 
+import io
 import itertools
 import math
 import pickle
@@ -254,6 +255,23 @@ def test_an_empty_vocabulary_is_said_and_is_no_error():
         PrivateCountVectorizer().fit([])
 
 
+def test_an_empty_vocabulary_is_the_reason_that_a_pipeline_gives():
+    pipe = make_private_pipeline(PrivateCountVectorizer(), LAST[0], epsilon=0.1)
+    with (
+        pytest.warns(UserWarning, match="the vocabulary is empty"),
+        pytest.raises(ValueError, match="the vocabulary is empty: no word was given by enough"),
+    ):
+        pipe.fit(["one word", "two words", "three"], [0, 1, 2])
+
+
+def test_files_can_be_read_as_often_as_a_fit_needs():
+    files = [io.StringIO(text) for text in ["good film", "bad film"] * 300]
+    words = PrivateCountVectorizer(input="file", epsilon=9.0, max_words=3)
+    assert words.fit_transform(files).sum() == 1200
+    pipe = make_private_pipeline(words, LAST[0], epsilon=9.0).fit(files, [0, 1] * 300)
+    assert pipe.score(files, [0, 1] * 300) == 1.0
+
+
 @pytest.mark.parametrize("bad", [[1, 2], [None], ["good", 17.5], np.array([["a", "b"]]), 5])
 def test_what_is_no_text_is_refused_without_a_charge(bad):
     recorder = Recorder()
@@ -335,7 +353,7 @@ def moved(pipe, texts, other, y):
     """How much the counts of features differ where the first text is replaced, in total."""
     tables = []
     for first in (texts[0], other):
-        exact = clone(pipe).set_params(epsilon=INF, adjacency="replace")
+        exact = clone(pipe).set_params(epsilon=INF, accountant=None)
         last = exact.fit([first, *texts[1:]], y)[-1]
         last = last[-1] if isinstance(last, Pipeline) else last
         absent = last.class_count_[:, np.newaxis] - last.feature_count_

@@ -40,7 +40,7 @@ from .candidates import (
 from .report import SelectionReport
 from .routes import ROUTES, Plan, Route, choose_route, plan
 from .runs import Run, Task, best_of, draw_candidates, perform_all
-from .scores import PrivateScorer, scorer_of
+from .scores import PrivateScorer, as_labels, scorer_of
 from .splits import split_once
 
 #: The expected number of runs of a search, where it is not given.
@@ -130,7 +130,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
         self._validate_params()
-        if "groups" in params:
+        if any(name.split("__")[-1] == "groups" for name in params):
             raise ValueError(
                 "groups must not be given to a search: records are held out row by row, and the "
                 "rows of a person could come apart"
@@ -145,7 +145,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         terms = Terms(float(self.epsilon), float(self.delta), self.order, self.adjacency)
         generator = self._generator()
         with errors_without_data(X=X, y=y):
-            X, y = indexable(X, y)
+            X, y = indexable(X, as_labels(y))
             n_records = _num_samples(X)
         train, test = split_once(n_records, self.cv, self.adjacency, generator)
         if self.adjacency == "replace" and not (train.size and test.size):

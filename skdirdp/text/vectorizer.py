@@ -232,6 +232,34 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
         return self.fit(raw_documents, y, groups).transform(raw_documents)
 
+    def decode(self, doc):
+        """The text of a record; a file is left where it was, to be read again.
+
+        Parameters
+        ----------
+        doc : str, bytes, file name or file
+            As `input` says.
+
+        Returns
+        -------
+        str
+        """
+        if self.input != "file":
+            return super().decode(doc)
+        start = doc.tell()
+        try:
+            return super().decode(doc)
+        finally:
+            doc.seek(start)
+
+    def _check_vocabulary(self):
+        if "vocabulary_" in vars(self) and not self.vocabulary_:
+            raise ValueError(
+                "the vocabulary is empty: no word was given by enough records to be published. "
+                "Count more records, or fewer words of each (max_words), or spend more"
+            )
+        super()._check_vocabulary()
+
     @property
     def _contribution(self) -> ContributionBound:
         return ContributionBound(1.0, float(self.max_words))
