@@ -434,7 +434,8 @@ def as_labels(y: Any) -> Any:
 
 def _check_columns(estimator: Any, X: Any) -> None:
     """Refuse records of which none can be scored, as that is no secret of any of them."""
-    expected, shape = getattr(estimator, "n_features_in_", None), getattr(X, "shape", ())
+    expected = getattr(estimator, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
     if expected is not None and len(shape) == 2 and shape[1] != expected:
         raise ValueError(
             f"X has {shape[1]} features, but {type(estimator).__name__} is expecting {expected} "
