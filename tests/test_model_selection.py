@@ -852,3 +852,16 @@ def test_weights_are_routed_where_scikit_learn_routes_them(records):
         routed = search.fit(*records, sample_weight=np.full(400, 0.5))
     prefixed = fixed(epsilon=9.0).fit(*records, sample_weight=np.full(400, 0.5))
     assert routed.released_score_.value == prefixed.released_score_.value
+
+
+@pytest.mark.parametrize(
+    ("route", "verbose", "shown"),
+    [("repetition", 0, []), ("repetition", 1, [1]), ("composition", 0, [0])],
+)
+def test_progress_tells_the_number_of_runs_only_where_it_is_public_or_asked_for(
+    records, monkeypatch, route, verbose, shown
+):
+    asked = []
+    monkeypatch.setattr(runs, "_with_progress", lambda done, _, how: asked.append(how) or done)
+    fixed(epsilon=9.0, refit="run", verbose=verbose, route=route).fit(*records)
+    assert asked == shown

@@ -139,7 +139,7 @@ def perform_all(
     tasks: Iterable[Task],
     seeds: Sequence[int | None],
     n_jobs: int | None,
-    verbose: int,
+    verbose: int | None,
     **common: Any,
 ) -> Iterator[Run]:
     """Runs as they are done, in their order.
@@ -150,8 +150,8 @@ def perform_all(
     seeds : sequence of int or None
         One for each run.
     n_jobs : int or None
-    verbose : int
-        Above 0 shows the progress also where no terminal is.
+    verbose : int or None
+        Above 0 shows the progress also where no terminal is; None shows it nowhere.
     **common
         The other parameters of `perform`.
 
@@ -163,7 +163,7 @@ def perform_all(
         delayed(perform)(task, seed=seed, **common) for task, seed in zip(tasks, seeds, strict=True)
     )
     done = Parallel(n_jobs=n_jobs, return_as="generator")(waiting)
-    return iter(_with_progress(done, len(seeds), verbose))
+    return iter(done if verbose is None else _with_progress(done, len(seeds), verbose))
 
 
 def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[Run]:

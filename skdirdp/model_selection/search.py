@@ -180,7 +180,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             tasks,
             self._seeds(len(drawn), generator),
             self.n_jobs,
-            self.verbose,
+            # Repetition is private only as long as nobody sees how often: shown if asked for.
+            self.verbose if planned.route.name == "composition" else self.verbose or None,
             train=fitted_to,
             test=held_out,
             scorer=scorer,
@@ -543,7 +544,8 @@ class PrivateGridSearchCV(_PrivateSearch):
     n_jobs : int, default=None
         Runs in parallel, as for `GridSearchCV`.
     verbose : int, default=0
-        Above 0 shows the progress also where there is no terminal.
+        Above 0 shows the progress also where there is no terminal. At 0 a terminal shows it,
+        but not for repetition, whose guarantee rests on a number of runs that nobody knows.
     accountant : PrivacyAccountant, default=None
         Charged once, before the first run.
     label : str, default=None
@@ -585,7 +587,7 @@ class PrivateGridSearchCV(_PrivateSearch):
 
     There is no `cv_results_`, no exact `best_score_`, and no number of runs: they are not
     covered. Time is not covered either, as nowhere in this package, and tells about how many
-    runs there were; so does the progress on a terminal.
+    runs there were; so does the progress, which `verbose` shows.
 
     Every candidate is rehearsed before the charge, so that what can fail fails then. A run that
     fails later counts as a run.
