@@ -865,3 +865,12 @@ def test_progress_tells_the_number_of_runs_only_where_it_is_public_or_asked_for(
     monkeypatch.setattr(runs, "_with_progress", lambda done, _, how: asked.append(how) or done)
     fixed(epsilon=9.0, refit="run", verbose=verbose, route=route).fit(*records)
     assert asked == shown
+
+
+def test_a_scorer_that_gives_one_number_is_refused_and_not_counted_as_lost(records):
+    recorder = Recorder()
+    fitted = model(random_state=0).fit(*records)
+    scorer = make_private_scorer(lambda model, X, y: model.score(X, y), low=0, high=1)
+    with pytest.raises(TypeError, match="a value for each record; got one number"):
+        private_score(fitted, *records, scoring=scorer, accountant=recorder)
+    assert recorder.charges == []

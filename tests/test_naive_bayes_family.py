@@ -15,6 +15,9 @@ from skdirdp import (
     DirichletNB,
     PrivacyLeakWarning,
 )
+from skdirdp._contributions import RowSums
+from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.naive_bayes.bernoulli import Occurrences
 from tests.probes import Recorder
 
 INF = float("inf")
@@ -232,3 +235,15 @@ def test_laplace_noise_needs_no_delta(cls, adjacency, mechanism):
     for name in ("dirichlet", "gaussian"):
         with pytest.raises(ValueError, match="delta must be positive for mechanism"):
             model_of(cls, mechanism=name, delta=0).fit(X, y)
+
+
+def test_places_that_floats_cannot_count_on_the_grid_are_refused():
+    grid = 2.0**-20
+    ones = RowSums(np.zeros((1, 8)), ContributionBound(1.0, 4.0, grid), ())
+    for n_records, holds in ((2.0**31 - 1, True), (2.0**31, False)):
+        counts = Occurrences(ones, np.array([n_records]), ContributionBound(1.0), 4, 8)
+        if holds:
+            assert counts.tables(n_records, 1.0)[0][1][0, 0] == 4 * n_records
+        else:
+            with pytest.raises(ValueError, match="added without rounding"):
+                counts.tables(n_records, 1.0)

@@ -267,12 +267,17 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
         labels = y if whole or y is None else _safe_indexing(y, part)
         try:
             found = np.asarray(function(estimator, records, labels), dtype=float)
-            if found.shape != part.shape:
-                raise ValueError("a scorer must give one value for each record")
-            values[part] = found
         except Exception:
-            if part.size > 1:
-                waiting += np.array_split(part, 2)
+            found = np.empty((0, 0))
+        if found.ndim == 0:  # so it is for all records, and tells of none
+            raise TypeError(
+                "a scorer must give a value for each record; got one number, whose sensitivity has "
+                "to be declared: make_private_scorer(..., sensitivity=...)"
+            )
+        if found.shape == part.shape:
+            values[part] = found
+        elif part.size > 1:
+            waiting += np.array_split(part, 2)
     return values
 
 

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
 
-from .._contributions import RowSums, count_cells, sum_rows
+from .._contributions import RowSums, check_exact, count_cells, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
@@ -85,6 +85,7 @@ class Occurrences:
             precision=math.sqrt(_PART_OF_FILL / limit),
             min_smoothing=0.0,
         )
+        check_exact(places, grid)
         bound = ContributionBound(weight, most, grid)
         shares = CountTable(total, self.n_columns, len(ones), bound, min_smoothing=alpha)
         return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
