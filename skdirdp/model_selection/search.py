@@ -607,7 +607,7 @@ class PrivateGridSearchCV(_PrivateSearch):
     ... ).fit(X, y)
     >>> bool(search.score(X, y) > 0.9), len(accountant)
     (True, 1)
-    >>> bool(0.9 < accountant.total() <= 1.0)
+    >>> bool(0.9 < search.privacy_.composition().epsilon(1e-5) <= 1.0)
     True
     """
 
