@@ -41,7 +41,8 @@ class ContributionError(AssertionError):
     """A record was about to be counted beyond its bound: a fault of this package."""
 
 
-def _check_exact(sums: np.ndarray, grid: float | None) -> None:
+def check_exact(sums: np.ndarray, grid: float | None) -> None:
+    """Refuse sums that are too large for all multiples of the grid to be floats."""
     if sums.max(initial=0.0) >= _EXACT * (grid or 1.0):
         raise ValueError(
             "X holds more than can be added without rounding, on which the privacy guarantee "
@@ -149,7 +150,7 @@ def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) 
     """
     counts = np.bincount(cells, weights.values, minlength=n_cells)
     _check(counts.size == n_cells)
-    _check_exact(counts, weights.grid)
+    check_exact(counts, weights.grid)
     return counts.astype(float, copy=False)
 
 
@@ -183,7 +184,7 @@ def count_categories(
         found = np.bincount(cells.ravel(), repeated, minlength=counts.size)
         _check(found.size == counts.size)
         counts += found
-    _check_exact(counts, weights.grid)
+    check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
 
 
@@ -227,7 +228,7 @@ class RowSums:
     def __add__(self, other: "RowSums") -> "RowSums":
         # A record lies in one of the two, so the larger of their bounds holds for it.
         table, bound = self.table + other.table, self.bound | other.bound
-        _check_exact(table, bound.grid)
+        check_exact(table, bound.grid)
         return RowSums(table, bound, tuple(dict.fromkeys((*self.missing, *other.missing))))
 
 
@@ -288,7 +289,7 @@ def sum_rows(
         _check(exact or total <= total_bound)
         block.add_to(sums, groups[rows])
         largest_total = max(largest_total, total)
-    _check_exact(sums, grid)
+    check_exact(sums, grid)
     given = {"max_count": max_count, "max_total": max_total}
     if max_total is None:
         total_bound = largest_total or 1.0

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.pipeline import _name_estimators
 from sklearn.utils import _safe_indexing, validation
+from sklearn.utils._metadata_requests import _routing_enabled
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import _check_feature_names_in, _check_method_params, _num_samples
 
@@ -23,6 +24,7 @@ __all__ = [
     "_fit_context",
     "_name_estimators",
     "_num_samples",
+    "_routing_enabled",
     "_safe_indexing",
 ]
 

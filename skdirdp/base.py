@@ -352,6 +352,10 @@ class CountingEstimator(PrivateEstimator):
     adjacency: str
     n_samples: float | None
     max_rows: int
+    #: Whether the number of columns that it gives is told by what it releases.
+    _releases_columns: ClassVar[bool] = False
+    #: Whether its tables are those of a declared number of columns, if X has fewer.
+    _takes_declared_columns: ClassVar[bool] = False
     #: Of the fit under way, or the last one.
     _unit_: Unit = RECORD
     _n_records_: int | None = None
@@ -374,10 +378,22 @@ class CountingEstimator(PrivateEstimator):
         value, joint = getattr(self, parameter), JOINT_FIT.get()
         return joint.known.get(parameter) if value is None and joint is not None else value
 
-    def _declared(self, size: str, found: Any) -> Any:
-        """A size of the data, as it was declared of the step before in a joint fit."""
+    def _declared(self, name: str) -> Any:
+        """What the step before declares of its output in a joint fit, or None."""
         joint = JOINT_FIT.get()
-        return found if joint is None else joint.known.get(size, found)
+        return None if joint is None else joint.known.get(name)
+
+    def _declared_columns(self, found: int) -> int:
+        """The number of columns that noise is for: as declared of the step before, or as found."""
+        declared = self._declared("n_columns")
+        if declared is None:
+            return found
+        if found > declared:  # something in between has changed it, and bounds rest on it
+            raise ValueError(
+                f"{type(self).__name__} is given more columns than the step before declares: what "
+                "stands between them must not add any"
+            )
+        return declared
 
     def _public_output(self) -> dict[str, Any]:
         """Parameters of a next step that hold for what a transformer gives it, data aside."""

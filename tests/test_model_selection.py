@@ -7,7 +7,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.model_selection import (
@@ -30,6 +32,7 @@ from skdirdp import (
     PrivacyAccountant,
     PrivacyLeakWarning,
     PrivateBayesNetMLE,
+    PrivateCountVectorizer,
     PrivatePipeline,
     make_private_pipeline,
 )
@@ -756,3 +759,118 @@ def test_a_wide_grid_is_paid_for_by_its_worst_candidate(records):
     }
     assert kinds == {"GaussianMechanism", "LaplaceMechanism"}
     assert found.privacy_.composition().delta(1.0) <= 1e-5
+
+
+# What goes wrong for all records alike -------------------------------------------------
+
+
+def test_a_model_that_is_not_fitted_is_refused_and_not_scored_as_bad(records):
+    recorder = Recorder()
+    with pytest.raises(NotFittedError):
+        private_score(model(), *records, accountant=recorder)
+    assert recorder.charges == []
+
+
+def test_records_with_other_columns_are_refused_and_not_scored_as_lost(records):
+    X, y = records
+    recorder = Recorder()
+    fitted = model(random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="X has 1 features"):
+        private_score(fitted, X[:, :1], y, accountant=recorder)
+    assert recorder.charges == []
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
+@pytest.mark.parametrize(
+    "as_column", [lambda y: y.reshape(-1, 1), lambda y: pd.DataFrame({"y": y})]
+)
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_labels_in_a_column_are_scored_as_labels(records, scoring, as_column):
+    X, y = records
+    fitted = model(random_state=0, epsilon=50.0).fit(X, y)
+    exact = {"epsilon": np.inf, "scoring": scoring}
+    column = as_column(y)
+    assert float(private_score(fitted, X, column, **exact)) == float(
+        private_score(fitted, X, y, **exact)
+    )
+    search = fixed(epsilon=20.0, scoring=scoring)
+    assert search.fit(X, column).released_score_.value == search.fit(X, y).released_score_.value
+
+
+class Warns(FunctionTransformer):
+    """A step that warns whenever it is fitted."""
+
+    def fit(self, X, y=None):
+        warnings.warn("fitted", UserWarning, stacklevel=1)
+        return super().fit(X, y)
+
+
+def test_warnings_do_not_tell_the_number_of_runs(records):
+    pipe = make_private_pipeline(Warns(), model())
+    numbers = set()
+    for seed in range(6):
+        search = PrivateGridSearchCV(
+            pipe,
+            {"dirichletcategoricalnb__alpha": [1.0, 2.0]},
+            route="repetition",
+            epsilon=9.0,
+            refit="run",
+            random_state=seed,
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            search.fit(*records)
+        numbers.add(sum(str(each.message) == "fitted" for each in caught))
+    assert numbers == {1}
+
+
+def test_a_vocabulary_is_not_learnt_inside_a_search():
+    recorder = Recorder()
+    texts, y = ["good film", "bad film"] * 100, [0, 1] * 100
+    pipe = make_private_pipeline(
+        PrivateCountVectorizer(), DirichletNB(classes=[0, 1], max_count=1, max_total=2)
+    )
+    grid = {"dirichletnb__alpha": [1.0, 2.0]}
+    with pytest.raises(ValueError, match="must not learn its vocabulary inside a search"):
+        PrivateGridSearchCV(pipe, grid, accountant=recorder).fit(texts, y)
+    assert recorder.charges == []
+    given = clone(pipe).set_params(privatecountvectorizer__vocabulary=["good", "bad", "film"])
+    assert PrivateGridSearchCV(given, grid, epsilon=9.0).fit(texts, y).score(texts, y) == 1.0
+
+
+def test_rows_of_persons_are_refused_under_any_name(records):
+    with pytest.raises(ValueError, match="groups must not be given to a search"):
+        PrivateGridSearchCV(PrivatePipeline([("nb", model())]), {"nb__alpha": [1.0, 2.0]}).fit(
+            *records, nb__groups=np.arange(400) // 2
+        )
+
+
+def test_weights_are_routed_where_scikit_learn_routes_them(records):
+    with config_context(enable_metadata_routing=True):
+        asks = model().set_fit_request(sample_weight=True)
+        search = PrivateGridSearchCV(asks, GRID_OF_TWO, epsilon=9.0, random_state=0)
+        routed = search.fit(*records, sample_weight=np.full(400, 0.5))
+    prefixed = fixed(epsilon=9.0).fit(*records, sample_weight=np.full(400, 0.5))
+    assert routed.released_score_.value == prefixed.released_score_.value
+
+
+@pytest.mark.parametrize(
+    ("route", "verbose", "shown"),
+    [("repetition", 0, []), ("repetition", 1, [1]), ("composition", 0, [0])],
+)
+def test_progress_tells_the_number_of_runs_only_where_it_is_public_or_asked_for(
+    records, monkeypatch, route, verbose, shown
+):
+    asked = []
+    monkeypatch.setattr(runs, "_with_progress", lambda done, _, how: asked.append(how) or done)
+    fixed(epsilon=9.0, refit="run", verbose=verbose, route=route).fit(*records)
+    assert asked == shown
+
+
+def test_a_scorer_that_gives_one_number_is_refused_and_not_counted_as_lost(records):
+    recorder = Recorder()
+    fitted = model(random_state=0).fit(*records)
+    scorer = make_private_scorer(lambda model, X, y: model.score(X, y), low=0, high=1)
+    with pytest.raises(TypeError, match="a value for each record; got one number"):
+        private_score(fitted, *records, scoring=scorer, accountant=recorder)
+    assert recorder.charges == []

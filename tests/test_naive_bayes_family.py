@@ -18,6 +18,9 @@ from skdirdp import (
     PrivateCountVectorizer,
     make_private_pipeline,
 )
+from skdirdp._contributions import RowSums
+from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.naive_bayes.bernoulli import Occurrences
 from skdirdp.naive_bayes.numeric import default_total
 from tests.probes import Recorder
 
@@ -306,3 +309,15 @@ def test_an_automatic_bound_after_a_private_vocabulary_is_that_of_its_largest_si
     assert len(pipe[0].vocabulary_) == 4
     assert bound_of(pipe[-1]) == 2 * 20
     assert pipe.predict(["good"]) == [0]
+
+
+def test_places_that_floats_cannot_count_on_the_grid_are_refused():
+    grid = 2.0**-20
+    ones = RowSums(np.zeros((1, 8)), ContributionBound(1.0, 4.0, grid), ())
+    for n_records, holds in ((2.0**31 - 1, True), (2.0**31, False)):
+        counts = Occurrences(ones, np.array([n_records]), ContributionBound(1.0), 4, 8)
+        if holds:
+            assert counts.tables(n_records, 1.0)[0][1][0, 0] == 4 * n_records
+        else:
+            with pytest.raises(ValueError, match="added without rounding"):
+                counts.tables(n_records, 1.0)

@@ -1,5 +1,6 @@
 """PrivateCountVectorizer: a vocabulary that no single record decides on."""
 
+import io
 import itertools
 import math
 import pickle
@@ -8,9 +9,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import ndtr
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdirdp import (
@@ -272,6 +277,14 @@ def test_a_vocabulary_gets_half_of_the_budget_as_a_variance():
     assert len(pipe[0].vocabulary_) > 30
 
 
+def test_files_can_be_read_as_often_as_a_fit_needs():
+    files = [io.StringIO(text) for text in ["good film", "bad film"] * 300]
+    words = PrivateCountVectorizer(input="file", epsilon=9.0, max_words=3)
+    assert words.fit_transform(files).sum() == 1200
+    pipe = make_private_pipeline(words, LAST[0], epsilon=9.0).fit(files, [0, 1] * 300)
+    assert pipe.score(files, [0, 1] * 300) == 1.0
+
+
 @pytest.mark.parametrize("bad", [[1, 2], [None], ["good", 17.5], np.array([["a", "b"]]), 5])
 def test_what_is_no_text_is_refused_without_a_charge(bad):
     recorder = Recorder()
@@ -347,6 +360,62 @@ def test_a_vocabulary_of_fewer_words_than_a_row_may_have_is_fitted_all_the_same(
     pipe.fit(texts, [0, 1] * 3000)
     assert len(pipe[0].vocabulary_) == 3
     assert pipe.score(texts, [0, 1] * 3000) == 1.0
+
+
+def moved(pipe, texts, other, y):
+    """How much the counts of features differ where the first text is replaced, in total."""
+    tables = []
+    for first in (texts[0], other):
+        exact = clone(pipe).set_params(epsilon=INF, accountant=None)
+        last = exact.fit([first, *texts[1:]], y)[-1]
+        last = last[-1] if isinstance(last, Pipeline) else last
+        absent = last.class_count_[:, np.newaxis] - last.feature_count_
+        tables.append(np.stack([absent, last.feature_count_]))
+    return np.abs(tables[0] - tables[1]).sum()
+
+
+def test_a_given_vocabulary_is_paid_for_with_all_of_its_words():
+    words = [f"word{i:03d}" for i in range(20)]
+    texts, y = [" ".join(words), "word001"] * 20, [0, 1] * 20
+    pipe = make_private_pipeline(
+        PrivateCountVectorizer(vocabulary=words, max_features=5),
+        DirichletBernoulliNB(classes=[0, 1]),
+    )
+    paid = pipe.fit(texts, y).privacy_.mechanism.contribution.total("replace")
+    assert moved(pipe, texts, "", y) == 40 == paid
+
+
+def test_columns_that_a_step_adds_to_those_of_a_vocabulary_are_refused_before_the_charge():
+    texts, y = ["good film", "bad film"] * 300, [0, 1] * 300
+    twice = FunctionTransformer(lambda X: sparse.hstack([X, X]).tocsr(), accept_sparse=True)
+    recorder = Recorder()
+    pipe = make_private_pipeline(
+        PrivateCountVectorizer(max_features=3),
+        make_pipeline(twice, DirichletBernoulliNB(classes=[0, 1])),
+        accountant=recorder,
+        epsilon=9.0,
+    )
+    assert moved(pipe, texts, "", y) > 2 * 3  # more than the vectorizer's columns would pay for
+    with pytest.raises(ValueError, match="more columns than the step before declares"):
+        pipe.fit(texts, y)
+    assert recorder.charges == []
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [FeatureUnion([("words", PrivateCountVectorizer())]), LAST[0]],
+        [PrivateCountVectorizer(), Binarizer(), LAST[0]],
+        [make_pipeline(PrivateCountVectorizer(), LAST[0])],
+    ],
+    ids=["inside", "between", "both inside"],
+)
+def test_noise_that_would_follow_from_the_exact_vocabulary_is_refused_before_the_charge(steps):
+    texts, y = corpus()
+    recorder = Recorder()
+    with pytest.raises(ValueError, match="Nothing was charged"):
+        make_private_pipeline(*steps, accountant=recorder).fit(texts, y)
+    assert recorder.charges == []
 
 
 def test_hashed_words_need_no_budget():

@@ -14,9 +14,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
 from .._messages import warn
+from .._sklearn_compat import _routing_enabled
 from ..base import PrivacyReport, Terms
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
+from ..mechanisms.selection import SelectionMechanism
 from ..pipeline import PrivatePipeline, check_pipeline
 
 #: Parameters that follow from the search's own.
@@ -123,6 +125,13 @@ def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Joi
             "estimator must be private, or hold a step that is: nothing that it learns from the "
             "records would have noise. DirichletNB and DirichletCategoricalNB are such"
         )
+    names = [each for each, _ in found.parts if isinstance(each, SelectionMechanism)]
+    if any(not each.is_exact for each in names):
+        raise ValueError(
+            "PrivateCountVectorizer must not learn its vocabulary inside a search: every run would "
+            "take its part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
+            "Nothing was charged"
+        )
     return found
 
 
@@ -144,7 +153,7 @@ def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -
 
 
 def _fit_params(records: Records, wrapped: bool) -> dict[str, Any]:
-    if not wrapped:
+    if not wrapped or _routing_enabled():  # then the step is asked what it takes
         return records.params
     return {f"{_STEP}__{name}": value for name, value in records.params.items()}
 

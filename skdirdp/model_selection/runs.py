@@ -1,5 +1,6 @@
 """Runs of a search: a fit and a noisy score each, of which one is published."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from .._random import noise_generator
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
-from .candidates import Records, fit_candidate, seed_noise, without_leak_warnings
+from .candidates import Records, fit_candidate, seed_noise
 from .routes import Route
 from .scores import GRID, PrivateScorer, with_range
 
@@ -103,29 +104,42 @@ def perform(
     """
     candidate = task.candidate if seed is None else seed_noise(task.candidate, seed)
     try:
-        with without_leak_warnings():
-            fitted, report = fit_candidate(candidate, train, task.wrapped)
-        if task.expected is not None and dict(report.mechanisms) != dict(task.expected.parts):
-            raise RuntimeError("the noise of a fit is not what was paid for")
-        scorer = with_range(scorer, fitted)
-        table = scorer.table(fitted, *test, score.adjacency)
-        noisy = table
-        if not score.is_exact:
-            with without_leak_warnings():
-                generator = noise_generator(None if seed is None else seed + 1)
-            noisy = score.noisy(table, generator, GRID)
-        rank = scorer.rank(noisy, score.sigma)
-        return Run(task.number, rank, fitted, scorer, noisy, report.not_covered)
+        # Warnings of a run that is not the best would tell of it, as would their number.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _scored(task, candidate, train, test, scorer, score, seed)
     except Exception:
         # Neither the error nor its words: they may hold data.
         return Run(task.number, -np.inf)
+
+
+def _scored(
+    task: Task,
+    candidate: PrivatePipeline,
+    train: Records,
+    test: tuple[Any, Any],
+    scorer: PrivateScorer,
+    score: GaussianMechanism,
+    seed: int | None,
+) -> Run:
+    """A run that does not fail; see `perform`."""
+    fitted, report = fit_candidate(candidate, train, task.wrapped)
+    if task.expected is not None and dict(report.mechanisms) != dict(task.expected.parts):
+        raise RuntimeError("the noise of a fit is not what was paid for")
+    scorer = with_range(scorer, fitted)
+    noisy = scorer.table(fitted, *test, score.adjacency)
+    if not score.is_exact:
+        generator = noise_generator(None if seed is None else seed + 1)
+        noisy = score.noisy(noisy, generator, GRID)
+    rank = scorer.rank(noisy, score.sigma)
+    return Run(task.number, rank, fitted, scorer, noisy, report.not_covered)
 
 
 def perform_all(
     tasks: Iterable[Task],
     seeds: Sequence[int | None],
     n_jobs: int | None,
-    verbose: int,
+    verbose: int | None,
     **common: Any,
 ) -> Iterator[Run]:
     """Runs as they are done, in their order.
@@ -136,8 +150,8 @@ def perform_all(
     seeds : sequence of int or None
         One for each run.
     n_jobs : int or None
-    verbose : int
-        Above 0 shows the progress also where no terminal is.
+    verbose : int or None
+        Above 0 shows the progress also where no terminal is; None shows it nowhere.
     **common
         The other parameters of `perform`.
 
@@ -149,7 +163,7 @@ def perform_all(
         delayed(perform)(task, seed=seed, **common) for task, seed in zip(tasks, seeds, strict=True)
     )
     done = Parallel(n_jobs=n_jobs, return_as="generator")(waiting)
-    return iter(_with_progress(done, len(seeds), verbose))
+    return iter(done if verbose is None else _with_progress(done, len(seeds), verbose))
 
 
 def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[Run]:

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
 
-from .._messages import errors_without_data, exactly
+from .._messages import errors_without_data, exactly, warn
 from .._random import noise_generator
 from .._sklearn_compat import _safe_indexing
 from .._validation import check_choice, check_real
@@ -266,12 +268,17 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
         labels = y if whole or y is None else _safe_indexing(y, part)
         try:
             found = np.asarray(function(estimator, records, labels), dtype=float)
-            if found.shape != part.shape:
-                raise ValueError("a scorer must give one value for each record")
-            values[part] = found
         except Exception:
-            if part.size > 1:
-                waiting += np.array_split(part, 2)
+            found = np.empty((0, 0))
+        if found.ndim == 0:  # so it is for all records, and tells of none
+            raise TypeError(
+                "a scorer must give a value for each record; got one number, whose sensitivity has "
+                "to be declared: make_private_scorer(..., sensitivity=...)"
+            )
+        if found.shape == part.shape:
+            values[part] = found
+        elif part.size > 1:
+            waiting += np.array_split(part, 2)
     return values
 
 
@@ -419,6 +426,29 @@ def score_mechanism(**budget: Any) -> GaussianMechanism:
     return found
 
 
+def as_labels(y: Any) -> Any:
+    """Labels as one column, as classifiers take them that are given an array of one column.
+
+    Compared as they are with predictions, they would all be wrong.
+    """
+    array = np.asarray(y) if hasattr(y, "ndim") else y
+    if getattr(array, "ndim", 1) != 2 or array.shape[1] != 1:
+        return y
+    warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
+    return array.ravel()
+
+
+def _check_columns(estimator: Any, X: Any) -> None:
+    """Refuse records of which none can be scored, as that is no secret of any of them."""
+    expected = getattr(estimator, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if expected is not None and len(shape) == 2 and shape[1] != expected:
+        raise ValueError(
+            f"X has {shape[1]} features, but {type(estimator).__name__} is expecting {expected} "
+            "features as input"
+        )
+
+
 def private_score(
     estimator,
     X,
@@ -485,10 +515,13 @@ def private_score(
     """
     epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
     confidence = check_real("confidence", confidence, above=0, below=1)
+    if hasattr(estimator, "fit"):
+        check_is_fitted(estimator)  # else no record could be scored, and all would count as lost
     scorer = with_range(scorer_of(scoring, estimator, y), estimator)
     mechanism = score_mechanism(epsilon=epsilon, delta=delta, order=order, adjacency=adjacency)
     with errors_without_data(X=X, y=y):
-        X, y = indexable(X, y)
+        X, y = indexable(X, as_labels(y))
+        _check_columns(estimator, X)
         table = scorer.table(estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None

@@ -47,7 +47,7 @@ from .candidates import (
 from .report import SelectionReport
 from .routes import ROUTES, Plan, Route, choose_route, plan
 from .runs import Run, Task, best_of, draw_candidates, perform_all
-from .scores import PrivateScorer, scorer_of
+from .scores import PrivateScorer, as_labels, scorer_of
 from .splits import split_once
 
 #: The expected number of runs of a search, where it is not given.
@@ -137,7 +137,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
         self._validate_params()
-        if "groups" in params:
+        if any(name.split("__")[-1] == "groups" for name in params):
             raise ValueError(
                 "groups must not be given to a search: records are held out row by row, and the "
                 "rows of a person could come apart"
@@ -152,7 +152,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         terms = Terms(float(self.epsilon), float(self.delta), self.order, self.adjacency)
         generator = self._generator()
         with errors_without_data(X=X, y=y):
-            X, y = indexable(X, y)
+            X, y = indexable(X, as_labels(y))
             n_records = _num_samples(X)
         train, test = split_once(n_records, self.cv, self.adjacency, generator)
         if self.adjacency == "replace" and not (train.size and test.size):
@@ -187,7 +187,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             tasks,
             self._seeds(len(drawn), generator),
             self.n_jobs,
-            self.verbose,
+            # Repetition is private only as long as nobody sees how often: shown if asked for.
+            self.verbose if planned.route.name == "composition" else self.verbose or None,
             train=fitted_to,
             test=held_out,
             scorer=scorer,
@@ -550,7 +551,8 @@ class PrivateGridSearchCV(_PrivateSearch):
     n_jobs : int, default=None
         Runs in parallel, as for `GridSearchCV`.
     verbose : int, default=0
-        Above 0 shows the progress also where there is no terminal.
+        Above 0 shows the progress also where there is no terminal. At 0 a terminal shows it,
+        but not for repetition, whose guarantee rests on a number of runs that nobody knows.
     accountant : PrivacyAccountant, default=None
         Charged once, before the first run.
     label : str, default=None
@@ -592,7 +594,7 @@ class PrivateGridSearchCV(_PrivateSearch):
 
     There is no `cv_results_`, no exact `best_score_`, and no number of runs: they are not
     covered. Time is not covered either, as nowhere in this package, and tells about how many
-    runs there were; so does the progress on a terminal.
+    runs there were; so does the progress, which `verbose` shows.
 
     Every candidate is rehearsed before the charge, so that what can fail fails then. A run that
     fails later counts as a run.
@@ -612,7 +614,7 @@ class PrivateGridSearchCV(_PrivateSearch):
     ... ).fit(X, y)
     >>> bool(search.score(X, y) > 0.9), len(accountant)
     (True, 1)
-    >>> bool(0.9 < accountant.total() <= 1.0)
+    >>> bool(0.9 < search.privacy_.composition().epsilon(1e-5) <= 1.0)
     True
     """
 

@@ -10,7 +10,7 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
 
-from .._contributions import RowSums, count_cells, sum_rows
+from .._contributions import RowSums, check_exact, count_cells, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
@@ -85,6 +85,7 @@ class Occurrences:
             precision=math.sqrt(_PART_OF_FILL / limit),
             min_smoothing=0.0,
         )
+        check_exact(places, grid)
         bound = ContributionBound(weight, most, grid)
         shares = CountTable(total, self.n_columns, len(ones), bound, min_smoothing=alpha)
         return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
@@ -245,7 +246,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
 
     def _count(self, X, codes, weights):
         n_classes = len(self.classes_)
-        n_columns = self._declared("n_columns", X.shape[1])
+        n_columns = self._declared_columns(X.shape[1])
         given = self._public("max_total")
         limit = None if given is None or given >= n_columns else int(given)
         total = float(n_columns if limit is None else limit)

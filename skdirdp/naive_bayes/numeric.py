@@ -68,6 +68,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         "feature_count_",
     )
 
+    _takes_declared_columns = True
     #: How the sums become tables.
     _sums: ClassVar[type[FeatureSums]] = FeatureSums
 
@@ -103,7 +104,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             ) from None
 
     def _count(self, X, codes, weights):
-        n_columns = self._declared("n_columns", X.shape[1])
+        n_columns = self._declared_columns(X.shape[1])
         bounds = self._row_bounds(n_columns)
         sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
         return self._sums(sums, n_columns)
@@ -115,7 +116,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             return max_count, max_total
         if max_count is None and self._is_private:
             raise ValueError("max_count must be given where max_total is 'auto'; got None")
-        known = self._declared("max_total", None)
+        known = self._declared("max_total")
         return max_count, known or default_total(max_count or 1.0, n_columns)
 
     def _log_likelihood(self, X):

@@ -154,14 +154,30 @@ class Rehearsal(_Stage):
                 f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
                 f"for {name}. The papers' bounds do not compose exactly"
             )
-        unknown = [leak for leak in leaks if leak not in _NOT_OF_X]
-        if not unknown or not np.isfinite(self.terms.epsilon):
+        if not np.isfinite(self.terms.epsilon):
             return
-        if any(self.feeds(earlier.path, path) for earlier in self.declared):
+        before = [each for each in self.declared if self.feeds(each.path, path)]
+        self._check_columns(estimator, name, before)
+        unknown = [leak for leak in leaks if leak not in _NOT_OF_X]
+        if unknown and before:
             raise ValueError(
                 f"{', '.join(unknown)} must be given for {name}: it follows a private step, so "
                 "that its noise has to be chosen before its data are known"
             )
+
+    def _check_columns(
+        self, estimator: CountingEstimator, name: str, before: Sequence[Declaration]
+    ) -> None:
+        """Refuse tables whose sizes would follow from names that are yet to be released."""
+        if estimator._takes_declared_columns and "n_columns" in self.known:
+            return
+        for each in before:
+            if each.estimator._releases_columns and each.tables:
+                raise ValueError(
+                    f"{name} must be the step right after that of {each.path!r}, and count numbers "
+                    "as DirichletNB does: else it is not known before the words are released how "
+                    "many columns its noise is for. Nothing was charged. Or give a vocabulary"
+                )
 
 
 def _stand_in(table: CountTable, terms: Terms) -> Mechanism:

@@ -101,6 +101,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         "max_features": [Interval(Integral, 1, None, closed="left")],
     }
 
+    _releases_columns = True
+
     # A threshold fails with some probability, which no Renyi divergence allows for.
     order: ClassVar[None] = None  # type: ignore[misc]
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]
@@ -241,6 +243,34 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
         return self.fit(raw_documents, y, groups).transform(raw_documents)
 
+    def decode(self, doc):
+        """The text of a record; a file is left where it was, to be read again.
+
+        Parameters
+        ----------
+        doc : str, bytes, file name or file
+            As `input` says.
+
+        Returns
+        -------
+        str
+        """
+        if self.input != "file":
+            return super().decode(doc)
+        start = doc.tell()
+        try:
+            return super().decode(doc)
+        finally:
+            doc.seek(start)
+
+    def _check_vocabulary(self):
+        if "vocabulary_" in vars(self) and not self.vocabulary_:
+            raise ValueError(
+                "the vocabulary is empty: no word was given by enough records to be published. "
+                "Count more records, or fewer words of each (max_words), or spend more"
+            )
+        super()._check_vocabulary()
+
     @property
     def _contribution(self) -> ContributionBound:
         return ContributionBound(1.0, float(self.max_words))
@@ -274,7 +304,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         ]
 
     def _public_output(self) -> dict[str, Any]:
-        return {"n_columns": int(self.max_features)}
+        # A vocabulary that is given is as large as it is.
+        size = len(self.vocabulary_) if self.fixed_vocabulary_ else int(self.max_features)
+        return {"n_columns": size}
 
     def _keep(
         self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
