@@ -12,7 +12,7 @@ STEPS = (
     ("formatting", ["-m", "ruff", "format", "--check", "."]),
     ("types", ["-m", "mypy"]),
     ("documentation", ["-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", *DOCS]),
-    ("tests", ["-m", "pytest", "-n", "2", *sys.argv[1:]]),
+    ("tests", ["-m", "pytest", "-n", "2", "-m", "slow or not slow", *sys.argv[1:]]),
 )
 
 

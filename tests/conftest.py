@@ -1,6 +1,7 @@
 """Noise that is the same in every run of the tests."""
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,25 @@ def postgres():
 
     with running_server() as server:
         yield server
+
+
+#: What takes long, in a folder or a file: experiments, attacks, servers that are killed, searches.
+SLOW = (
+    "benchmarks",
+    "test_attacks.py",
+    "test_command_postgres.py",
+    "test_ledger_damage.py",
+    "test_ledger_postgres.py",
+    "test_many.py",
+    "test_meta_estimators.py",
+    "test_model_selection.py",
+    "test_selection.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        path = item.path
+        if path.is_relative_to(here) and path.relative_to(here).parts[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
