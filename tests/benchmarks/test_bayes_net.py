@@ -78,8 +78,11 @@ def test_exact_calibration_beats_algorithm_1_on_the_papers_networks(name, paper_
             allowed = closed_form_kl(papers.fit(train), exact)
             for ours in (even, optimised):
                 assert closed_form_kl(ours.fit(train), exact) <= allowed
-            gains.append(optimised.score(test) - papers.score(test))
-        assert np.mean(gains) >= -np.std(gains, ddof=1) / np.sqrt(len(gains))
+            for _ in range(4):
+                ours, theirs = optimised.fit(train), papers.fit(train)
+                gains.append(ours.score(test) - theirs.score(test))
+        # Records beside noise: by chance 3 errors below in less than one case in a hundred.
+        assert np.mean(gains) >= -3 * np.std(gains, ddof=1) / np.sqrt(len(gains))
 
 
 def closed_form_kl(model, counts):
