@@ -26,16 +26,19 @@ def postgres():
         yield server
 
 
-#: What takes long, in a folder or a file: experiments, attacks, servers that are killed, searches.
+#: What takes long, by folder or file: experiments, attacks, thousands of ways to fit, killed servers.
 SLOW = (
     "benchmarks",
     "test_attacks.py",
     "test_command_postgres.py",
+    "test_doors.py",
+    "test_filters.py",
     "test_ledger_damage.py",
     "test_ledger_postgres.py",
     "test_many.py",
     "test_meta_estimators.py",
     "test_model_selection.py",
+    "test_persons.py",
     "test_selection.py",
 )
 
