@@ -26,7 +26,7 @@ def postgres():
         yield server
 
 
-#: What takes long, by folder or file: experiments, attacks, thousands of ways to fit, servers killed.
+#: What takes long, by folder or file: experiments, attacks, many ways to fit, killed servers.
 SLOW = (
     "benchmarks",
     "test_attacks.py",
