@@ -313,15 +313,19 @@ def test_edges_lie_on_fine_borders_so_that_bins_hold_what_was_released():
 
 def test_edges_that_ties_leave_over_divide_the_other_values():
     x = np.concatenate([np.zeros(9000), np.random.default_rng(0).uniform(1, 100, 1000)])
+    largest = []
     for _ in range(10):
         model = DirichletHistogramTransformer(10, bounds=(0, 100), encode="ordinal")
         bins = model.fit_transform(x[:, np.newaxis])[:, 0]
         counts = np.bincount(bins.astype(int), minlength=10)
         assert len(counts) == model.n_bins_[0] == 10
         assert counts[0] >= 9000
-        # 1000 records for nine bins. Of 60 fits the largest bin of any had 327, a usual one 200.
-        assert counts[1:].max() <= 500
         assert np.median(counts[1:]) >= 50
+        largest.append(counts[1:].max())
+    # 1000 records for nine bins; halving 1000 three times gives 125, and some twice more. Of
+    # 60 fits a usual one had 200 in its largest bin, and the worst of all 327.
+    assert max(largest) <= 400
+    assert np.median(largest) <= 260
 
 
 def test_quantile_borders_are_as_many_as_asked_and_nearest_where_they_can_be():

@@ -263,14 +263,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         finally:
             doc.seek(start)
 
-    def _check_vocabulary(self):
-        if "vocabulary_" in vars(self) and not self.vocabulary_:
-            raise ValueError(
-                "the vocabulary is empty: no word was given by enough records to be published. "
-                "Count more records, or fewer words of each (max_words), or spend more"
-            )
-        super()._check_vocabulary()
-
     @property
     def _contribution(self) -> ContributionBound:
         return ContributionBound(1.0, float(self.max_words))
