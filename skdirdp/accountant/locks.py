@@ -14,6 +14,7 @@ SQLite file, as its shell does, do not know this lock.
 
 import errno
 import os
+import signal
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from io import FileIO
+from types import FrameType
 
 from .records import UnusableError
 
@@ -32,6 +34,8 @@ except ImportError:  # Windows
 
 #: How long to wait for another process or thread.
 BUSY_SECONDS = 60.0
+#: How long whoever presses Ctrl-C again is asked to wait for a database.
+_PATIENCE_SECONDS = 3.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -84,6 +88,33 @@ class _Gate:
 GATE = _Gate()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=GATE.close, after_in_parent=GATE.open, after_in_child=GATE.open)
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Raise what Ctrl-C asks for after the block, and at once only for somebody who insists.
+
+    An interrupt in the middle of a foreign library can leave its locks taken for ever, and a
+    connection open that keeps others out. Only the main thread is ever interrupted.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[tuple[float, int, FrameType | None]] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        came.append((time.monotonic(), number, frame))
+        if came[-1][0] - came[0][0] > _PATIENCE_SECONDS:
+            handler(number, frame)
+
+    try:
+        signal.signal(signal.SIGINT, wait)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[-1][1:])
 
 
 class FileLock:

@@ -33,7 +33,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from .layout import LAYOUT_VERSION, TABLES, insert_header
-from .locks import BUSY_SECONDS, GATE
+from .locks import BUSY_SECONDS, GATE, interrupts_wait
 from .records import ConnectionLostError, Header, LedgerError, UnusableError
 
 #: The name of a budget whose accountant was given none.
@@ -284,7 +284,7 @@ class PostgresStorage:
     def _connected(self, lock: int | None = None) -> Iterator[PostgresSession]:
         """A transaction; whatever is not committed inside is rolled back."""
         # No fork with a connection in the middle of something.
-        with GATE.operation():
+        with interrupts_wait(), GATE.operation():
             connection = self._begin(lock)
             try:
                 yield PostgresSession(connection)
