@@ -305,7 +305,7 @@ def test_pairs_that_are_added_one_by_one_cost_what_they_do_together(pairs):
         assert grown._contour is not None
     once = many(pairs)
     epsilon = once.epsilon(DELTA)[0]
-    carried = grown._contour.log_delta(epsilon)[0]
+    carried = grown._kept_contour().log_delta(epsilon)[0]
     # A contour that is not at its saddle may be loose, and is still a bound.
     assert carried >= once.log_delta(epsilon)[0] - 1e-5
     assert grown.epsilon(DELTA)[0] == pytest.approx(epsilon, rel=1e-5)
@@ -314,6 +314,25 @@ def test_pairs_that_are_added_one_by_one_cost_what_they_do_together(pairs):
     if all(pair.smooth for pair, _ in pairs):
         assert fresh == pytest.approx(once.log_delta(epsilon)[0], abs=3e-9)
         assert carried >= fresh - 3e-9
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-3])
+@pytest.mark.parametrize("pairs", [betas(60), responses(60)], ids=["smooth", "atoms"])
+def test_as_many_pairs_fit_one_by_one_as_do_at_once(pairs, delta):
+    log_delta = math.log(delta)
+    epsilon = many(pairs[:41]).epsilon(delta)[0] * (1 + 1e-6)
+    grown, fitting = many(pairs[:20]), 20
+    assert grown.fits(epsilon, log_delta)
+    for pair in pairs[20:]:
+        more = grown.with_curves([pair])
+        if not more.fits(epsilon, log_delta):
+            break
+        grown, fitting = more, fitting + 1
+    assert fitting == 41
+    # A refusal does not spoil what was there, and the next smaller one may still fit.
+    assert grown.fits(epsilon, log_delta)
+    assert not grown.with_curves([pairs[41]]).fits(epsilon, log_delta)
+    assert grown.with_curves([pairs[41]]).fits(1.2 * epsilon, log_delta)
 
 
 def test_equal_pairs_are_counted_together():

@@ -302,7 +302,8 @@ class Ledger:
         folder = _TemporaryFolder()
         path = os.path.join(folder.path, "ledger.sqlite")
         _TEMPORARY[path] = folder
-        return cls.create_or_open(path, limits, **declared)
+        # It ends with the process, and so with the power.
+        return cls._create_or_open(SQLiteStorage(path, outlives_power=False), limits, **declared)
 
     @classmethod
     def create_or_open(
@@ -318,7 +319,20 @@ class Ledger:
 
         In a database, which has many, `name` says which.
         """
-        storage = _storage(path, name)
+        return cls._create_or_open(
+            _storage(path, name), limits, name=name, adjacency=adjacency, unit=unit
+        )
+
+    @classmethod
+    def _create_or_open(
+        cls,
+        storage: Storage,
+        limits: Limits,
+        *,
+        name: str | None = None,
+        adjacency: str | None = None,
+        unit: str | None = None,
+    ) -> "Ledger":
         number = storage.find()
         if number is None:
             created = datetime.now(timezone.utc).isoformat()

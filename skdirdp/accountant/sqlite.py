@@ -137,12 +137,13 @@ class SQLiteStorage:
         Absolute.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, outlives_power: bool = True):
         self.place = path
+        self._outlives_power = outlives_power
         self._lock = locks.lock_of(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SQLiteStorage, (self.place,)
+        return SQLiteStorage, (self.place, self._outlives_power)
 
     def find(self) -> int | None:
         """The number of the ledger here, or None; remains of its creation are removed."""
@@ -188,12 +189,12 @@ class SQLiteStorage:
     @contextmanager
     def transaction(self, number: int, *, to_write: bool) -> Iterator[SQLiteSession]:
         """One consistent view. Leaving it without an error returns once the file is on
-        disk, and leaving it with one changes nothing."""
+        disk, if it has to be, and leaving it with one changes nothing."""
         with self._explained(), self._lock.held(to_write=to_write):
             # Before SQLite sees the file: it would roll back another database's journal.
             # Inside the lock: closing a file drops SQLite's own locks in this process.
             _check_header(self.place)
-            with closing(_connect(self.place)) as connection:
+            with closing(_connect(self.place, self._outlives_power)) as connection:
                 session = SQLiteSession(connection, self._lock)
                 # IMMEDIATE takes the right to write before the first read, so that what is
                 # read still holds when it is written, even if somebody ignores our lock.
@@ -233,7 +234,7 @@ class SQLiteStorage:
         return f"the ledger {self.place} cannot be used: {reason}; the file is left as it is"
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def _connect(path: str, outlives_power: bool = True) -> sqlite3.Connection:
     # mode=rw: open what exists, never create.
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=locks.BUSY_SECONDS, isolation_level=None)
@@ -241,8 +242,9 @@ def _connect(path: str) -> sqlite3.Connection:
     # live in a second file after a crash, and whoever copies the ledger alone loses
     # them; nor does it work on network file systems. EXTRA waits for the disk at
     # every commit, and for the folder entry of the removed journal too; without
-    # that a power failure could still take a commit back.
-    _run(connection, "PRAGMA synchronous = EXTRA")
+    # that a power failure could still take a commit back. OFF is safe against everything
+    # but that: what a killed process has committed stays.
+    _run(connection, f"PRAGMA synchronous = {'EXTRA' if outlives_power else 'OFF'}")
     return connection
 
 

@@ -38,6 +38,7 @@ _FOLLOWED = 3  # times that a contour follows the epsilon found on the last
 _ROOM = 0.85  # of the scale that real tilts may take; the rest is for the contour
 _MAX_DOUBLINGS = 40
 _EPSILON_ROUNDING = 1e-13
+_SUMS = 2  # that are added to: one for a limit on a divergence, one to decide quickly
 
 
 class Many:
@@ -51,8 +52,11 @@ class Many:
         self._squares = squares
         self._bound = bound
         self._condensed: Condensed | None = None
-        self._contour: Contour | None = None
+        # A contour, with the kinds and the Gaussian part that were added since it was made.
+        self._contour: tuple[Contour, Kinds, float] | None = None
         self._sums: dict[float, float] = {}
+        self._order: float | None = None  # of the divergence that decided last
+        self._beyond_renyi: dict[float, float] = {}  # log deltas that no divergence implied
 
     @property
     def size(self) -> int:
@@ -69,12 +73,15 @@ class Many:
             join(self._kinds, kinds), self._squares + squares, _add_bounds(self._bound, bound)
         )
         # Each is read once, and complete in itself: other threads may put new ones in place.
-        condensed, contour = self._condensed, self._contour
+        condensed, kept = self._condensed, self._contour
         if condensed is not None:
             whole._condensed = condensed.plus(kinds, squares)
-        if contour is not None and whole.max_tilt > contour.tilt:
-            whole._contour = contour.plus(kinds, squares)
-        for tilt, known in list(self._sums.items()):
+        if kept is not None and whole.max_tilt > kept[0].tilt:
+            contour, waiting, waiting_squares = kept
+            whole._contour = contour, join(waiting, kinds), waiting_squares + squares
+        whole._order = self._order
+        whole._beyond_renyi = dict(self._beyond_renyi)
+        for tilt, known in list(self._sums.items())[-_SUMS:]:
             whole._sums[tilt] = known + one_by_one(kinds, squares, tilt)
         return whole
 
@@ -131,32 +138,39 @@ class Many:
 
     def renyi_log_delta(self, epsilon: float) -> float:
         """The least log delta at epsilon that a Renyi divergence implies."""
+        return self._renyi_log_delta(epsilon)[0]
+
+    def _renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
+        """As above, and the order that implies it, if there is one."""
         start = max(epsilon / max(self._spread, 1e-300) - 0.5, 0.0) + self._spread**-0.5
-        return min(
-            self._best(
-                lambda order, divergence: renyi_log_delta(order, divergence, epsilon), start
-            ),
-            0.0,
+        value, order = self._best(
+            lambda order, divergence: renyi_log_delta(order, divergence, epsilon), start
         )
+        return min(value, 0.0), order
 
     def renyi_epsilon(self, delta: float) -> float:
         """The least epsilon at delta that a Renyi divergence implies."""
         start = (-2 * np.log(delta) / max(self._spread, 1e-300)) ** 0.5 + 1
-        return max(
-            self._best(lambda order, divergence: renyi_epsilon(order, divergence, delta), start),
-            0.0,
+        value, _ = self._best(
+            lambda order, divergence: renyi_epsilon(order, divergence, delta), start
         )
+        return max(value, 0.0)
 
-    def _best(self, convert: Callable[[Floats, Floats], Floats], start: float) -> float:
+    def _best(
+        self, convert: Callable[[Floats, Floats], Floats], start: float
+    ) -> tuple[float, float | None]:
+        """The least that a divergence is converted to, and its order."""
         if self._is_empty and self._bound.slope == self._bound.offset == 0:
-            return -np.inf
+            return -np.inf, None
 
         def objective(condensed: Condensed, tilt: Floats) -> Floats:
             order = 1 + tilt
             bound = self._bound.rdp(order) * (1 + RENYI_ROUNDING)
             return convert(order, condensed.divergence(order - 1) + bound)
 
-        return float(np.min(self._search(objective, start, _ZOOMS)[2]))
+        _, tilts, values = self._search(objective, start, _ZOOMS)
+        best = int(np.argmin(values))
+        return float(values[best]), 1 + float(tilts[best])
 
     # The profile
 
@@ -170,13 +184,44 @@ class Many:
         return (0.0, False) if contour is None else contour.log_delta(epsilon)
 
     def fits(self, epsilon: float, log_delta: float) -> bool:
-        """Whether the profile is at most a delta, by the contour that is at hand if it can."""
+        """Whether the profile is at most a delta, by what is at hand if that can tell.
+
+        Far from it a divergence of one order tells, whose sum one more pair is quickly added to.
+        """
         if self._is_empty or epsilon >= self.max_loss:
             return True
-        contour = self._contour
+        if self._fits_by_renyi(epsilon, log_delta):
+            return True
+        contour = self._kept_contour()
         if contour is not None and contour.log_delta(epsilon)[0] <= log_delta:
             return True
         return self.log_delta(epsilon)[0] <= log_delta
+
+    def _kept_contour(self) -> Contour | None:
+        """The last contour, with all pairs that were added since."""
+        kept = self._contour
+        if kept is None:
+            return None
+        contour, kinds, squares = kept
+        if kinds or squares:
+            contour = contour.plus(kinds, squares)
+            self._contour = contour, {}, 0.0
+        return contour
+
+    def _fits_by_renyi(self, epsilon: float, log_delta: float) -> bool:
+        # What divergences of fewer pairs did not imply, those of more do not either.
+        if log_delta <= self._beyond_renyi.get(epsilon, -np.inf):
+            return False
+        order = self._order
+        if order is not None:
+            known = renyi_log_delta(order, self.rdp_at(order), epsilon)
+            if float(known) <= log_delta:
+                return True
+            self._sums.pop(order - 1, None)
+        least, self._order = self._renyi_log_delta(epsilon)
+        if least > log_delta:
+            self._beyond_renyi[epsilon] = log_delta
+        return least <= log_delta
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """The least epsilon at delta, rounded up, and whether it is tight."""
@@ -275,7 +320,8 @@ class Many:
             contour, reached = new_contour(condensed, grid, values, epsilon)
             if reached or condensed.scale > _LARGEST:
                 if contour is not None:
-                    self._contour = contour = with_far(self._kinds, contour)
+                    contour = with_far(self._kinds, contour)
+                    self._contour = contour, {}, 0.0
                 return contour
             # Twice as far, beyond what the search would ask for by itself.
             start = _ROOM * 1.1 * condensed.scale
