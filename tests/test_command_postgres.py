@@ -16,9 +16,14 @@ servers = pytest.importorskip("tests.postgres", reason="ledgers are not kept in 
 
 
 @pytest.fixture(scope="module")
-def address():
-    with servers.running_server() as server:
-        yield server.url
+def server():
+    with servers.running_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address(server):
+    return server.url
 
 
 @pytest.fixture
@@ -88,6 +93,45 @@ def test_wrong_addresses_are_one_line_without_the_password(action, address, fold
         assert told.out == ""
         assert told.err.count("\n") == 1, told.err
         assert "s3kret" not in told.err
+
+
+ACTIONS = ["create", "show", "total", "verify", "export", "report"]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_wrong_password_is_one_line(action, server, folder, capsys):
+    rules = server.folder / "pg_hba.conf"
+    if "careful" not in rules.read_text():
+        server.sql("CREATE ROLE careful LOGIN PASSWORD 'right'")
+        rules.write_text("local all careful scram-sha-256\n" + rules.read_text())
+        server.sql("SELECT pg_reload_conf()")
+    told = complaint(capsys, DAMAGED, action, server.url_of("careful", "s3kret"))
+    assert "password authentication failed" in told
+    assert "s3kret" not in told
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_database_that_is_something_else_is_one_line(action, server, folder, capsys):
+    shop = f"shop_{action}"
+    server.sql(f"CREATE DATABASE {shop}")
+    with servers.psycopg.connect(host=str(server.folder), user="postgres", dbname=shop) as connection:
+        connection.execute("CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
+    told = complaint(capsys, DAMAGED, action, server.url_of("postgres", "s3kret", shop))
+    assert "is something else" in told
+    assert "s3kret" not in told
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_newer_layout_is_one_line(action, server, folder, capsys):
+    newer = f"newer_{action}"
+    server.sql(f"CREATE DATABASE {newer}")
+    url = server.url_of("postgres", "s3kret", newer)
+    PrivacyAccountant(path=url)
+    with servers.psycopg.connect(host=str(server.folder), user="postgres", dbname=newer) as connection:
+        connection.execute("UPDATE skdirdp.layout SET version = 3")
+    told = complaint(capsys, DAMAGED, action, url)
+    assert "has version 3" in told
+    assert "s3kret" not in told
 
 
 def test_a_password_of_the_environment_is_not_told(address, folder, capsys, monkeypatch):
