@@ -95,6 +95,13 @@ def test_wrong_addresses_are_one_line_without_the_password(action, address, fold
         assert "s3kret" not in told.err
 
 
+def execute_in(database, server, statement):
+    with servers.psycopg.connect(
+        host=str(server.folder), user="postgres", dbname=database
+    ) as connection:
+        connection.execute(statement)
+
+
 ACTIONS = ["create", "show", "total", "verify", "export", "report"]
 
 
@@ -114,8 +121,7 @@ def test_a_wrong_password_is_one_line(action, server, folder, capsys):
 def test_a_database_that_is_something_else_is_one_line(action, server, folder, capsys):
     shop = f"shop_{action}"
     server.sql(f"CREATE DATABASE {shop}")
-    with servers.psycopg.connect(host=str(server.folder), user="postgres", dbname=shop) as connection:
-        connection.execute("CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
+    execute_in(shop, server, "CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
     told = complaint(capsys, DAMAGED, action, server.url_of("postgres", "s3kret", shop))
     assert "is something else" in told
     assert "s3kret" not in told
@@ -127,8 +133,7 @@ def test_a_newer_layout_is_one_line(action, server, folder, capsys):
     server.sql(f"CREATE DATABASE {newer}")
     url = server.url_of("postgres", "s3kret", newer)
     PrivacyAccountant(path=url)
-    with servers.psycopg.connect(host=str(server.folder), user="postgres", dbname=newer) as connection:
-        connection.execute("UPDATE skdirdp.layout SET version = 3")
+    execute_in(newer, server, "UPDATE skdirdp.layout SET version = 3")
     told = complaint(capsys, DAMAGED, action, url)
     assert "has version 3" in told
     assert "s3kret" not in told
