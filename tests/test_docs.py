@@ -73,6 +73,12 @@ def test_links_between_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
+def test_no_section_stands_twice(page):
+    headings = re.findall(r"^##+ .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(headings) == len(set(headings))
+
+
 def test_every_page_is_reached_from_the_index():
     reached, waiting = set(), ["index"]
     while waiting:
