@@ -203,7 +203,7 @@ def test_delta_is_never_below_the_truth_and_hardly_above():
     product = many(pairs)
     for epsilon in (0.1, 2.0):
         log_delta, tight = product.log_delta(epsilon)
-        tilt = mpmath.mpf(product._contour.tilt)
+        tilt = mpmath.mpf(product._kept_contour().tilt)
         with mpmath.workdps(25):
             exact = mpmath.log(
                 inverted_delta(
@@ -273,7 +273,7 @@ def test_smooth_pairs_make_those_with_atoms_exact():
         exact = mpmath.log(
             inverted_delta(
                 lambda t: sum(count * mp_cumulant(pair, t) for pair, count in pairs),
-                mpmath.mpf(product._contour.tilt),
+                mpmath.mpf(product._kept_contour().tilt),
                 mpmath.mpf("0.15"),
                 mpmath.mpf("0.8"),
             )
