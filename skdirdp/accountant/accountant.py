@@ -287,23 +287,30 @@ class PrivacyAccountant(StewardMixin):
         key: str | None,
     ) -> None:
         limits = self._ledger.limits
-        # Composed before others are made to wait. A ledger only grows: what does not fit now
-        # does not fit later, and what fits is looked at again if somebody else was faster.
-        before = self._spent()
-        after = self._after(before, mechanism, spec, releases)
-        admitted = admits(after, limits)
-        if admitted or key is not None:
-            with self._ledger.writing() as transaction:
-                if key is not None and (earlier := transaction.find(key)) is not None:
-                    _check_same_charge(earlier, (spec, releases, label, self._split), key)
-                    return
-                latest = caught_up(transaction, before)
-                if latest is not before:
-                    before, after = latest, self._after(latest, mechanism, spec, releases)
-                    admitted = admits(after, limits)
-                if admitted:
-                    transaction.append(spec, releases, label, self._split, key=key)
-                    position = transaction.last()
+        # Composed before others are made to wait. What this process knows is often all there
+        # is, and then one transaction is enough; else the ledger is read, and what was added
+        # meanwhile is composed inside the lock.
+        for has_looked in (False, True):
+            before = self._spent() if has_looked else self._known()
+            after = self._after(before, mechanism, spec, releases)
+            admitted = admits(after, limits)
+            if not (admitted or has_looked):
+                continue
+            if admitted or key is not None:
+                with self._ledger.writing() as transaction:
+                    if key is not None and (earlier := transaction.find(key)) is not None:
+                        _check_same_charge(earlier, (spec, releases, label, self._split), key)
+                        return
+                    latest = caught_up(transaction, before)
+                    if latest is not before:
+                        if not has_looked:
+                            continue
+                        before, after = latest, self._after(latest, mechanism, spec, releases)
+                        admitted = admits(after, limits)
+                    if admitted:
+                        transaction.append(spec, releases, label, self._split, key=key)
+                        position = transaction.last()
+            break
         # The costly words come after the lock is given back.
         if not admitted:
             raise BudgetExceededError(_refusal(spec, releases, label, before, after, limits))
@@ -700,9 +707,13 @@ class PrivacyAccountant(StewardMixin):
         with self._ledger.reading() as transaction:
             return transaction.charges()
 
+    def _known(self) -> Spending:
+        """The charges that this process has seen, without a look at the ledger."""
+        return known_spending(self._ledger.identity)
+
     def _spent(self) -> Spending:
         """All charges; only those that are new are read and looked at."""
-        known = known_spending(self._ledger.identity)
+        known = self._known()
         with self._ledger.reading() as transaction:
             spent = caught_up(transaction, known)
         return remember(self._ledger.identity, spent)
