@@ -445,9 +445,9 @@ def test_this_platform_is_good_enough():
     check_platform()
 
 
-@pytest.mark.parametrize("name", ["log", "log1p", "exp", "sin", "cos"])
+@pytest.mark.parametrize("name", ["log", "log1p", "exp", "tan"])
 def test_an_elementary_function_with_a_larger_error_is_refused_by_name(name):
-    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "sin", "cos")}
+    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "tan")}
     margins.check_functions(functions)
     true = functions[name]
     with pytest.raises(RuntimeError, match=rf"needs {name} to err by at most 4 .* errs by \d"):
