@@ -31,7 +31,7 @@ from .numerics.rounding import product_up
 
 # Rows are worked on in blocks of about this many entries, which stay in cache.
 _DENSE_ENTRIES = 1 << 17
-_SPARSE_ENTRIES = 1 << 17
+_SPARSE_ENTRIES = 1 << 16
 
 _ULP = float(np.finfo(float).eps)
 # Whole numbers up to this are added and multiplied without rounding.
