@@ -395,7 +395,7 @@ def test_choices_follow_the_exact_weights_and_not_the_doubles_near_them():
     balls = [lambda: arb(2).sqrt(), lambda: arb(0), lambda: arb(1) / 3, lambda: arb(-2)]
     balls.append(lambda: arb(-60))
     near = np.array([float(x) for x in true]) + [0.02, -0.02, 0.01, -0.02, 0.02]
-    drawn = choose(near, 0.0201, lambda i: balls[i](), 200_000, np.random.default_rng(2))
+    drawn = choose(near, 0.0201, lambda i: balls[i](), 600_000, np.random.default_rng(2))
     observed = np.bincount(drawn, minlength=5)
     assert observed[4] == 0
 
