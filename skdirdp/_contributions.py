@@ -17,6 +17,7 @@ shown in ``docs/theory.md``, "Where the data enter".
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice, pairwise
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from .numerics.rounding import product_up
 
 # Rows are worked on in blocks of about this many entries, which stay in cache.
 _DENSE_ENTRIES = 1 << 17
-_SPARSE_ENTRIES = 1 << 17
+_SPARSE_ENTRIES = 1 << 16
 
 _ULP = float(np.finfo(float).eps)
 # Whole numbers up to this are added and multiplied without rounding.
@@ -284,8 +285,7 @@ def sum_rows(
     largest_total = 0.0
     for rows, block in _blocks(X):
         block, total = rule.apply(block, rows)
-        entries = block.entries
-        _check(exact or (entries.min(initial=0.0) >= 0 and _largest(entries) <= entry_bound))
+        _check(exact or (block.entries.min(initial=0.0) >= 0 and block.largest <= entry_bound))
         _check(exact or total <= total_bound)
         block.add_to(sums, groups[rows])
         largest_total = max(largest_total, total)
@@ -328,26 +328,31 @@ class _RowRule:
         if self.grid is None:
             total = _largest(block.totals())
             return (block if weight is None else _scaled(block, weight)), total
-        if _largest(block.entries) > self.clip:
+        if block.largest > self.clip:
             # A copy: the records are not ours to change.
             block = block.with_entries(np.minimum(block.entries, self.clip))
         whole = _whole_rows(block)
-        totals = block.totals(whole=bool(whole.all()))
-        whole &= totals < _EXACT / self.weights.steps
+        all_whole = bool(whole.all())
+        totals = block.totals(exact_below=_EXACT if all_whole else 0.0)
+        # Whole rows within the limit are on the grid, and contribute what they are.
+        exact_below, largest = _EXACT / self.weights.steps, _largest(totals)
+        if all_whole and weight is None and largest <= self.limit and largest < exact_below:
+            return block, largest
+        whole &= totals < exact_below
         slack = (block.n_columns + 8) * _ULP
         over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
-        # Whole rows within the limit are on the grid, and contribute what they are.
         changed = over | ~whole if weight is None else np.ones(len(totals), dtype=bool)
-        if not changed.any():
-            return block, _largest(totals)
         factor = np.ones(len(totals)) if weight is None else weight.copy()
         factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
-        if changed.all():
+        # What is on the grid adds up exactly, and stays what it is times 1.
+        exact_below = _EXACT * self.grid
+        if 2 * np.count_nonzero(changed) > len(changed):
             block = _scaled(block, factor, self.grid)
-            return block, _largest(block.totals())
+            return block, _largest(block.totals(exact_below=exact_below))
         part = _scaled(block.some(changed), factor[changed], self.grid)
         kept = _largest(totals[~changed])
-        return block.replaced(changed, part), max(kept, _largest(part.totals()))
+        scaled = _largest(part.totals(exact_below=exact_below))
+        return block.replaced(changed, part), max(kept, scaled)
 
 
 def _canonical(X: Any) -> Any:
@@ -394,6 +399,10 @@ class _Rows(Protocol):
     def entries(self) -> np.ndarray:
         """All entries, or all but zeros."""
 
+    @property
+    def largest(self) -> float:
+        """The largest entry."""
+
     def with_entries(self, entries: np.ndarray) -> Any:
         """Rows with these in the places of their entries."""
 
@@ -406,12 +415,13 @@ class _Rows(Protocol):
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Values of the rows, as factors of their entries."""
 
-    def totals(self, *, whole: bool = False) -> np.ndarray:
+    def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
         """Row totals, added in an order that the row's size alone decides.
 
         A product with ones, or `sum`, takes an order that depends on the layout of the array
         and on where a row stands in it: then one record decides how the totals of others are
-        rounded. `whole` numbers are not rounded, and added in any order.
+        rounded. Numbers whose sums are not rounded, as long as those are below a limit, are
+        added in any order: whole ones below 2**53, and multiples of a grid below 2**53 of it.
         """
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
@@ -444,12 +454,16 @@ class _DenseRows:
     def spread(self, values: np.ndarray) -> np.ndarray:
         return values[:, np.newaxis]
 
-    def totals(self, *, whole: bool = False) -> np.ndarray:
+    @cached_property
+    def largest(self) -> float:
+        return _largest(self.entries)
+
+    def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
         block = self.entries
         with np.errstate(over="ignore"):
-            if whole:
+            if exact_below > 0:
                 totals = block @ np.ones(block.shape[1])
-                if _largest(totals) < _EXACT:
+                if _largest(totals) < exact_below:
                     return totals
             while block.shape[1] > 1:
                 half = block.shape[1] // 2
@@ -505,13 +519,17 @@ class _SparseRows:
     def spread(self, values: np.ndarray) -> np.ndarray:
         return np.repeat(values, self._lengths)
 
-    def totals(self, *, whole: bool = False) -> np.ndarray:
+    @cached_property
+    def largest(self) -> float:
+        return _largest(self.entries)
+
+    def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
         with np.errstate(over="ignore"):
-            if whole and self.entries.size:
+            if exact_below > 0 and self.entries.size:
                 totals = np.zeros(self.n_rows)
                 filled = np.flatnonzero(self._lengths)
                 totals[filled] = np.add.reduceat(self.entries, self.ends[filled])
-                if _largest(totals) < _EXACT:
+                if _largest(totals) < exact_below:
                     return totals
             # Entry by entry, row by row.
             rows = self.spread(np.arange(self.n_rows))
@@ -547,8 +565,13 @@ def _largest(values: np.ndarray) -> float:
 
 def _scaled(block: _Rows, factor: np.ndarray, grid: float | None = None) -> _Rows:
     """The rows times factors, rounded down to the grid where there is one."""
-    entries = block.entries * block.spread(factor)
-    return block.with_entries(entries if grid is None else _rounded_down(entries, grid))
+    if grid is None:
+        return block.with_entries(block.entries * block.spread(factor))
+    # In units of the grid, a power of two, by which nothing is rounded.
+    entries = block.entries * block.spread(factor / grid)
+    np.floor(entries, out=entries)
+    entries *= grid
+    return block.with_entries(entries)
 
 
 def _whole_rows(block: _Rows) -> np.ndarray:
@@ -556,4 +579,4 @@ def _whole_rows(block: _Rows) -> np.ndarray:
     broken = block.entries != np.rint(block.entries)
     if not broken.any():
         return np.ones(block.n_rows, dtype=bool)
-    return block.with_entries(broken.astype(float)).totals(whole=True) == 0
+    return block.with_entries(broken.astype(float)).totals(exact_below=_EXACT) == 0

@@ -395,7 +395,7 @@ def test_choices_follow_the_exact_weights_and_not_the_doubles_near_them():
     balls = [lambda: arb(2).sqrt(), lambda: arb(0), lambda: arb(1) / 3, lambda: arb(-2)]
     balls.append(lambda: arb(-60))
     near = np.array([float(x) for x in true]) + [0.02, -0.02, 0.01, -0.02, 0.02]
-    drawn = choose(near, 0.0201, lambda i: balls[i](), 200_000, np.random.default_rng(2))
+    drawn = choose(near, 0.0201, lambda i: balls[i](), 600_000, np.random.default_rng(2))
     observed = np.bincount(drawn, minlength=5)
     assert observed[4] == 0
 
@@ -445,9 +445,9 @@ def test_this_platform_is_good_enough():
     check_platform()
 
 
-@pytest.mark.parametrize("name", ["log", "log1p", "exp", "sin", "cos"])
+@pytest.mark.parametrize("name", ["log", "log1p", "exp", "tan"])
 def test_an_elementary_function_with_a_larger_error_is_refused_by_name(name):
-    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "sin", "cos")}
+    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "tan")}
     margins.check_functions(functions)
     true = functions[name]
     with pytest.raises(RuntimeError, match=rf"needs {name} to err by at most 4 .* errs by \d"):

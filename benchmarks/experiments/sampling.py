@@ -1,6 +1,5 @@
 """What exact samples cost, beside numpy's floats and OpenDP's exact noise."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from itertools import product
@@ -22,6 +21,7 @@ from skdirdp.mechanisms.sampling import (
 
 from .. import figures
 from ..experiment import Claim, Experiment, Row, Settings
+from ..timing import alternate
 
 SHAPES = (1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.9, 1.0, 1.1, 3.0, 100.0, 1e4, 1e9)
 SIZES = (10_000, 100_000, 1_000_000)
@@ -104,7 +104,7 @@ class Sampling(Experiment):
         stream = BitStream(generator)
         bias = deviation(kind, shape, ours(stream))
         repeats = 3 if settings.quick else max(5, 1_000_000 // size)
-        times = _processor_times(partial(ours, stream), theirs, repeats=min(repeats, 50))
+        times = alternate(partial(ours, stream), theirs, repeats=min(repeats, 50))
         row: Row = {
             "ours": times[0] / size * 1e9,
             "numpy": times[1] / size * 1e9,
@@ -116,7 +116,7 @@ class Sampling(Experiment):
         noise = opendp_noise(kind)
         if noise is not None:
             cells = _OPENDP_CELLS // (10 if settings.quick else 1)
-            (spent,) = _processor_times(partial(noise, cells), repeats=3)
+            (spent,) = alternate(partial(noise, cells), repeats=3)
             row["opendp"] = spent / cells * 1e9
         row["times_numpy"] = row["ours"] / row["numpy"]
         row["times_faster"] = row["opendp"] / row["ours"]
@@ -188,20 +188,6 @@ class Sampling(Experiment):
                 )
             )
         return claims
-
-
-def _processor_times(*functions: Callable[[], Any], repeats: int) -> list[float]:
-    """The least processor time of each in seconds, taking turns.
-
-    Calls are short and numpy's bare: the time other programs take would be most of it.
-    """
-    best = [np.inf] * len(functions)
-    for _ in range(repeats):
-        for i, function in enumerate(functions):
-            start = time.process_time()
-            function()
-            best[i] = min(best[i], time.process_time() - start)
-    return best
 
 
 def _label(row) -> str:

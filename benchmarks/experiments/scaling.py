@@ -11,7 +11,7 @@ from skdirdp import DirichletNB, PrivateBayesNetMLE
 
 from .. import figures, workloads
 from ..experiment import Claim, Experiment, Row, Settings
-from ..timing import allocated, alternate, seconds
+from ..timing import allocated, alternate, processor_seconds
 
 #: One size grows, the others stay as they are here.
 BASE = {"records": 50_000, "features": 16, "categories": 10, "classes": 4}
@@ -134,7 +134,7 @@ class Scaling(Experiment):
         prepare, _ = METHODS[task["method"]]
         sizes = {**base, task["growing"]: task["size"]}
         model, call = prepare(sizes)
-        first = seconds(call)
+        first = processor_seconds(call)
         (best,) = alternate(call, repeats=1 if settings.quick else 3)
         return [
             {

@@ -20,7 +20,7 @@ from .sampling import check_platform
 from .table import CountTable
 
 # Tables are drawn in blocks of rows that stay in the processor's cache, small ones together.
-_BLOCK_CELLS = 1 << 15
+_BLOCK_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

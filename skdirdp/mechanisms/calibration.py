@@ -329,32 +329,38 @@ def _walk_downhill(function: Callable[[float], float], start: float) -> float:
 class _Frontier:
     """For each alpha, the largest r that the budget and the least smoothing allow.
 
-    What is found at one alpha tells how far the guess at the next is off.
+    What is found at some alphas tells how far the guess at another is off, and how steep the
+    excess is.
     """
 
     def __init__(self, problem: Problem):
         self._problem = problem
         scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
         self._per_alpha = 1 / scale if scale > 0 else np.inf
-        self._offset = 0.0
+        self._slope: float | None = None  # None while nothing is known of it
+        self._offsets: dict[float, float] = {}  # of the guesses, by the logarithm of alpha
 
     def at(self, alpha: float) -> Solution:
         """The mechanisms there, on the safe side."""
         guess, log_ceiling = self._guess(alpha)
-        log_r = _last_allowed(self._excess(alpha), guess, _FINE, self._problem.slope, log_ceiling)
+        slope = self._slope or self._problem.slope
+        log_r = _last_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
     def near(self, alpha: float) -> Solution:
         """Mechanisms close by, on either side: to compare one alpha with another."""
         guess, log_ceiling = self._guess(alpha)
-        excess, slope = self._excess(alpha), self._problem.slope
+        excess, slope = self._excess(alpha), self._slope or self._problem.slope
         log_r, value = guess, excess(guess)
         for _ in range(_SECANTS):
             following = min(log_r - value / slope, log_ceiling)
             if not abs(following - log_r) <= _LONGEST_STEP:
                 break  # an infinite excess has no slope to follow
-            if abs(following - log_r) < _COARSE:
-                self._offset += following - guess
+            # A slope that was found nearby is off by a tenth or so, and what it leads to too.
+            if abs(following - log_r) < (_COARSE if self._slope is None else 10 * _COARSE):
+                # A steeper one than expected is that of a cliff, and not for other places.
+                self._slope = slope if slope < self._problem.slope else None
+                self._offsets[float(np.log(alpha))] = following - _guess_log_r(self._problem, alpha)
                 return self._mechanisms(following, alpha)
             before, log_r = (log_r, value), following
             value = excess(log_r)
@@ -371,7 +377,20 @@ class _Frontier:
 
     def _guess(self, alpha: float) -> tuple[float, float]:
         log_ceiling = float(np.log(alpha * self._per_alpha))
-        return min(_guess_log_r(self._problem, alpha) + self._offset, log_ceiling), log_ceiling
+        guess = _guess_log_r(self._problem, alpha) + self._offset(float(np.log(alpha)))
+        return min(guess, log_ceiling), log_ceiling
+
+    def _offset(self, log_alpha: float) -> float:
+        """How far a guess is off, on the line through the two nearest that were found."""
+        nearest = sorted(self._offsets, key=lambda known: abs(known - log_alpha))[:2]
+        if not nearest:
+            return 0.0
+        offset = self._offsets[nearest[0]]
+        if len(nearest) == 2:
+            first, second = nearest
+            rise = (self._offsets[second] - offset) / (second - first)
+            offset += rise * (log_alpha - first)
+        return offset
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:

@@ -258,8 +258,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """Exact counts of one batch, within the bounds that hold now."""
         first = before is None
         X, y = self._validate(X, y, reset=first)
-        with errors_without_data(y=y):
-            check_classification_targets(y)
+        if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
+            with errors_without_data(y=y):
+                check_classification_targets(y)
         if sample_weight is not None:
             with errors_without_data(sample_weight=sample_weight):
                 sample_weight = _check_sample_weight(

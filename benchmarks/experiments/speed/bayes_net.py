@@ -12,7 +12,7 @@ import pandas as pd
 from skdirdp import PrivateBayesNetMLE
 
 from ... import workloads
-from ...timing import alternate, seconds
+from ...timing import alternate, processor_seconds
 from .promise import Timing
 
 INFINITE = float("inf")
@@ -67,7 +67,7 @@ def time_network(quick: bool) -> Iterator[Timing]:
         repeats=10,
     )
     with redirect_stderr(StringIO()):  # a progress bar that cannot be turned off
-        theirs_seconds = seconds(  # once: it takes too long for more
+        theirs_seconds = processor_seconds(  # once: it takes too long for more
             lambda: answers.update(theirs=model.model_.predict(some, n_jobs=1))
         )
     yield Timing(

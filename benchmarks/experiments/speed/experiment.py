@@ -102,11 +102,13 @@ class Speed(Experiment):
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
-            "Best times of several runs that take turns. Where a promise covers several cases, "
-            "the one furthest from keeping it is shown. Plain numpy is the barest operation that "
-            "any implementation needs, on arrays made ready for it beforehand; it checks nothing, "
-            "and it is no lower bound: a sparse product gathers faster than indexing does. This is "
-            "one run; where the machine has other work, ratios of a second run may differ by half."
+            "Least processor times of several runs that take turns; charges and totals of an "
+            "accountant by the clock, for they wait for the disk. Where a promise covers several "
+            "cases, the one furthest from keeping it is shown. Plain numpy is the barest operation "
+            "that any implementation needs, on arrays made ready for it beforehand; it checks "
+            "nothing, and it is no lower bound: a sparse product gathers faster than indexing "
+            "does. This is one run; where the machine has other work, which takes its caches, "
+            "ratios of a second run may differ by half."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

@@ -9,7 +9,8 @@ from scipy.special import digamma
 from skdirdp.accounting import Composition
 from skdirdp.mechanisms import DirichletMechanism
 
-from ...timing import alternate, seconds
+from ...timing import alternate, processor_seconds
+from ..sampling import AT_MOST_NUMPY
 from .promise import Timing
 
 
@@ -36,7 +37,7 @@ def time_release(quick: bool) -> Iterator[Timing]:
                 "numpy's standard_gamma",
                 theirs,
                 "the same",
-                at_most_ratio=1.5,
+                at_most_ratio=AT_MOST_NUMPY,
                 difference=float(np.log(released).mean() / expected.mean() - 1),
             )
 
@@ -50,8 +51,8 @@ def time_calibration(quick: bool) -> Iterator[Timing]:
             partial(DirichletMechanism.calibrate, epsilon=epsilon, **kind, **sizes)
             for epsilon in (1.0, 1.001, 1.002)
         ]
-        cold = min(seconds(call) for call in calls)
-        warm = min(seconds(call) for call in calls)
+        cold = min(processor_seconds(call) for call in calls)
+        warm = min(processor_seconds(call) for call in calls)
         composed = Composition([(calls[0](), sizes["releases"])])
         spent = composed.epsilon(1e-5) if "delta" in kind else composed.rdp(5.0)
         for state, found, promised in (("cold", cold, 1.0), ("warm", warm, 1e-3)):

@@ -8,7 +8,7 @@ from scipy.special import gammaln
 
 from skdirdp import PrivateDirichletPosterior
 
-from ...timing import alternate, seconds
+from ...timing import alternate, processor_seconds
 from .promise import Timing
 
 
@@ -23,7 +23,7 @@ def time_posterior(quick: bool) -> Iterator[Timing]:
         # Three sizes that differ by one record: each has to be calibrated anew.
         tables = [_balanced(n - fewer, k) for fewer in range(3)]
         posterior = PrivateDirichletPosterior()
-        first = min(seconds(partial(posterior.fit_counts, counts)) for counts in tables)
+        first = min(processor_seconds(partial(posterior.fit_counts, counts)) for counts in tables)
         candidates = round(np.exp(gammaln(n + k) - gammaln(n + 1) - gammaln(k)))
         parameters = np.random.default_rng(0).integers(1, n, (candidates, k)).astype(float)
         (plain,) = alternate(lambda p=parameters: gammaln(p).sum(axis=1), repeats=3)

@@ -13,7 +13,7 @@ precision and with further bits. Every decision is then the one that exact arith
 takes. docs/sampling.md has the algorithms and the proofs.
 
 What the proofs rest on: bits of the generator that are fair and independent, doubles that
-follow IEEE 754, and numpy's log, log1p, exp, sin and cos within four units of the last
+follow IEEE 754, and numpy's log, log1p, exp and tan within four units of the last
 place, which `check_platform` measures. Time and memory are not constant.
 
 Examples

@@ -55,19 +55,16 @@ class Cubes:
         base = 1 + y
         self._accept(d, c, z, z_error, y, base)
 
-        base_error = np.abs(y, out=y)
-        base_error += 1
-        base_error *= margin
-        z_error *= c
-        base_error += z_error
-        base_error *= 4
-        base_error /= base
-        base_error += margin
         value = base * base
         value *= base
         value *= d
-        base_error *= value
-        self.low, self.high = value - base_error, value + base_error
+        error = np.multiply(z_error, c, out=z_error)
+        error *= 4
+        error += margin
+        error /= base
+        error += margin
+        error *= value
+        self.low, self.high = value - error, value + error
 
     def _accept(self, d, c, z, z_error, y, base):
         """Decide by a bound that needs no logarithm, and the rest by the inequality itself.
@@ -75,10 +72,9 @@ class Cubes:
         The slack is at least ``1 - U - 3/4 d y^4 / min(1, 1 + y) - 2^-39 z^2``.
         """
         unit = self._u.on_unit()
-        bound = y * y
+        bound = y * z
         bound *= bound
-        bound *= d
-        bound *= 0.75
+        bound *= 1 / 12  # 3/4 d c^2
         bound /= np.minimum(base, 1)
         bound += unit
         self.accepted = bound < _SQUEEZE

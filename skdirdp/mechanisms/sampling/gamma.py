@@ -95,6 +95,8 @@ def gamma_cells_of_all(
     -------
     mantissa, exponent : ndarray of int64
     """
+    if len(shapes) == 1:
+        return gamma_cells(*shapes[0], generator)
     finest = max(places for _, places in shapes)
     if all(
         int(numerators.max(initial=1)) << (finest - places) < MAX_NUMERATOR

@@ -93,11 +93,17 @@ class Normals:
         error = 2 / radius
         error += radius
         error *= relative
-        angle = self._w.on_symmetric()
-        angle *= np.pi
+        # Cosine and sine from the tangent of half the angle: one function instead of two.
+        tangent = self._w.on_symmetric()
+        tangent *= np.pi / 2
+        np.tan(tangent, out=tangent)
+        square = tangent * tangent
+        radius /= 1 + square
         values, errors = np.empty((2, 2 * half))
-        np.multiply(np.cos(angle), radius, out=values[:half])
-        np.multiply(np.sin(angle, out=angle), radius, out=values[half:])
+        np.subtract(1, square, out=values[:half])
+        values[:half] *= radius
+        tangent *= 2
+        np.multiply(tangent, radius, out=values[half:])
         errors[:half] = error
         errors[half:] = error
         self.values, self.errors = values[:size], errors[:size]

@@ -45,8 +45,9 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
 def _fill_blocks(size: int, propose: Propose, outputs: tuple[np.ndarray, ...]) -> np.ndarray:
     """One proposal for every cell; the indices of those that were refused."""
     refused = []
-    for start in range(0, size, BLOCK):
-        block = slice(start, min(start + BLOCK, size))
+    length = -(-size // -(-size // BLOCK))  # of as many blocks, all of about one length
+    for start in range(0, size, length):
+        block = slice(start, min(start + length, size))
         accepted, drawn = propose(block)
         for output, values in zip(outputs, drawn, strict=True):
             output[block] = values
