@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import pandas as pd
 
 from .._contributions import check_exact
 from .._messages import errors_without_data
@@ -120,9 +121,16 @@ def count_part(counter: Counter, part: Part, before: Any = None) -> Any:
         return before
     try:
         with errors_without_data(X=part.X):
-            return counter.of_part(part, before)
+            return counter.of_part(part._replace(y=_plain(part.y)), before)
     except Exception as error:
         return Refusal.of(error)
+
+
+def _plain(labels: Any) -> Any:
+    """Labels as scikit-learn reads them; what Dask makes of texts has gaps that it does not."""
+    if isinstance(labels, pd.Series) and isinstance(labels.dtype, pd.StringDtype):
+        return labels.to_numpy(dtype=object, na_value=np.nan)
+    return labels
 
 
 def persons_after(before: Any, groups: Any, max_rows: int) -> Any:

@@ -1,6 +1,7 @@
 """What a histogram counts of a table: cells of categories, and fine bins of numbers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,22 +69,21 @@ class BinCounter:
         tables = []
         for k, name in enumerate(frame.shown(frame.names)):
             size, grid = self.sizes[k], self.grids[k]
-            one = replace(self, sizes=[size], grids=[grid])
             if grid is None:
                 assert size is not None
-                found = frame.group([name], size, one._categories)
+                found = frame.group([name], size, partial(self._categories, k))
                 tables.append(count_cells(found.codes, size, found.weights))
             else:
                 n_cells = grid.n_cells + 1
                 found = frame.group_cells(
-                    name, grid.low, grid.high, grid.width, grid.first, n_cells, one._cells
+                    name, grid.low, grid.high, grid.width, grid.first, n_cells, self._cells
                 )
                 tables.append(grid.binned(count_cells(found.codes, n_cells, found.weights)))
         return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
 
-    def _categories(self, records: pd.DataFrame) -> np.ndarray:
+    def _categories(self, feature: int, records: pd.DataFrame) -> np.ndarray:
         X = self._check(records)
-        check_categories(X, self.sizes)
+        check_categories(X, [self.sizes[feature]], feature)
         return X[:, 0].astype(np.intp)
 
     def _cells(self, records: pd.DataFrame) -> np.ndarray:
