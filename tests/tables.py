@@ -36,13 +36,6 @@ def in_batches(frame):
     return pa.Table.from_batches([empty, *batches[:2], empty, *batches[2:]], table.schema)
 
 
-def duckdb_relation(frame):
-    connection = duckdb.connect()
-    table = arrow(frame)
-    connection.register("records", table)
-    return connection.sql("SELECT * FROM records")
-
-
 #: Tables whose engine counts a part at a time.
 IN_PARTS = {
     "dask": dask_frame,
@@ -53,7 +46,7 @@ IN_PARTS = {
 #: Tables whose engine brings equal records together.
 IN_GROUPS = {
     "polars lazy": lambda frame: pl.from_arrow(arrow(frame)).lazy(),
-    "duckdb": duckdb_relation,
+    "duckdb": lambda frame: duckdb.from_arrow(arrow(frame)),
     "narwhals": lambda frame: nw.from_native(pl.from_arrow(arrow(frame)).lazy()),
 }
 IN_MEMORY = {

@@ -162,7 +162,8 @@ def test_dask_arrays_of_dense_and_sparse_blocks_are_counted(make):
     model = clone(MULTINOMIAL)
     with drawn_tables() as tables:
         model.fit(X, frame["label"])
-    blocks = da.from_array(X, chunks=(170, 1)).map_blocks(make)
+    # Dask itself puts dense columns together, and not all kinds of sparse ones.
+    blocks = da.from_array(X, chunks=(170, 1 if make is np.asarray else 2)).map_blocks(make)
     for y in (frame["label"].to_numpy(), da.from_array(frame["label"].to_numpy(), chunks=91)):
         with drawn_tables() as found:
             model.fit(blocks, y)
@@ -276,7 +277,7 @@ BAD_CELLS = {
     "missing code": ("categorical", spoilt("code", np.nan, float).astype({"flag": int}), {}),
     "unknown code": ("categorical", spoilt("code", SECRET, int), {}),
     "negative code": ("categorical", spoilt("code", -SECRET, int), {}),
-    "missing label": ("categorical", spoilt("label", None, str), {}),
+    "missing label": ("categorical", spoilt("label", np.nan, str), {}),
     "unknown label": ("categorical", spoilt("label", NAME), {}),
     "missing number": ("multinomial", spoilt("much", np.nan, float), {}),
     "infinite number": ("multinomial", spoilt("much", np.inf, float), {}),

@@ -74,7 +74,7 @@ def fit(table: Any) -> int:
 def duckdb_table(paths: list[str]) -> Any:
     import duckdb
 
-    return duckdb.connect().read_parquet(paths)
+    return duckdb.read_parquet(paths)
 
 
 def duckdb_bare(paths: list[str]) -> int:

@@ -4,8 +4,16 @@ An estimator says what it counts by a `Counter`, and a table says where its reco
 Exact counts are the same whichever engine brings them, and are all that comes.
 """
 
-from .lazily import by_blocks
+from .lazily import by_blocks, gathered
 from .parts import Part, TableCounts
 from .registry import KINDS, batch_in_memory, open_table
 
-__all__ = ["KINDS", "Part", "TableCounts", "batch_in_memory", "by_blocks", "open_table"]
+__all__ = [
+    "KINDS",
+    "Part",
+    "TableCounts",
+    "batch_in_memory",
+    "by_blocks",
+    "gathered",
+    "open_table",
+]

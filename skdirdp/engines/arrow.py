@@ -7,6 +7,8 @@ from .parts import Counter, Refusal, Roles, added, count_part, outcome, persons_
 from .progress import shown
 
 _BATCH_ROWS = 1 << 18
+# Counting takes longer than reading, and what is read ahead lies in memory.
+_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
 
 
 class ArrowTable:
@@ -54,7 +56,7 @@ class ArrowTable:
     def _frames(self):
         columns = self._roles.columns
         if hasattr(self._X, "to_batches"):
-            batches = self._X.to_batches(columns=columns, batch_size=_BATCH_ROWS)
+            batches = self._X.to_batches(columns=columns, batch_size=_BATCH_ROWS, **_READ_AHEAD)
             total = -(-self._X.count_rows() // _BATCH_ROWS)
         else:
             batches, total = (batch.select(columns) for batch in self._X), None

@@ -17,7 +17,7 @@ from .._messages import errors_without_data
 from .._persons import Selection, Unit
 from .arrow import check_named
 from .expressions import Numbers, bounded_rows, cell, rounded_down
-from .parts import Counter, Roles
+from .parts import Counter, Roles, plain
 from .progress import shown
 
 # Names of columns that are computed, as no user has them.
@@ -246,8 +246,10 @@ class Frame:
     def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
         with errors_without_data():
             if frame.implementation.is_polars():  # which else holds whole columns in memory
-                return frame.collect("polars", engine="streaming").to_pandas()
-            return frame.collect().to_pandas()
+                found = frame.collect("polars", engine="streaming").to_pandas()
+            else:
+                found = frame.collect().to_pandas()
+            return found.assign(**{name: plain(found[name]) for name in found})
 
 
 _TEXTS = (nw.String, nw.Categorical, nw.Enum)

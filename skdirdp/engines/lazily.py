@@ -35,3 +35,8 @@ def by_blocks(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:
         return of_any
 
     return decorate
+
+
+def gathered(*values: Any) -> list[Any]:
+    """The values, those of Dask computed: one number for each record, and no records."""
+    return [value.compute() if hasattr(value, "__dask_graph__") else value for value in values]

@@ -121,16 +121,18 @@ def count_part(counter: Counter, part: Part, before: Any = None) -> Any:
         return before
     try:
         with errors_without_data(X=part.X):
-            return counter.of_part(part._replace(y=_plain(part.y)), before)
+            return counter.of_part(part._replace(y=plain(part.y)), before)
     except Exception as error:
         return Refusal.of(error)
 
 
-def _plain(labels: Any) -> Any:
-    """Labels as scikit-learn reads them; what Dask makes of texts has gaps that it does not."""
-    if isinstance(labels, pd.Series) and isinstance(labels.dtype, pd.StringDtype):
-        return labels.to_numpy(dtype=object, na_value=np.nan)
-    return labels
+def plain(values: Any) -> Any:
+    """Texts as scikit-learn reads them, with nan in their gaps: engines have other kinds."""
+    if isinstance(values, pd.Series) and (
+        isinstance(values.dtype, pd.StringDtype) or values.dtype == object
+    ):
+        return values.to_numpy(dtype=object, na_value=np.nan)
+    return values
 
 
 def persons_after(before: Any, groups: Any, max_rows: int) -> Any:

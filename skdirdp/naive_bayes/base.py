@@ -21,7 +21,7 @@ from .._persons import Selection, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_class_prior, check_classes, check_tables, encode_labels
 from ..base import CountingEstimator, Release
-from ..engines import batch_in_memory, by_blocks, open_table
+from ..engines import batch_in_memory, by_blocks, gathered, open_table
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
@@ -677,7 +677,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         float
         """
-        predicted = self.predict(X)
+        predicted, y, sample_weight = gathered(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):
             return accuracy_score(y, predicted, sample_weight=sample_weight)
 
