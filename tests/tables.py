@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 
 
 def dask_frame(frame, n_partitions=4):
@@ -55,3 +56,13 @@ IN_MEMORY = {
     "arrow": arrow,
 }
 ELSEWHERE = {**IN_PARTS, **IN_GROUPS}
+
+#: By name, for parameters of tests: one of each engine is quick, and its variants are slow.
+VARIANTS = ("one partition", "arrow stream", "narwhals", "arrow")
+
+
+def names(tables):
+    """The names of some tables, as parameters."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow) if name in VARIANTS else name for name in tables
+    ]

@@ -165,7 +165,6 @@ def sleeping(part):
     return part
 
 
-@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_neither_a_charge_nor_a_count(frame, accountant, tmp_path):
     table = dask_frame(frame[["code", "flag", "label"]], 8)
     flag = tmp_path / "killed"
@@ -178,7 +177,6 @@ def test_a_worker_that_is_killed_costs_neither_a_charge_nor_a_count(frame, accou
     assert model.privacy_.n_records == 900
 
 
-@pytest.mark.slow
 def test_workers_that_keep_dying_release_nothing_and_the_ledger_tells(frame, accountant):
     table = dask_frame(frame[["code", "flag", "label"]])
     model = clone(MODEL).set_params(accountant=accountant)
@@ -193,7 +191,6 @@ def test_workers_that_keep_dying_release_nothing_and_the_ledger_tells(frame, acc
     assert len(PrivacyAccountant(path=accountant.path)) == 0
 
 
-@pytest.mark.slow
 def test_a_cluster_that_is_lost_releases_nothing_and_the_ledger_tells(frame, accountant):
     table = dask_frame(frame[["code", "flag", "label"]])
     bins = DirichletHistogramTransformer(n_categories=[3, 2], accountant=accountant)

@@ -244,6 +244,16 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNetMLE
+        >>> weather = PrivateBayesNetMLE(
+        ...     {"wet": ["rain"]}, states={"rain": ["no", "yes"], "wet": ["no", "yes"]}
+        ... )
+        >>> tables = {"rain": [[700, 300]], "wet": [[650, 50], [10, 290]]}
+        >>> weather.fit_counts(tables, n_samples=1000).probabilities_["wet"].shape
+        (2, 2)
         """
         with self._fitting():
             self.structure_ = parse_structure(self.structure)

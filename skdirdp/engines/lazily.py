@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from sklearn.utils.validation import check_is_fitted
+
 from .registry import kind_of
 
 
@@ -28,6 +30,9 @@ def by_blocks(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:
                     f"X must be in memory, or a Dask collection, for {method.__name__}; got "
                     f"{type(X).__name__}. Collect it, or some of its rows at a time"
                 )
+            check_is_fitted(self)
+            if hasattr(self, "release"):  # what is still to be paid for is, before it is used
+                self.release()
             table = kind.open(X, {})
             model = self._for_workers()
             return table.mapped(model, method.__name__, *output(model))

@@ -265,6 +265,17 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletHistogramTransformer
+        >>> bins = DirichletHistogramTransformer(
+        ...     2, bounds=(0, 4), n_fine_bins=4, fine_scale="linear"
+        ... )
+        >>> bins.fine_bins(1)
+        [array([0., 1., 2., 3., 4.])]
+        >>> bins.fit_counts([[400, 100, 300, 200]], n_samples=1000).n_bins_
+        array([2])
         """
         with self._fitting():
             names = list(tables) if isinstance(tables, Mapping) else None
@@ -296,6 +307,13 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Returns
         -------
         list of ndarray
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletHistogramTransformer
+        >>> bins = DirichletHistogramTransformer(bounds=(0, 100), n_categories={"ward": 2})
+        >>> [len(edges) for edges in bins.fine_bins(["age", "ward"])]
+        [513, 3]
         """
         twin = self._for_workers()
         twin._name_columns(columns)

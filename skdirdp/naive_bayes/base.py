@@ -405,6 +405,14 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletNB
+        >>> model = DirichletNB(classes=["ham", "spam"], max_count=3, max_total=20)
+        >>> tables = {"class_count": [700, 300], "feature_count": [[1500, 200], [300, 800]]}
+        >>> model.fit_counts(tables, n_samples=1000).privacy_.n_records
+        1000
         """
         with self._fitting():
             self._check_declared("given as counts", self._undeclared(weighted=False))
