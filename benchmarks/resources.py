@@ -21,8 +21,8 @@ class Resources(NamedTuple):
 
     Attributes
     ----------
-    seconds : by the clock.
-    processor : seconds of all processors, over all processes.
+    seconds : by the clock, at best.
+    processor : seconds of all processors, over all processes, at best.
     peak : the most MiB that all processes held at once.
     growth : by how many MiB the process itself grew at its peak.
     result : what the call returned.
@@ -36,23 +36,29 @@ class Resources(NamedTuple):
 
 
 def resources(
-    prepared: Callable[..., AbstractContextManager[Callable[[], Any]]], *arguments: Any
+    prepared: Callable[..., AbstractContextManager[Callable[[], Any]]],
+    *arguments: Any,
+    repeats: int,
 ) -> Resources:
     """What a call takes, in a new process.
 
-    ``prepared(*arguments)`` makes what the call needs, there, and gives the call.
+    ``prepared(*arguments)`` makes what the call needs, there, and gives the call, which is
+    made several times.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(_measured, prepared, arguments).result()
+        return process.submit(_measured, prepared, arguments, repeats).result()
 
 
-def _measured(prepared, arguments) -> Resources:
+def _measured(prepared, arguments, repeats: int) -> Resources:
     with prepared(*arguments) as call:
-        return _taken(call)
+        gc.collect()
+        seconds, processor, peak, growth, results = zip(
+            *(_taken(call) for _ in range(repeats)), strict=True
+        )
+    return Resources(min(seconds), min(processor), max(peak), max(growth), results[0])
 
 
 def _taken(call: Callable[[], Any]) -> Resources:
-    gc.collect()
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     before, own = _processor_time(family), family[0].memory_info().rss / _MIB
     watch = _Watch(family)
