@@ -10,8 +10,10 @@ only its functions add them up:
 - `sum_rows`: records that add a whole row each, clipped and scaled to public bounds.
 
 Each looks at what it is about to add, however that came, and refuses a contribution
-beyond its bound. Why the bounds hold in floating point, and not only for real numbers, is
-shown in ``docs/theory.md``, "Where the data enter".
+beyond its bound. What was added up elsewhere, by an engine beside the data, passes here as
+well: `Weights.of_groups`, `RowRule.admit` and `admit_counts` look at it. Why the bounds hold
+in floating point, and not only for real numbers, is shown in ``docs/theory.md``, "Where the
+data enter".
 """
 
 from collections import Counter
@@ -24,7 +26,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from ._validation import LARGEST
+from ._validation import LARGEST, real_array
 from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
 from .numerics.rounding import product_up
@@ -65,6 +67,10 @@ def _rounded_down(values: np.ndarray, grid: float) -> np.ndarray:
     return np.floor(values / grid) * grid
 
 
+def _is_on(values: np.ndarray, grid: float) -> bool:
+    return bool(np.all(_rounded_down(values, grid) == values))
+
+
 def _check(holds: Any) -> None:
     # Not an assert statement, which `python -O` leaves out.
     if not holds:
@@ -83,6 +89,8 @@ class Weights:
     grid : what they are multiples of; None if they are left as they are.
     exact : whether records are added as they are, without bounds or grid, because no noise
         is to hide them.
+    grouped : whether each entry is of equal records together, whose own weights were looked
+        at before they were added up.
     """
 
     values: np.ndarray | None
@@ -90,12 +98,14 @@ class Weights:
     missing: bool = False
     grid: float | None = None
     exact: bool = False
+    grouped: bool = False
 
     def __post_init__(self) -> None:
         if self.values is None:
             _check(self.bound >= 1)
         elif self.values.size:
-            _check(self.values.min() >= 0 and self.values.max() <= self.bound)
+            _check(self.values.min() >= 0)
+            _check(self.grouped or self.values.max() <= self.bound)
 
     @classmethod
     def of(
@@ -122,6 +132,16 @@ class Weights:
             _check_found(bound)
         grid = ContributionBound(bound).grid
         return cls(_rounded_down(values, grid), bound, missing, grid)
+
+    def of_groups(self, totals: np.ndarray) -> "Weights":
+        """What groups of equal records count for: these totals of their weights.
+
+        `self` has the terms, and no values: the records are where they were added up.
+        """
+        totals = np.asarray(totals, dtype=np.float64)
+        _check(np.isfinite(totals).all())
+        _check(self.exact or _is_on(totals, self.grid or 1.0))
+        return replace(self, values=totals, grouped=True)
 
     @property
     def steps(self) -> float:
@@ -187,6 +207,54 @@ def count_categories(
         counts += found
     check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
+
+
+def admit_counts(
+    name: str,
+    counts: Any,
+    shape: tuple[int, ...],
+    n_samples: int,
+    most: float = 1.0,
+    *,
+    one_cell: bool = True,
+) -> np.ndarray:
+    """A table that was counted elsewhere: whole numbers, which are on every grid.
+
+    What a record added to it is what the user says, and cannot be seen in the sums; but that
+    all of them together added more than they may, can.
+
+    Parameters
+    ----------
+    name : str
+        What errors call it.
+    counts : array-like
+    shape : tuple of int
+    n_samples : int
+        How many records were counted.
+    most : float, default=1.0
+        What each of them added at most.
+    one_cell : bool, default=True
+        Whether each is in one cell; it has added 1 then, unless it may have added more.
+
+    Returns
+    -------
+    ndarray of float of that shape
+    """
+    table = real_array(name, counts)
+    if table.shape != shape:
+        raise ValueError(f"{name} must be of shape {shape}; got {table.shape}")
+    if not (np.isfinite(table).all() and table.min(initial=0.0) >= 0 and _is_on(table, 1.0)):
+        raise ValueError(
+            f"{name} must hold whole numbers, at least 0; some are not. Sums of what was rounded "
+            "by no public rule have no bound that noise could be chosen for"
+        )
+    check_exact(table, None)
+    total, limit = table.sum(), product_up(n_samples, most)
+    once = one_cell and most == 1
+    if total > limit or (once and total != limit):
+        amount = "n_samples" if once else f"at most n_samples times {most:g}"
+        raise ValueError(f"{name} must hold {amount} in all, by what each record adds; it does not")
+    return table
 
 
 def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
@@ -264,45 +332,24 @@ def sum_rows(
     RowSums
     """
     X = _canonical(X)
-    columns, exact = max(X.shape[1], n_columns or 0), weights.exact
-    if max_count is None or exact:
-        clip = _largest(X.data if sparse.issparse(X) else X)
+    if max_count is None or weights.exact:
+        largest = _largest(X.data if sparse.issparse(X) else X)
     else:
-        clip = float(max_count)
-    # No row can have a larger total than the first of these, and that is public.
-    limit = product_up(clip, columns)
-    if max_total is not None and not exact:
-        limit = min(limit, float(max_total))
-    # Where nothing but zeros is counted, any bound holds.
-    entry_bound = product_up(clip, weights.bound) or 1.0
-    total_bound = product_up(limit, weights.bound) or 1.0
-    if weights.missing or max_count is None:
-        _check_found(entry_bound, min(total_bound, LARGEST))
-    grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
-    rule = _RowRule(clip, limit, weights, grid)
-
+        largest = 0.0  # of no interest
+    columns = max(X.shape[1], n_columns or 0)
+    rule = RowRule.of(weights, columns, max_count, max_total, largest)
     sums = np.zeros((n_groups, X.shape[1]))
     largest_total = 0.0
     for rows, block in _blocks(X):
         block, total = rule.apply(block, rows)
-        _check(exact or (block.entries.min(initial=0.0) >= 0 and block.largest <= entry_bound))
-        _check(exact or total <= total_bound)
+        rule.check(block, total)
         block.add_to(sums, groups[rows])
         largest_total = max(largest_total, total)
-    check_exact(sums, grid)
-    given = {"max_count": max_count, "max_total": max_total}
-    if max_total is None:
-        total_bound = largest_total or 1.0
-        _check_found(total_bound)
-    return RowSums(
-        sums,
-        ContributionBound(entry_bound, total_bound, grid or 1.0),
-        tuple(name for name, value in given.items() if value is None),
-    )
+    return rule.admit(sums, largest_total)
 
 
 @dataclass(frozen=True)
-class _RowRule:
+class RowRule:
     """How a row is held to its bounds, by looking at that row alone.
 
     With a row of n entries, and u the unit roundoff, its total as computed is off by a part
@@ -315,12 +362,70 @@ class _RowRule:
     limit : the largest total, before weights.
     weights : the weights of all rows.
     grid : what contributions are multiples of; None to leave the rows as they are.
+    entry_bound, total_bound : what a row may add to a cell, and to all, weights included.
+    missing : names of the bounds that are taken from the data.
     """
 
     clip: float
     limit: float
     weights: Weights
     grid: float | None
+    entry_bound: float
+    total_bound: float
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        weights: Weights,
+        n_columns: int,
+        max_count: float | None,
+        max_total: float | None,
+        largest: float = 0.0,
+    ) -> "RowRule":
+        """The rule for public bounds; `largest` is the largest entry, where it has a say."""
+        exact = weights.exact
+        clip = largest if max_count is None or exact else float(max_count)
+        # No row can have a larger total than the first of these, and that is public.
+        limit = product_up(clip, n_columns)
+        if max_total is not None and not exact:
+            limit = min(limit, float(max_total))
+        # Where nothing but zeros is counted, any bound holds.
+        entry_bound = product_up(clip, weights.bound) or 1.0
+        total_bound = product_up(limit, weights.bound) or 1.0
+        if weights.missing or max_count is None:
+            _check_found(entry_bound, min(total_bound, LARGEST))
+        grid = None if exact else ContributionBound(min(entry_bound, total_bound)).grid
+        given = {"max_count": max_count, "max_total": max_total}
+        missing = tuple(name for name, value in given.items() if value is None)
+        return cls(clip, limit, weights, grid, entry_bound, total_bound, missing)
+
+    @staticmethod
+    def slack(n_columns: int) -> float:
+        """The part by which a total of so many numbers may be off, and more."""
+        return (n_columns + 8) * _ULP
+
+    def whole_limit(self) -> float:
+        """The total below which whole numbers, weights included, are added exactly."""
+        return _EXACT / self.weights.steps
+
+    def check(self, block: "_Rows", total: float) -> None:
+        """Refuse contributions of rows that are beyond the bounds."""
+        if self.grid is None:
+            return
+        _check(block.entries.min(initial=0.0) >= 0 and block.largest <= self.entry_bound)
+        _check(total <= self.total_bound)
+
+    def admit(self, sums: np.ndarray, largest_total: float) -> RowSums:
+        """Sums of rows that were held to this rule, of which none had a larger total."""
+        check_exact(sums, self.grid)
+        _check(self.grid is None or _is_on(sums, self.grid))
+        total_bound = self.total_bound
+        if "max_total" in self.missing:
+            total_bound = largest_total or 1.0
+            _check_found(total_bound)
+        bound = ContributionBound(self.entry_bound, total_bound, self.grid or 1.0)
+        return RowSums(sums, bound, self.missing)
 
     def apply(self, block: "_Rows", rows: slice) -> tuple["_Rows", float]:
         """What these rows contribute, weights included, and the largest of their totals."""
@@ -335,11 +440,11 @@ class _RowRule:
         all_whole = bool(whole.all())
         totals = block.totals(exact_below=_EXACT if all_whole else 0.0)
         # Whole rows within the limit are on the grid, and contribute what they are.
-        exact_below, largest = _EXACT / self.weights.steps, _largest(totals)
-        if all_whole and weight is None and largest <= self.limit and largest < exact_below:
+        whole_limit, largest = self.whole_limit(), _largest(totals)
+        if all_whole and weight is None and largest <= self.limit and largest < whole_limit:
             return block, largest
-        whole &= totals < exact_below
-        slack = (block.n_columns + 8) * _ULP
+        whole &= totals < whole_limit
+        slack = self.slack(block.n_columns)
         over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
         changed = over | ~whole if weight is None else np.ones(len(totals), dtype=bool)
         factor = np.ones(len(totals)) if weight is None else weight.copy()

@@ -4,6 +4,7 @@ All of the package imports them from here, so that a new version of scikit-learn
 one place.
 """
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,17 @@ __all__ = [
 ]
 
 
-def _check_sample_weight(sample_weight: Any, X: Any, **options: Any) -> np.ndarray:
-    """Validated sample weights, of which one at least is not 0.
+def _check_sample_weight(
+    sample_weight: Any, X: Any, *, is_part: bool = False, **options: Any
+) -> np.ndarray:
+    """Validated sample weights, of which one at least is not 0, unless others have more.
 
     scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
     """
-    weight = validation._check_sample_weight(sample_weight, X, **options)
-    if not np.any(weight):
+    check = validation._check_sample_weight
+    if is_part and "allow_all_zero_weights" in signature(check).parameters:
+        options["allow_all_zero_weights"] = True
+    weight = check(sample_weight, X, **options)
+    if not is_part and not np.any(weight):
         raise ValueError("Sample weights must contain at least one non-zero number.")
     return weight

@@ -192,6 +192,18 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
     return distinct
 
 
+def check_tables(tables: Any, names: Iterable) -> Mapping:
+    """Tables by name, all of them and no others."""
+    names = list(names)
+    if not isinstance(tables, Mapping):
+        raise TypeError(f"tables must be a dict with {names}; got {type(tables).__name__}")
+    wrong = [name for name in (*names, *tables) if (name in tables) != (name in names)]
+    if wrong:
+        what = "lacks" if wrong[0] in names else "has"
+        raise ValueError(f"tables must be those of {names}; it {what} {wrong[0]!r}")
+    return tables
+
+
 def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
     """A probability for each class."""
     prior = real_array("class_prior", class_prior)

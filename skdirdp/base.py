@@ -22,7 +22,7 @@ from ._messages import beyond_the_guarantee, exactly, plural, warn
 from ._persons import MOST_ROWS, RECORD, Selection, Unit
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
-from ._validation import check_real
+from ._validation import check_integer, check_real
 from .accounting import Composition
 from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
@@ -394,6 +394,29 @@ class CountingEstimator(PrivateEstimator):
                 "stands between them must not add any"
             )
         return declared
+
+    def _for_workers(self) -> Any:
+        """A copy that counts, or scores: what pays, and what draws noise, stays here."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(vars(self), accountant=None, random_state=None)
+        return twin
+
+    def _check_declared(self, kind: str, missing: Sequence[str]) -> None:
+        """Refuse a table that is not in memory if public parameters would be taken from it."""
+        if JOINT_FIT.get() is not None:
+            raise TypeError(
+                f"X must be in memory in a PrivatePipeline, whose steps see it in turn; got {kind}"
+            )
+        if missing:
+            raise ValueError(
+                f"{', '.join(missing)} must be given where X is {kind}: what is public is not "
+                "looked for in it"
+            )
+
+    def _selected(self, n_samples: Any) -> Selection:
+        """How many records are in tables that are counted already, and whose they may be."""
+        n_rows = check_integer("n_samples", n_samples, at_least=1)
+        return Selection(Unit(int(self.max_rows)), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
         """Parameters of a next step that hold for what a transformer gives it, data aside."""

@@ -32,6 +32,7 @@ SLOW = (
     "test_attacks.py",
     "test_command_postgres.py",
     "test_doors.py",
+    "test_engines_cluster.py",
     "test_filters.py",
     "test_ledger_damage.py",
     "test_ledger_postgres.py",

@@ -20,6 +20,7 @@ LAYERS: tuple[set[str], ...] = (
     {"reporting"},
     {"accountant", "utility"},
     {"base", "_contributions", "_persons"},
+    {"engines"},
     FAMILIES,
     {"pipeline"},
     {"model_selection"},

@@ -51,13 +51,19 @@ def test_importing_loads_nothing_heavy(module):
 def test_the_oldest_versions_that_are_tested_are_the_lower_bounds():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     needed = re.search(
-        r"\ndependencies = \[.*?\]\n.*?\nplots = \[.*?\]\npostgres = \[.*?\]\n", project, re.DOTALL
+        r"\ndependencies = \[.*?\]\n.*?\nplots = \[.*?\]\npostgres = \[.*?\]\n.*?\ndocs =",
+        project,
+        re.DOTALL,
     ).group()
-    found = re.findall(r'"([\w-]+)(?:\[\w+\])?>=([\d.]+)"', needed)
-    bounds = {name: Version(least) for name, least in found}
+
+    def lower_bounds(text):
+        found = re.findall(r'"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)"', text)
+        return {(name, Version(least)) for name, least in found}
+
     pins = (ROOT / "tests" / "oldest.txt").read_text(encoding="utf-8")
-    tested = {name: Version(pin) for name, pin in re.findall(r"^([\w-]+)==(\S+)$", pins, re.M)}
-    assert tested == bounds
+    tested = {(name, Version(pin)) for name, pin in re.findall(r"^([\w-]+)==(\S+)$", pins, re.M)}
+    # Engines of frames come with the frames, so that only the tests name them.
+    assert lower_bounds(needed) <= tested <= lower_bounds(project)
 
 
 def test_every_public_name_can_be_imported():

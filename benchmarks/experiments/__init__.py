@@ -36,6 +36,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "speed": ("speed", "Speed"),
     "memory": ("memory", "Memory"),
     "scaling": ("scaling", "Scaling"),
+    "scale": ("scale", "Scale"),
     "sampling": ("sampling", "Sampling"),
     "ledger": ("ledger", "Ledger"),
 }

@@ -14,6 +14,7 @@ ORDER = ExplicitOrder(
         "plot_private_search.py",
         "plot_bayes_net.py",
         "plot_histogram.py",
+        "plot_scale.py",
         "plot_posterior.py",
     ]
 )

@@ -10,11 +10,13 @@ import pandas as pd
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._contributions import admit_counts
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
-from .._validation import check_integer
+from .._validation import check_integer, check_tables
 from ..base import CountingEstimator
+from ..engines import Part, TableCounts, by_blocks, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.split import SPLITS, calibrate_split
 from ..mechanisms.table import CountTable
@@ -29,6 +31,7 @@ from .columns import (
     observed_states,
     positions,
 )
+from .counting import FamilyCounter
 from .structure import parse_structure
 from .tables import (
     Family,
@@ -201,12 +204,14 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
 
         Parameters
         ----------
-        X : DataFrame, or array of shape (n_records, n_columns)
-            A column for each node; others are not looked at.
+        X : DataFrame, array of shape (n_records, n_columns), Dask collection or lazy frame
+            A column for each node; others are not looked at. What is not in memory is counted
+            where it is: docs/scale.md says which tables can be.
         y : ignored
-        groups : array-like of shape (n_samples,), default=None
-            The person that each record is of, by whole numbers or strings. Only the first
-            `max_rows` records of each are counted. None if no person has more.
+        groups : array-like of shape (n_samples,), or str, default=None
+            The person that each record is of, by whole numbers or strings, or the name of the
+            column that says so. Only the first `max_rows` records of each are counted. None if
+            no person has more.
 
         Returns
         -------
@@ -215,36 +220,109 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         with self._fitting():
             self.structure_ = parse_structure(self.structure)
             self._check_target()
-            records = as_records(X, self.columns)
-            self._check_columns(records)
-            if records.n_records == 0:
-                raise ValueError("X must hold at least one record; got 0")
-            counted = select_rows(groups, records.n_records, self.max_rows)
-            self.states_, codes, leaks = self._encode(records, counted)
-            families = self._families
-            self._check_sizes(families)
-            n_samples, size_leaks = self._public_n_samples(counted)
-            alpha = float(self.alpha)
-            tables = [
-                (
-                    CountTable(n_samples, family.n_states, family.n_rows, min_smoothing=alpha),
-                    family.count(codes),
-                )
-                for family in families.values()
-            ]
-            releases = self._release(tables, leaks + size_leaks, counted)
-
-            self.probabilities_, self.mechanisms_, self.alpha_ = {}, {}, {}
-            for node, (probabilities, mechanism) in zip(families, releases, strict=True):
-                self.probabilities_[node] = probabilities
-                self.alpha_[node] = alpha if mechanism is None else mechanism.smoothing
-                if mechanism is not None:
-                    self.mechanisms_[node] = mechanism
-            self.columns_ = records.names
-            self.n_features_in_ = len(records.names)
-            if all(isinstance(name, str) for name in records.names):
-                self.feature_names_in_ = np.array(records.names, dtype=object)
+            table = open_table(X, groups=groups)
+            found = self._count_here(table.part) if table.is_here else self._count_elsewhere(table)
+            self._release_counts(*found)
         return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_counts(self, tables, *, n_samples):
+        """Release tables that are counted already.
+
+        That each record, or each of a person's `max_rows`, is in one cell of each table is
+        what you say: nothing can check it here.
+
+        Parameters
+        ----------
+        tables : dict
+            For each node an array of whole numbers, of shape (n_configurations, n_states),
+            where configurations of the parents are in the order in which `itertools.product`
+            lists their `states`.
+        n_samples : int
+            The number of records that were counted.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNetMLE
+        >>> weather = PrivateBayesNetMLE(
+        ...     {"wet": ["rain"]}, states={"rain": ["no", "yes"], "wet": ["no", "yes"]}
+        ... )
+        >>> tables = {"rain": [[700, 300]], "wet": [[650, 50], [10, 290]]}
+        >>> weather.fit_counts(tables, n_samples=1000).probabilities_["wet"].shape
+        (2, 2)
+        """
+        with self._fitting():
+            self.structure_ = parse_structure(self.structure)
+            self._check_target()
+            self._declare_states("given as counts")
+            given = check_tables(tables, self.structure_)
+            counted = self._selected(n_samples)
+            counts = [
+                admit_counts(
+                    f"the table of {node!r}",
+                    given[node],
+                    (family.n_rows, family.n_states),
+                    counted.n_rows,
+                )
+                for node, family in self._families.items()
+            ]
+            self._release_counts(TableCounts(counted, counts), list(given), [])
+        return self
+
+    def _release_counts(self, counts: TableCounts, names: list[Hashable], leaks: list[str]) -> None:
+        """Release the tables of all families, and keep what was drawn."""
+        families = self._families
+        n_samples, size_leaks = self._public_n_samples(counts.counted)
+        alpha = float(self.alpha)
+        tables = [
+            (CountTable(n_samples, family.n_states, family.n_rows, min_smoothing=alpha), cells)
+            for family, cells in zip(families.values(), counts.tables, strict=True)
+        ]
+        releases = self._release(tables, leaks + size_leaks, counts.counted)
+
+        self.probabilities_, self.mechanisms_, self.alpha_ = {}, {}, {}
+        for node, (probabilities, mechanism) in zip(families, releases, strict=True):
+            self.probabilities_[node] = probabilities
+            self.alpha_[node] = alpha if mechanism is None else mechanism.smoothing
+            if mechanism is not None:
+                self.mechanisms_[node] = mechanism
+        self.columns_ = names
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _count_here(self, part: Part) -> tuple[TableCounts, list[Hashable], list[str]]:
+        """Counts of records in memory, their columns, and what was taken from the data."""
+        records = as_records(part.X, self.columns)
+        self._check_columns(records.names)
+        if records.n_records == 0:
+            raise ValueError("X must hold at least one record; got 0")
+        counted = select_rows(part.groups, records.n_records, self.max_rows)
+        self.states_, codes, leaks = self._encode(records, counted)
+        families = self._families
+        self._check_sizes(families)
+        tables = [family.count(codes) for family in families.values()]
+        return TableCounts(counted, tables), records.names, leaks
+
+    def _count_elsewhere(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
+        """The same of a table that is not in memory, from which nothing public is taken."""
+        names = as_records(table.sample, self.columns).names
+        self._check_columns(names)
+        self._declare_states(table.kind)
+        counter = FamilyCounter(self._families, self.states_, self.columns, int(self.max_rows))
+        return table.looking_at(list(self.structure_)).count(counter), names, []
+
+    def _declare_states(self, kind: str) -> None:
+        """Take the states as they are declared, all of them."""
+        states = check_states(self.states or {}, self.structure_)
+        missing = [f"states[{node!r}]" for node in self.structure_ if node not in states]
+        self._check_declared(kind, missing if self.states else ["states"])
+        self.states_ = {node: states[node] for node in self.structure_}
+        self._check_sizes(self._families)
 
     def _encode(self, records: Records, counted: Selection):
         """The states of all variables, their numbers in the data, and what was not given."""
@@ -277,8 +355,8 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         if self.target is not None and self.target not in list(self.structure_):
             raise ValueError(f"target must be a node of the structure; got {self.target!r}")
 
-    def _check_columns(self, records: Records) -> None:
-        present = set(records.names)
+    def _check_columns(self, names: Sequence[Hashable]) -> None:
+        present = set(names)
         missing = [node for node in self.structure_ if node not in present]
         if missing:
             raise ValueError(
@@ -338,6 +416,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
 
     # Scoring -----------------------------------------------------------------------
 
+    @by_blocks(lambda model: (None, np.empty(0)))
     def score_samples(self, X):
         """The log-likelihood of each record.
 
@@ -351,7 +430,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         """
         check_is_fitted(self)
         records = as_records(X, self.columns_)
-        self._check_columns(records)
+        self._check_columns(records.names)
         codes = {node: encode(records, node, self.states_[node]) for node in self.structure_}
         return log_likelihood(self._families, self.probabilities_, codes)
 
@@ -369,6 +448,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         """
         return float(np.mean(self.score_samples(X)))
 
+    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_proba(self, X):
         """Probabilities of the target's states given the other columns.
 
@@ -445,6 +525,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         answers[impossible] = 1 / answers.shape[1]
         return answers[which.ravel()]
 
+    @by_blocks(lambda model: (None, model.classes_[:0]))
     def predict(self, X):
         """The most probable state of the target given the other columns.
 

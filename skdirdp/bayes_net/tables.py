@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from .._contributions import count_cells
+from .._contributions import UNWEIGHTED, Weights, count_cells
 
 #: State numbers of each column.
 Codes = Mapping[Hashable, np.ndarray]
@@ -45,14 +45,14 @@ class Family:
             rows = rows * size + codes[parent]
         return rows
 
-    def count(self, codes: Codes) -> np.ndarray:
+    def count(self, codes: Codes, weights: Weights = UNWEIGHTED) -> np.ndarray:
         """Counts of the records in each cell; each record is in one."""
         if self.parents:
             cells = self.row_numbers(codes) * self.n_states
             cells += codes[self.node]
         else:
             cells = codes[self.node]
-        return count_cells(cells, self.n_cells).reshape(self.n_rows, self.n_states)
+        return count_cells(cells, self.n_cells, weights).reshape(self.n_rows, self.n_states)
 
     def stride(self, parent: Hashable) -> int:
         """How many rows further the next state of a parent is."""

@@ -56,6 +56,14 @@ class FineGrid:
     def n_cells(self) -> int:
         return _n_cells(self.high, self.width, self.first)
 
+    def binned(self, cells: np.ndarray) -> np.ndarray:
+        """Counts of the fine bins, from those of cells.
+
+        There may be one cell more: the upper bound itself may start one, which then belongs
+        to the last fine bin.
+        """
+        return np.add.reduceat(cells, self.starts)
+
     @property
     def edges(self) -> np.ndarray:
         inner = (self.first + self.starts[1:]) * self.width
@@ -128,7 +136,6 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     scale = np.array([1 / grid.width for grid in grids])
     first = np.array([grid.first for grid in grids])
     reaches_below = bool(first.min() < 0)
-    # The upper bound itself may start a cell, which then belongs to the last fine bin.
     counts = [np.zeros(grid.n_cells + 1) for grid in grids]
     everything = columns == list(range(X.shape[1]))
     cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
@@ -145,7 +152,7 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
             cells[:, block] = inside.T
         for total, column in zip(counts, cells, strict=True):
             total += count_cells(column[: len(rows)], total.size)
-    return [np.add.reduceat(total, grid.starts) for total, grid in zip(counts, grids, strict=True)]
+    return [grid.binned(total) for total, grid in zip(counts, grids, strict=True)]
 
 
 def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype) -> np.ndarray:

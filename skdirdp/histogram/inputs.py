@@ -74,11 +74,12 @@ def _checked_pair(pair: Any, feature: int) -> tuple[float, float]:
     return float(ends[0]), float(ends[1])
 
 
-def check_categories(X: np.ndarray, sizes: list[Any]) -> None:
-    for k, size in enumerate(sizes):
+def check_categories(X: np.ndarray, sizes: list[Any], first: int = 0) -> None:
+    """Refuse what is no category, in the columns from the first on."""
+    for k, size in enumerate(sizes, first):
         if size is None:
             continue
-        column = X[:, k]
+        column = X[:, k - first]
         if column.min() < 0 or column.max() >= size or np.any(column != np.floor(column)):
             raise ValueError(
                 f"X must hold whole numbers from 0 to {size - 1} in feature {k}, which has "

@@ -1,28 +1,31 @@
 """A private discretizer, and the private histogram that it rests on."""
 
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .._contributions import count_cells
+from .._contributions import admit_counts
 from .._messages import errors_without_data, warn
 from .._persons import select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
+from ..engines import TableCounts, by_blocks, open_table
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
+from .counting import BinCounter, count_columns
 from .grid import (
     BLOCK_ENTRIES,
     FINE_SCALES,
     FineGrid,
     assign_bins,
-    count_fine_bins,
     fine_grid,
     observed_bounds,
 )
@@ -210,43 +213,164 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Finite numbers.
+        X : array-like of shape (n_samples, n_features), Dask collection or lazy frame
+            Finite numbers. What is not in memory is counted where it is: docs/scale.md says
+            which tables can be.
         y : ignored
-        groups : array-like of shape (n_samples,), default=None
-            The person that each record is of, by whole numbers or strings. Only the first
-            `max_rows` records of each are counted. None if no person has more.
+        groups : array-like of shape (n_samples,), or str, default=None
+            The person that each record is of, by whole numbers or strings, or the name of the
+            column that says so. Only the first `max_rows` records of each are counted. None if
+            no person has more.
 
         Returns
         -------
         self
         """
         with self._fitting():
-            with errors_without_data(X=X):
-                X = validate_data(self, X, dtype=_FLOATS)
-            counted = select_rows(groups, len(X), self.max_rows)
-            X = counted.of(X)
-            n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
-            sizes = self._public_sizes(X.shape[1])
-            check_categories(X, sizes)
-            grids, leaks = self._grids(X, n_bins, sizes)
-            n_samples, size_leaks = self._public_n_samples(counted)
-
-            counts = _count(X, sizes, grids)
-            tables = [CountTable(n_samples, len(cells), min_smoothing=0.0) for cells in counts]
-            tallied = [*zip(tables, counts, strict=True)]
-            releases = self._release(tallied, leaks + size_leaks, counted)
-
-            self._keep(releases, sizes, grids, n_samples)
-            self.bin_edges_ = np.empty(X.shape[1], dtype=object)
-            for k, (grid, histogram) in enumerate(zip(grids, self._histograms_, strict=True)):
-                self.bin_edges_[k] = (
-                    self.fine_edges_[k]
-                    if grid is None or histogram is None
-                    else self._edges(k, n_bins[k], grid, histogram, X[:, k])
-                )
-            self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+            table = open_table(X, groups=groups)
+            if table.is_here:
+                X = self._validated(table.part.X, reset=True)
+                counted = select_rows(table.part.groups, len(X), self.max_rows)
+                X = counted.of(X)
+                n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
+                sizes = self._public_sizes(X.shape[1])
+                check_categories(X, sizes)
+                grids, leaks = self._grids(X, n_bins, sizes)
+                counts = TableCounts(counted, count_columns(X, sizes, grids))
+            else:
+                with errors_without_data(X=table.sample):
+                    validate_data(self, table.sample, skip_check_array=True)
+                self._check_public(table.kind)
+                sizes, grids = self._public_bins()
+                counts = table.count(BinCounter(self._for_workers(), sizes, grids))
+                X, leaks = None, []
+            self._release_counts(counts, sizes, grids, leaks, X)
         return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_counts(self, tables, *, n_samples):
+        """Release histograms that are counted already.
+
+        That each record, or each of a person's `max_rows`, is in one bin of each feature is
+        what you say: nothing can check it here.
+
+        Parameters
+        ----------
+        tables : list of array-like, or dict
+            For each feature, in order or by name, the number of records in each of its fine
+            bins, or categories. `fine_bins` says which those are.
+        n_samples : int
+            The number of records that were counted.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletHistogramTransformer
+        >>> bins = DirichletHistogramTransformer(
+        ...     2, bounds=(0, 4), n_fine_bins=4, fine_scale="linear"
+        ... )
+        >>> bins.fine_bins(1)
+        [array([0., 1., 2., 3., 4.])]
+        >>> bins.fit_counts([[400, 100, 300, 200]], n_samples=1000).n_bins_
+        array([2])
+        """
+        with self._fitting():
+            names = list(tables) if isinstance(tables, Mapping) else None
+            given = list(tables.values()) if isinstance(tables, Mapping) else list(tables)
+            self._name_columns(names if names is not None else len(given))
+            self._check_public("given as counts")
+            sizes, grids = self._public_bins()
+            counted = self._selected(n_samples)
+            counts = [
+                admit_counts(f"the table of feature {k}", cells, (len(edges) - 1,), counted.n_rows)
+                for k, (cells, edges) in enumerate(
+                    zip(given, map(_fine_edges, sizes, grids), strict=True)
+                )
+            ]
+            self._release_counts(TableCounts(counted, counts), sizes, grids, [], None)
+        return self
+
+    def fine_bins(self, columns):
+        """Edges of the fine bins that `fit` would count, from public parameters alone.
+
+        Bin k of a feature holds the values from edge k on that are below edge k + 1; those
+        beyond the bounds are in the first and the last bin. A category is a bin of its own.
+
+        Parameters
+        ----------
+        columns : int, or list of str
+            The number of features, or their names.
+
+        Returns
+        -------
+        list of ndarray
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletHistogramTransformer
+        >>> bins = DirichletHistogramTransformer(bounds=(0, 100), n_categories={"ward": 2})
+        >>> [len(edges) for edges in bins.fine_bins(["age", "ward"])]
+        [513, 3]
+        """
+        twin = self._for_workers()
+        twin._name_columns(columns)
+        twin._check_public("given as counts")
+        return [*map(_fine_edges, *twin._public_bins())]
+
+    def _name_columns(self, columns: Any) -> None:
+        sample = (
+            np.empty((0, check_integer("columns", columns, at_least=1)))
+            if isinstance(columns, Integral)
+            else pd.DataFrame(columns=list(columns))
+        )
+        validate_data(self, sample, skip_check_array=True)
+
+    def _public_bins(self) -> tuple[list[int | None], list[FineGrid | None]]:
+        """Categories and fine bins of features of which all that is public is given."""
+        n_features = self.n_features_in_
+        sizes = self._public_sizes(n_features)
+        n_bins = public_bins(self.n_bins, n_features).tolist()
+        return sizes, self._grids(np.empty((0, n_features)), n_bins, sizes)[0]
+
+    def _release_counts(self, counts: TableCounts, sizes, grids, leaks, X) -> None:
+        """Release the histograms, and find the bins; X is for fits without privacy."""
+        n_samples, size_leaks = self._public_n_samples(counts.counted)
+        tables = [
+            (CountTable(n_samples, len(cells), min_smoothing=0.0), cells) for cells in counts.tables
+        ]
+        releases = self._release(tables, leaks + size_leaks, counts.counted)
+        self._keep(releases, sizes, grids, n_samples)
+        n_bins = public_bins(self.n_bins, self.n_features_in_).tolist()
+        self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
+        for k, (grid, histogram) in enumerate(zip(grids, self._histograms_, strict=True)):
+            column = None if X is None else X[:, k]
+            self.bin_edges_[k] = (
+                self.fine_edges_[k]
+                if grid is None or histogram is None
+                else self._edges(k, n_bins[k], grid, histogram, column)
+            )
+        self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+
+    def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
+        with errors_without_data(X=X):
+            return validate_data(self, X, dtype=_FLOATS, reset=reset)
+
+    def _check_public(self, kind: str) -> None:
+        """Refuse a table that is not in memory if more would have to be known of it."""
+        n_features = self.n_features_in_
+        sizes = self._public_sizes(n_features)
+        given = in_order("bounds", self.bounds, self._names, n_features)
+        pairs = zip(sizes, public_bounds(given, n_features, sizes), strict=True)
+        missing = ["bounds"] if any(size is None and pair is None for size, pair in pairs) else []
+        self._check_declared(kind, missing)
+        if not self._is_private and self.strategy == "quantile" and None in sizes:
+            raise ValueError(
+                f"epsilon must be finite, or strategy 'uniform', where X is {kind}: exact "
+                "quantiles are those of all values at once"
+            )
 
     @property
     def _names(self) -> Any:
@@ -332,7 +456,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         n_bins: int,
         grid: FineGrid,
         histogram: ReleasedHistogram,
-        column: np.ndarray,
+        column: np.ndarray | None,
     ) -> np.ndarray:
         """Edges of the bins of a numeric feature; the column is for fits without privacy."""
         if self.strategy == "uniform":
@@ -343,6 +467,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             return histogram.edges[quantile_borders(histogram.cdf, n_bins)]
         # Without noise, the edges that KBinsDiscretizer would find, to the last bit:
         # 100 * 0.3 is not 30, and an average of two values may hang on that.
+        assert column is not None
         inside = np.clip(column, grid.low, grid.high)
         percents = np.linspace(0, 100, n_bins + 1)
         edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
@@ -356,6 +481,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     # Transforming ------------------------------------------------------------------
 
+    @by_blocks(lambda model: model._output())
     def transform(self, X):
         """Bin the values, or evaluate the density or the CDF at them.
 
@@ -369,8 +495,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             Sparse if `encode` is "onehot".
         """
         check_is_fitted(self)
-        with errors_without_data(X=X):
-            X = validate_data(self, X, dtype=_FLOATS, reset=False)
+        X = self._validated(X, reset=False)
         check_categories(
             X, [n if self._is_categorical_[k] else None for k, n in enumerate(self.n_bins_)]
         )
@@ -393,6 +518,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             return dense
         ends = np.arange(0, columns.size + 1, X.shape[1])
         return sparse.csr_matrix((np.ones(columns.size, X.dtype), columns.ravel(), ends), shape)
+
+    def _output(self) -> tuple[int, Any]:
+        """The number of columns that `transform` gives, and an empty array of its type."""
+        if "onehot" not in self.encode:
+            return self.n_features_in_, np.empty((0, self.n_features_in_))
+        width = int(np.sum(self.n_bins_))
+        empty = np.empty((0, width))
+        return width, sparse.csr_matrix(empty) if self.encode == "onehot" else empty
 
     def _densities(self) -> list[np.ndarray]:
         """The estimated share of each bin, over its width."""
@@ -606,17 +739,3 @@ def _fine_edges(size: int | None, grid: FineGrid | None) -> np.ndarray:
     if grid is not None:
         return grid.edges
     return _EVERYTHING if size is None else np.arange(size + 1) - 0.5
-
-
-def _count(X, sizes, grids) -> list[np.ndarray]:
-    """Exact counts between the fine edges; one empty cell for constant features."""
-    counts = [np.zeros(1) for _ in sizes]
-    for k, size in enumerate(sizes):
-        if size is not None:
-            counts[k] = count_cells(X[:, k].astype(np.intp), size)
-    numeric = [k for k, grid in enumerate(grids) if grid is not None]
-    if numeric:
-        found = count_fine_bins(X, numeric, [grids[k] for k in numeric])
-        for k, cells in zip(numeric, found, strict=True):
-            counts[k] = cells
-    return counts

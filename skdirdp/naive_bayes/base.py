@@ -13,18 +13,20 @@ from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._contributions import Weights, count_cells
+from .._contributions import Weights, admit_counts, count_cells
 from .._messages import errors_without_data, warn
 from .._persons import Selection, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
-from .._validation import check_class_prior, check_classes, encode_labels
+from .._validation import check_class_prior, check_classes, check_tables, encode_labels
 from ..base import CountingEstimator, Release
+from ..engines import batch_in_memory, by_blocks, gathered, open_table
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import CountTable
+from .counting import NaiveBayesCounter
 
 # Fitted attributes that are known before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
@@ -126,6 +128,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "privacy_",
     )
 
+    #: What `fit_counts` calls the counts of the features.
+    _feature_table: ClassVar[str] = "feature_count"
+
     #: What it drops in for.
     _original: ClassVar[type]
 
@@ -146,6 +151,14 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _count(self, X: Any, codes: np.ndarray, weights: Weights) -> FeatureCounts:
         """Exact counts of a batch, by class and feature."""
+
+    @abstractmethod
+    def _count_frame(self, frame: Any) -> FeatureCounts:
+        """The same counts of a frame that computes elsewhere."""
+
+    @abstractmethod
+    def _admit(self, table: Any, classes: np.ndarray, n_rows: int, weights: Weights) -> Any:
+        """The counts of the features as they are given to `fit_counts`."""
 
     @abstractmethod
     def _keep(self, estimates: list[Estimate], extra: Any) -> None:
@@ -171,14 +184,16 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Non-negative features.
-        y : array-like of shape (n_samples,)
-            Class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
+        X : {array-like, sparse matrix, Dask collection or lazy frame}
+            Non-negative features, of shape (n_samples, n_features). What is not in memory is
+            counted where it is: docs/scale.md says which tables can be.
+        y : array-like of shape (n_samples,), or str
+            Class labels. Where X is a frame, the name of a column may be given instead, here
+            and below.
+        sample_weight : array-like of shape (n_samples,), or str, default=None
             Weights in [0, `max_weight`]. The weight of a record may depend on that record
             only: one that is computed from others, as class frequencies are, tells of them.
-        groups : array-like of shape (n_samples,), default=None
+        groups : array-like of shape (n_samples,), or str, default=None
             The person that each record is of, by whole numbers or strings. Only the first
             `max_rows` records of each are counted. None if no person has more.
 
@@ -187,7 +202,13 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         self
         """
         with self._fitting():
-            self._publish(self._tally(X, y, self.classes, sample_weight, groups))
+            table = open_table(X, y, sample_weight, groups)
+            if table.is_here:
+                X, y, sample_weight, groups = table.part
+                tally = self._tally(X, y, self.classes, sample_weight, groups)
+            else:
+                tally = self._tally_elsewhere(table)
+            self._publish(tally)
         self.__dict__.pop("_release_lock", None)
         return self
 
@@ -217,6 +238,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         self
         """
+        X, y, sample_weight, groups = batch_in_memory(X, y, sample_weight, groups)
         with self.__dict__.setdefault("_release_lock", threading.RLock()):
             counted = vars(self).get("_tally_", self._exact_tally)
             if "privacy_" in vars(self) and counted is None:
@@ -233,7 +255,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                     raise ValueError(
                         "`classes` is not the same as on last call to partial_fit, and must be"
                     )
-                counted += self._tally(X, y, classes, sample_weight, groups, counted)
+                counted += self._tally(
+                    X, y, classes, sample_weight, groups, before=counted.counted, first=False
+                )
                 self._check_alpha()
                 self._forget_release()
                 self._tally_ = counted
@@ -254,25 +278,34 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         for name in (*type(self)._released_attributes, "_exact_tally_"):
             self.__dict__.pop(name, None)
 
-    def _tally(self, X, y, classes, sample_weight, groups, before: Tally | None = None) -> Tally:
-        """Exact counts of one batch, within the bounds that hold now."""
-        first = before is None
+    def _tally(
+        self,
+        X,
+        y,
+        classes,
+        sample_weight,
+        groups,
+        *,
+        before: Selection | None = None,
+        first: bool = True,
+        is_part: bool = False,
+    ) -> Tally:
+        """Exact counts of one batch, within the bounds that hold now.
+
+        `first` if nothing is known of the classes and columns; of a part of a table they are.
+        """
+        first = first and not is_part
         X, y = self._validate(X, y, reset=first)
         if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
             with errors_without_data(y=y):
                 check_classification_targets(y)
         if sample_weight is not None:
-            with errors_without_data(sample_weight=sample_weight):
-                sample_weight = _check_sample_weight(
-                    sample_weight, X, dtype=np.float64, ensure_non_negative=True
-                )
-        counted = select_rows(
-            groups, len(y), self.max_rows, None if before is None else before.counted
-        )
+            sample_weight = self._check_weight(sample_weight, X, is_part=is_part)
+        counted = select_rows(groups, len(y), self.max_rows, before)
         X, y, sample_weight = (counted.of(values) for values in (X, y, sample_weight))
         # Without noise nothing needs a bound.
         weights = Weights.of(sample_weight, self.max_weight, exact=not self._is_private)
-        leaks = ["classes"] if classes is None else []
+        leaks = ["classes"] if first and classes is None else []
         leaks += ["max_weight"] if weights.missing else []
         if first:
             if classes is None:
@@ -280,7 +313,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                     classes = np.unique(y)
             self.classes_ = check_classes(classes, self.class_prior)
         codes = encode_labels(y, self.classes_)
-        features = self._count(X, codes, weights)
+        return self._tallied(counted, codes, weights, self._count(X, codes, weights), leaks)
+
+    def _tallied(self, counted, codes, weights, features, leaks=()) -> Tally:
         return Tally(
             counted,
             count_cells(codes, len(self.classes_), weights),
@@ -289,6 +324,122 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             (*leaks, *features.missing),
             bounded=not weights.exact,
         )
+
+    @staticmethod
+    def _check_weight(sample_weight: Any, X: Any, *, is_part: bool = False) -> np.ndarray:
+        with errors_without_data(sample_weight=sample_weight):
+            return _check_sample_weight(
+                sample_weight, X, is_part=is_part, dtype=np.float64, ensure_non_negative=True
+            )
+
+    # Tables that are not in memory -------------------------------------------------
+
+    def _tally_elsewhere(self, table: Any) -> Tally:
+        """Exact counts of a table, made where it is."""
+        if "y" not in table.has:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        self._check_declared(table.kind, self._undeclared("sample_weight" in table.has))
+        with errors_without_data(X=table.sample):
+            validate_data(self, table.sample, skip_check_array=True)
+        self.classes_ = check_classes(self.classes, self.class_prior)
+        # What can fail without a look at the records does so before.
+        self._known_prior()
+        self._check_alpha()
+        tally = table.count(NaiveBayesCounter(self._for_workers()))
+        if "sample_weight" in table.has and not tally.classes.any():
+            raise ValueError("Sample weights must contain at least one non-zero number.")
+        return tally
+
+    def _undeclared(self, weighted: bool) -> list[str]:
+        """Public parameters that are not given, and would have to be looked for."""
+        missing = [] if self.classes is not None else ["classes"]
+        if weighted and self.max_weight is None and self._is_private:
+            missing.append("max_weight")
+        return missing
+
+    def _tally_frame(self, frame: Any) -> Tally:
+        """Exact counts of a frame, from what its engine brings together."""
+        frame.weigh(
+            self.max_weight,
+            lambda weight: self._check_weight(weight, weight[:, np.newaxis]),
+            exact=not self._is_private,
+        )
+        found = frame.group([frame.label], len(self.classes_), self._codes_of_labels)
+        counted = frame.counted(found.n_rows, self.max_rows)
+        return self._tallied(counted, found.codes, found.weights, self._count_frame(frame))
+
+    def _codes_of_labels(self, records: Any) -> np.ndarray:
+        """The positions of labels that stand in a frame of one column."""
+        return self._checked(np.zeros((len(records), 1)), records.iloc[:, 0])[1]
+
+    def _checked(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        """Some columns and labels as they are counted, after the checks of records in memory."""
+        probe = self._for_workers()  # which learns the names of these columns
+        X, y = probe._validate(X, y, reset=True)
+        with errors_without_data(y=y):
+            # Twice, since different labels alone would look like values of a regression.
+            check_classification_targets(np.tile(y, 2))
+        return X, encode_labels(y, self.classes_)
+
+    # Counts that are there already -------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_counts(self, tables, *, n_samples):
+        """Fit the model from counts that are there already, and release it.
+
+        What a record added to them has to be within what is declared: `max_weight`, which is
+        1 if it is not given, to `class_count`, and the bounds of the features to theirs.
+        Nothing can check that here. All parameters that are public must be given.
+
+        Parameters
+        ----------
+        tables : dict
+            Exact counts under the names that scikit-learn has for them: "class_count", of
+            shape (n_classes,), and "feature_count", of shape (n_classes, n_features), or
+            "category_count", one table of shape (n_classes, n_categories) for each feature,
+            in a list or by name. Whole numbers, in the order of the sorted classes.
+        n_samples : int
+            The number of records that were counted.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletNB
+        >>> model = DirichletNB(classes=["ham", "spam"], max_count=3, max_total=20)
+        >>> tables = {"class_count": [700, 300], "feature_count": [[1500, 200], [300, 800]]}
+        >>> model.fit_counts(tables, n_samples=1000).privacy_.n_records
+        1000
+        """
+        with self._fitting():
+            self._check_declared("given as counts", self._undeclared(weighted=False))
+            self.classes_ = check_classes(self.classes, self.class_prior)
+            given = dict(check_tables(tables, ("class_count", self._feature_table)))
+            counted = self._selected(n_samples)
+            weights = Weights.of(None, self.max_weight, exact=not self._is_private)
+            classes = admit_counts(
+                "class_count",
+                given["class_count"],
+                (len(self.classes_),),
+                counted.n_rows,
+                weights.bound,
+            )
+            features = self._admit(given[self._feature_table], classes, counted.n_rows, weights)
+            bound = ContributionBound(weights.bound)
+            tally = Tally(counted, classes, bound, features, (), bounded=not weights.exact)
+            self._publish(tally)
+        self.__dict__.pop("_release_lock", None)
+        return self
+
+    def _name_features(self, names: Any, n_features: int) -> None:
+        """Take the number of features, and their names where they have some."""
+        self.n_features_in_ = n_features
+        if names is not None and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(list(names), dtype=object)
 
     # Releasing ---------------------------------------------------------------------
 
@@ -423,6 +574,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         state.pop("_release_lock", None)
         return state
 
+    def _for_workers(self):
+        twin = super()._for_workers()
+        for name in ("_tally_", "_exact_tally_", "_release_lock"):
+            twin.__dict__.pop(name, None)
+        return twin
+
     def __sklearn_is_fitted__(self) -> bool:
         return "classes_" in vars(self)
 
@@ -453,6 +610,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     # Predicting --------------------------------------------------------------------
 
+    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_joint_log_proba(self, X):
         """Joint log probability of each record and class.
 
@@ -470,6 +628,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         scores = self._log_likelihood(X)
         return scores + self.class_log_prior_ if self._uses_prior else scores
 
+    @by_blocks(lambda model: (None, model.classes_[:0]))
     def predict(self, X):
         """The most probable class of each record.
 
@@ -484,6 +643,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         joint = self.predict_joint_log_proba(X)
         return self.classes_[np.argmax(joint, axis=1)]
 
+    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_log_proba(self, X):
         """Log probability of each class given each record.
 
@@ -498,6 +658,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         joint = self.predict_joint_log_proba(X)
         return joint - logsumexp(joint, axis=1, keepdims=True)
 
+    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_proba(self, X):
         """Probability of each class given each record.
 
@@ -525,7 +686,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         float
         """
-        predicted = self.predict(X)
+        predicted, y, sample_weight = gathered(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):
             return accuracy_score(y, predicted, sample_weight=sample_weight)
 

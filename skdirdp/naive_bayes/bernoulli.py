@@ -193,6 +193,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     }
     _parameter_constraints.pop("max_count")
 
+    _row_parameters = ()
     _original = BernoulliNB
 
     def __init__(
@@ -247,9 +248,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     def _count(self, X, codes, weights):
         n_classes = len(self.classes_)
         n_columns = self._declared_columns(X.shape[1])
-        given = self._public("max_total")
-        limit = None if given is None or given >= n_columns else int(given)
-        total = float(n_columns if limit is None else limit)
+        limit, total = self._limit(n_columns)
         return Occurrences(
             sum_rows(X, codes, n_classes, weights, 1.0, total, n_columns),
             count_cells(codes, n_classes, weights),
@@ -257,6 +256,35 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             limit,
             n_columns,
         )
+
+    def _count_frame(self, frame):
+        n_columns = self.n_features_in_
+        limit, total = self._limit(n_columns)
+        labels = frame.group([frame.label], len(self.classes_), self._codes_of_labels)
+        return Occurrences(
+            self._sum_frame(frame, 1.0, total, self.binarize),
+            count_cells(labels.codes, len(self.classes_), labels.weights),
+            ContributionBound(labels.weights.bound),
+            limit,
+            n_columns,
+        )
+
+    def _admit(self, table, classes, n_rows, weights):
+        n_columns = self._columns_of(table)
+        limit, total = self._limit(n_columns)
+        ones = self._admit_sums(table, n_rows, weights, 1.0, total)
+        if np.any(ones.table > classes[:, np.newaxis]):
+            raise ValueError(
+                "feature_count must be at most class_count in each class, of whose records it "
+                "counts those with a feature; some are not"
+            )
+        return Occurrences(ones, classes, ContributionBound(weights.bound), limit, n_columns)
+
+    def _limit(self, n_columns: int) -> tuple[int | None, float]:
+        """How many features of a record are counted, None if all, and as a bound."""
+        given = self._public("max_total")
+        limit = None if given is None or given >= n_columns else int(given)
+        return limit, float(n_columns if limit is None else limit)
 
     def _keep(self, estimates, extra):
         *fill, features = estimates

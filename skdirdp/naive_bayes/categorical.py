@@ -1,5 +1,6 @@
 """Categorical naive Bayes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -9,7 +10,7 @@ from scipy import sparse
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from .._contributions import Weights, count_categories
+from .._contributions import Weights, admit_counts, count_categories
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
 from .._validation import check_sizes, in_order
@@ -173,6 +174,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         "n_categories_",
     )
 
+    _feature_table = "category_count"
     _original = CategoricalNB
 
     def __init__(
@@ -241,14 +243,60 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
                 )
             sizes = largest + 1
         sizes = np.maximum(sizes, least)
-        if np.any(largest >= sizes):
-            feature = int(np.argmax(largest >= sizes))
-            raise ValueError(
-                f"X must hold categories below n_categories, {sizes[feature]} for feature "
-                f"{feature}; some are not"
-            )
+        for feature in np.flatnonzero(largest >= sizes)[:1]:
+            raise self._beyond(sizes[feature], feature)
         counts = count_categories(X, sizes, codes, len(self.classes_), weights)
         return CategoryCounts(counts, ContributionBound(weights.bound), missing)
+
+    @staticmethod
+    def _beyond(size: int, feature: int) -> ValueError:
+        return ValueError(
+            f"X must hold categories below n_categories, {size} for feature {feature}; some are not"
+        )
+
+    def _undeclared(self, weighted):
+        missing = [] if self.n_categories is not None else ["n_categories"]
+        return super()._undeclared(weighted) + missing
+
+    def _count_frame(self, frame):
+        n_classes = len(self.classes_)
+        sizes = self._declared_sizes(self.n_features_in_)
+        counts = []
+        for feature, name in enumerate(frame.shown(frame.names)):
+            size = sizes[feature : feature + 1]
+
+            def encode(records, feature=feature, size=size):
+                X, codes = self._checked(records.iloc[:, :1], records.iloc[:, 1])
+                if X.max() >= size[0]:
+                    raise self._beyond(size[0], feature)
+                return X, codes
+
+            found = frame.group([name, frame.label], int(size[0]) * n_classes, encode)
+            X, codes = found.codes
+            counts += count_categories(X, size, codes, n_classes, found.weights)
+        return CategoryCounts(counts, ContributionBound(found.weights.bound), ())
+
+    def _admit(self, table, classes, n_rows, weights):
+        names = list(table) if isinstance(table, Mapping) else None
+        tables = list(table.values()) if isinstance(table, Mapping) else list(table)
+        self._name_features(names, len(tables))
+        sizes = self._declared_sizes(len(tables))
+        counts = []
+        for feature, (given, size) in enumerate(zip(tables, sizes.tolist(), strict=True)):
+            name, shape = f"category_count of feature {feature}", (len(classes), size)
+            counts.append(admit_counts(name, given, shape, n_rows, weights.bound))
+            if not np.array_equal(counts[-1].sum(axis=1), classes):
+                raise ValueError(
+                    f"{name} must add up to class_count in each class, of which each record is in "
+                    "one category; it does not"
+                )
+        return CategoryCounts(counts, ContributionBound(weights.bound), ())
+
+    def _declared_sizes(self, n_features: int) -> np.ndarray:
+        """The number of categories of each feature, which are given."""
+        sizes = self._public_sizes(n_features)
+        assert sizes is not None
+        return np.maximum(sizes, self._least_sizes(n_features))
 
     def _least_sizes(self, n_features: int) -> np.ndarray:
         if self.min_categories is None:

@@ -10,9 +10,10 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative, validate_data
 
-from .._contributions import RowSums, sum_rows
+from .._contributions import RowRule, RowSums, admit_counts, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
+from .._validation import LARGEST
 from ..mechanisms.table import CountTable
 from .base import _PrivateNaiveBayes
 
@@ -69,6 +70,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     )
 
     _takes_declared_columns = True
+    #: Public bounds of rows, without which a table elsewhere is not counted.
+    _row_parameters: ClassVar[tuple[str, ...]] = ("max_count", "max_total")
     #: How the sums become tables.
     _sums: ClassVar[type[FeatureSums]] = FeatureSums
 
@@ -108,6 +111,57 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         bounds = self._row_bounds(n_columns)
         sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
         return self._sums(sums, n_columns)
+
+    def _undeclared(self, weighted):
+        missing = super()._undeclared(weighted)
+        if self._is_private:
+            missing += [name for name in self._row_parameters if getattr(self, name) is None]
+        return missing
+
+    def _count_frame(self, frame):
+        n_columns = self.n_features_in_
+        return self._sums(self._sum_frame(frame, *self._row_bounds(n_columns)), n_columns)
+
+    def _sum_frame(self, frame: Any, max_count, max_total, threshold=None) -> RowSums:
+        """Sums of the rows of a frame by class, held to the bounds in its engine."""
+        n_columns = self.n_features_in_
+
+        def rule(weights, largest):
+            return RowRule.of(weights, n_columns, max_count, max_total, largest)
+
+        def check(made_up):
+            self._checked(made_up, np.resize(self.classes_, len(made_up)))
+
+        return frame.sum_rows(
+            frame.numbers(threshold),
+            rule,
+            check,
+            len(self.classes_),
+            lambda labels: self._codes_of_labels(labels.to_frame()),
+        )
+
+    def _admit(self, table, classes, n_rows, weights):
+        n_columns = self._columns_of(table)
+        sums = self._admit_sums(table, n_rows, weights, *self._row_bounds(n_columns))
+        return self._sums(sums, n_columns)
+
+    def _columns_of(self, table: Any) -> int:
+        """The number of features of a table of counts, whose names are kept."""
+        if np.ndim(table) != 2:
+            raise ValueError("feature_count must be of shape (n_classes, n_features)")
+        n_columns = np.shape(table)[1]
+        self._name_features(getattr(table, "columns", None), n_columns)
+        return n_columns
+
+    def _admit_sums(self, table: Any, n_rows: int, weights, max_count, max_total) -> RowSums:
+        """Sums that were made elsewhere, of rows that are declared to keep to the bounds."""
+        n_columns = self.n_features_in_
+        # Without noise no bound is of interest.
+        rule = RowRule.of(weights, n_columns, max_count, max_total, largest=1.0)
+        most = LARGEST if weights.exact else rule.total_bound
+        shape = (len(self.classes_), n_columns)
+        sums = admit_counts("feature_count", table, shape, n_rows, most, one_cell=False)
+        return rule.admit(sums, largest_total=1.0)
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:
         """The public bounds on entries and totals of rows; None where there is none."""

@@ -1,0 +1,19 @@
+"""Where records are counted: here, on the workers of a cluster, or by a frame's own engine.
+
+An estimator says what it counts by a `Counter`, and a table says where its records are.
+Exact counts are the same whichever engine brings them, and are all that comes.
+"""
+
+from .lazily import by_blocks, gathered
+from .parts import Part, TableCounts
+from .registry import KINDS, batch_in_memory, open_table
+
+__all__ = [
+    "KINDS",
+    "Part",
+    "TableCounts",
+    "batch_in_memory",
+    "by_blocks",
+    "gathered",
+    "open_table",
+]

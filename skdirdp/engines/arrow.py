@@ -1,0 +1,75 @@
+"""PyArrow datasets: read and counted batch by batch, within the memory of a few batches."""
+
+from typing import Any
+
+from .._messages import errors_without_data
+from .parts import Counter, Refusal, Roles, added, count_part, outcome, persons_after
+from .progress import shown
+
+_BATCH_ROWS = 1 << 18
+# Counting takes longer than reading, and what is read ahead lies in memory.
+_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
+
+
+class ArrowTable:
+    """A dataset in files, or a stream of record batches.
+
+    Attributes
+    ----------
+    names : names of the features.
+    sample : an empty frame of the same columns.
+    has : parameters of `fit` that were given.
+    """
+
+    is_here = False
+    kind = "a PyArrow dataset"
+
+    def __init__(self, X: Any, given: dict[str, Any]):
+        self._X = X
+        self.has = check_named(given)
+        self._roles = Roles.of(list(X.schema.names), given)
+        self.names = self._roles.features
+        self.sample = X.schema.empty_table().to_pandas()[self.names]
+
+    @property
+    def n_features(self) -> int:
+        return len(self.names)
+
+    def looking_at(self, features: list[Any]) -> "ArrowTable":
+        """The same where only some of the columns are read."""
+        self._roles = self._roles.of_features(features)
+        return self
+
+    def count(self, counter: Counter) -> Any:
+        """The counts of all batches, in their order."""
+        total, before = None, None
+        with errors_without_data():
+            for frame in self._frames():
+                part = self._roles.split(frame)
+                total = added([total, count_part(counter, part, before)])
+                if isinstance(total, Refusal):
+                    break
+                if "groups" in self.has:
+                    before = persons_after(before, part.groups, counter.max_rows)
+        return outcome(total)
+
+    def _frames(self):
+        columns = self._roles.columns
+        if hasattr(self._X, "to_batches"):
+            batches = self._X.to_batches(columns=columns, batch_size=_BATCH_ROWS, **_READ_AHEAD)
+            total = -(-self._X.count_rows() // _BATCH_ROWS)
+        else:
+            batches, total = (batch.select(columns) for batch in self._X), None
+        for batch in shown(batches, total, "batch"):
+            yield batch.to_pandas()
+
+
+def check_named(given: dict[str, Any]) -> set[str]:
+    """The parameters of `fit` that are given, each by the name of a column."""
+    for role, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(
+                f"{role} must be the name of a column of X where X is not in memory; got "
+                f"{type(value).__name__}"
+            )
+    return {role for role, value in given.items() if value is not None}

@@ -1,0 +1,255 @@
+"""Frames that compute elsewhere: their own engine brings equal records together.
+
+What comes back is one row for each different record of the few columns that a table is
+about, with the number, or the weight, of those records; never more rows than the table has
+cells. They pass the checks that records in memory pass, and are counted by the door.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+
+from .._contributions import RowRule, RowSums, Weights
+from .._messages import errors_without_data
+from .._persons import Selection, Unit
+from .arrow import check_named
+from .expressions import Numbers, bounded_rows, cell, rounded_down
+from .parts import Counter, Roles, plain
+from .progress import shown
+
+# Names of columns that are computed, as no user has them.
+_N, _WEIGHT = "__skdirdp_n", "__skdirdp_weight"
+
+
+class Groups(NamedTuple):
+    """Different records of some columns, and how often they occur.
+
+    Attributes
+    ----------
+    codes : what `encode` made of them.
+    n_rows : how many records there are in all.
+    weights : what those of each row count for together.
+    """
+
+    codes: Any
+    n_rows: int
+    weights: Weights
+
+
+class Frame:
+    """A table of an engine that narwhals speaks to.
+
+    Attributes
+    ----------
+    names : names of the features.
+    sample : an empty frame of the same columns.
+    has : parameters of `fit` that were given.
+    """
+
+    is_here = False
+    kind = "a frame that computes elsewhere"
+
+    def __init__(self, X: Any, given: dict[str, Any]):
+        self._frame = nw.from_native(X).lazy()
+        with errors_without_data():
+            self.schema = self._frame.collect_schema()
+        self.has = check_named(given)
+        self._roles = Roles.of(self.schema.names(), given)
+        self.names = self._roles.features
+        self.sample = pd.DataFrame(columns=self.names)
+        self._terms = Weights.of(None, None)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.names)
+
+    @property
+    def label(self) -> str:
+        """The name of the column of labels."""
+        return self._roles.named["y"]
+
+    def looking_at(self, features: list[Any]) -> "Frame":
+        """The same; a query names the columns it is about anyway."""
+        return self
+
+    def count(self, counter: Counter) -> Any:
+        """The counts that the estimator asks for."""
+        if "groups" in self.has:
+            self._check_persons(counter.max_rows)
+        return counter.of_frame(self)
+
+    def shown(self, tables: list[Any]) -> Any:
+        """The tables one by one, with a bar."""
+        return shown(tables, len(tables), "table")
+
+    # Whose records ------------------------------------------------------------------
+
+    def counted(self, n_rows: int, max_rows: int) -> Selection:
+        """What a table of so many records says of persons.
+
+        That nobody has more records than `max_rows` is seen and not made so: tables in which
+        somebody has more are refused, and no release of theirs is promised anything.
+        """
+        if n_rows == 0:
+            raise ValueError("X must hold at least one record; got 0")
+        return Selection(Unit(max_rows), n_rows)
+
+    def _check_persons(self, max_rows: int) -> None:
+        name = self._roles.named["groups"]
+        if not (self.schema[name].is_integer() or self.schema[name] in _TEXTS):
+            raise TypeError(
+                "groups must hold whole numbers or strings, an id for each row; got "
+                f"{self.schema[name]}"
+            )
+        rows = self._frame.group_by(name, drop_null_keys=False).agg(nw.len().alias(_N))
+        found = self._collect(
+            rows.select(nw.col(_N).max(), nw.col(name).is_null().any().alias(_WEIGHT))
+        )
+        if len(found) and found[_WEIGHT].fillna(False).any():
+            raise ValueError(
+                "groups must hold whole numbers or strings, an id for each row; some are missing"
+            )
+        if len(found) and found[_N].max() > max_rows:
+            raise ValueError(
+                f"groups must have at most max_rows={max_rows} rows each in a frame that computes "
+                "elsewhere; some have more. Its rows have no order that all engines keep, so "
+                "which ones are counted is not for an engine to choose: keep some of each, as "
+                "ROW_NUMBER() OVER (PARTITION BY id ORDER BY ...) does in SQL"
+            )
+
+    # Equal records ------------------------------------------------------------------
+
+    def weigh(
+        self, max_weight: float | None, check: Callable[[Any], np.ndarray], *, exact: bool
+    ) -> None:
+        """Look at the weights, if there are any; `check` is that of weights in memory."""
+        name = self._roles.named.get("sample_weight")
+        if name is None:
+            self._terms = Weights.of(None, max_weight, exact=exact)
+            return
+        numbers = Numbers.of(self.schema, [name])
+        specimen = numbers.specimen(self._survey(numbers))[name].to_numpy()
+        with errors_without_data(sample_weight=specimen):
+            values = check(specimen)
+        self._terms = Weights.of(values, max_weight, exact=exact)
+
+    def group(
+        self, columns: list[str], n_cells: int, encode: Callable[[pd.DataFrame], Any]
+    ) -> Groups:
+        """Different records of these columns, of which there are so many at most.
+
+        `encode` refuses records as it would in memory. Among more than there may be, one at
+        least is wrong.
+        """
+        return self._grouped(self._frame, columns, n_cells, encode)
+
+    def group_cells(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        width: float,
+        first: float,
+        n_cells: int,
+        encode: Callable[[pd.DataFrame], Any],
+    ) -> Groups:
+        """The same of the cells of a grid that the numbers of a column lie in."""
+        cells = cell(name, low, high, width, first).alias(name)
+        return self._grouped(self._frame.with_columns(cells), [name], n_cells, encode)
+
+    def _grouped(
+        self,
+        frame: nw.LazyFrame,
+        columns: list[str],
+        n_cells: int,
+        encode: Callable[[pd.DataFrame], Any],
+    ) -> Groups:
+        weight = self._weight()
+        sums = [nw.len().alias(_N)]
+        if weight is not None:
+            frame = frame.with_columns(weight.alias(_WEIGHT))
+            sums.append(nw.col(_WEIGHT).sum())
+        rows = frame.group_by(*columns, drop_null_keys=False).agg(*sums)
+        found = self._collect(rows.head(n_cells + 1))
+        if found.empty:
+            raise ValueError("X must hold at least one record; got 0")
+        with errors_without_data(X=found[columns]):
+            codes = encode(found[columns])
+        if len(found) > n_cells:
+            raise ValueError(
+                "X must hold the values that are declared, each in one form; there are more "
+                f"different ones in {', '.join(map(repr, columns))}"
+            )
+        totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
+        return Groups(codes, int(found[_N].sum()), self._terms.of_groups(totals))
+
+    # Rows ---------------------------------------------------------------------------
+
+    def numbers(self, threshold: float | None = None) -> Numbers:
+        """The features, as numbers or as whether they are above a threshold."""
+        return Numbers.of(self.schema, self.names, threshold)
+
+    def sum_rows(
+        self,
+        numbers: Numbers,
+        rule: Callable[[Weights, float], RowRule],
+        check: Callable[[pd.DataFrame], Any],
+        n_labels: int,
+        encode: Callable[[pd.Series], np.ndarray],
+    ) -> RowSums:
+        """Sums of rows by label, each row held to a rule in the engine.
+
+        Parameters
+        ----------
+        numbers : Numbers
+        rule : callable
+            The rule, by the terms of the weights and the largest number.
+        check : callable
+            Refuses a made-up row that has the faults of the records, in memory's words.
+        n_labels : int
+        encode : callable
+            The positions of labels.
+        """
+        found = self._survey(numbers)
+        specimen = numbers.specimen(found)
+        check(specimen)
+        held = rule(self._terms, float(specimen.to_numpy(dtype=np.float64).max(initial=0.0)))
+        rows = bounded_rows(self._frame, numbers, held, self._weight(), self.label)
+        sums = rows.frame.group_by(self.label, drop_null_keys=False).agg(
+            nw.col(*rows.entries).sum(),
+            nw.col(rows.least).min(),
+            nw.col(rows.largest, rows.total).max(),
+        )
+        found = self._collect(sums.head(n_labels + 1))
+        with errors_without_data(y=found[self.label]):
+            codes = encode(found[self.label])
+        extremes = found[[rows.least, rows.largest]].to_numpy(dtype=np.float64)
+        total = float(found[rows.total].max())
+        held.check(extremes, total)
+        table = np.zeros((n_labels, len(rows.entries)))
+        np.add.at(table, codes, found[rows.entries].to_numpy(dtype=np.float64))
+        return held.admit(table, total)
+
+    def _survey(self, numbers: Numbers) -> pd.DataFrame | None:
+        return self._collect(self._frame.select(**numbers.survey())) if numbers.readable else None
+
+    def _weight(self) -> nw.Expr | None:
+        name = self._roles.named.get("sample_weight")
+        if name is None:
+            return None
+        weight = nw.col(name).cast(nw.Float64)
+        return weight if self._terms.grid is None else rounded_down(weight, self._terms.grid)
+
+    def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
+        with errors_without_data():
+            if frame.implementation.is_polars():  # which else holds whole columns in memory
+                found = frame.collect("polars", engine="streaming").to_pandas()
+            else:
+                found = frame.collect().to_pandas()
+            return found.assign(**{name: plain(found[name]) for name in found})
+
+
+_TEXTS = (nw.String, nw.Categorical, nw.Enum)
