@@ -27,6 +27,8 @@ OTHER = "other"
 _FINE_BINS = 128
 # Below this part of the larger bound, borders that follow the logarithm turn evenly spaced.
 _SMALLEST_SCALE = 1 / 4096
+# The least positive number, so that 0 and nothing else lies between.
+_AFTER_ZERO = float(np.nextafter(0.0, 1.0))
 
 
 class Domain(Protocol):
@@ -35,6 +37,10 @@ class Domain(Protocol):
     @property
     def n_cells(self) -> int:
         """Their number, with that of missing values, the last."""
+
+    @property
+    def optional(self) -> list[int]:
+        """Cells that need not be there: of missing values, and of other ones than were found."""
 
     def cells(self, name: Hashable, values: Any) -> np.ndarray:
         """The cell of each value."""
@@ -71,6 +77,10 @@ class Categories:
     @property
     def n_cells(self) -> int:
         return len(self.states) + 1
+
+    @property
+    def optional(self) -> list[int]:
+        return [len(self.states) - 1] * self.has_other + [len(self.states)]
 
     def cells(self, name: Hashable, values: Any) -> np.ndarray:
         return self.place(name, *factorise(name, values))
@@ -133,7 +143,7 @@ class Numbers:
         """Bins between bounds: of whole numbers where both bounds are integers.
 
         Half of the borders are evenly spaced, and half follow the logarithm of the distance
-        from 0, as many quantities do.
+        from 0, as many quantities do. 0 is a bin by itself: many records may share it.
         """
         low, high, whole = _check_bounds(name, bounds)
         if whole and high - low < _FINE_BINS:
@@ -144,8 +154,10 @@ class Numbers:
         curved = unit * np.sinh(np.linspace(start, stop, _FINE_BINS // 2 + 1))
         inner = np.concatenate([even[1:-1], curved[1:-1]])
         if whole:
-            inner = np.floor(inner) + 0.5
+            inner = np.concatenate([np.floor(inner) + 0.5, [-0.5, 0.5]])
             low, high = low - 0.5, high + 0.5
+        else:
+            inner = np.concatenate([inner, [0.0, _AFTER_ZERO]])
         inner = inner[(inner > low) & (inner < high)]
         return cls((low, *np.unique(inner).tolist(), high), whole)
 
@@ -156,6 +168,10 @@ class Numbers:
     @property
     def n_cells(self) -> int:
         return len(self.edges)
+
+    @property
+    def optional(self) -> list[int]:
+        return [len(self.edges) - 1]
 
     def cells(self, name: Hashable, values: Any) -> np.ndarray:
         with errors_without_data(**{f"column {name!r} of X": values}):
@@ -174,7 +190,9 @@ class Numbers:
             return NO_VALUE
         low, high = self.edges[min(bins)], self.edges[max(bins) + 1]
         if not self.whole:
-            return pd.Interval(low, high, closed="left")
+            return (
+                low if high == _AFTER_ZERO and low == 0 else pd.Interval(low, high, closed="left")
+            )
         low, high = round(low + 0.5), round(high - 0.5)
         return low if low == high else pd.Interval(low, high, closed="both")
 
@@ -207,7 +225,8 @@ class Numbers:
             left, right = np.maximum(left, low), np.minimum(right, high)
         uniform = generator.random(len(cells))
         if not self.whole:
-            return np.where(missing, np.nan, left + uniform * (right - left))
+            drawn = np.where(right == _AFTER_ZERO, 0.0, left + uniform * (right - left))
+            return np.where(missing, np.nan, drawn)
         # Halves are borders: the first and the last whole number lie between them.
         first, last = np.ceil(left), np.floor(right)
         drawn = (first + np.floor(uniform * (last - first + 1))).astype(np.int64)

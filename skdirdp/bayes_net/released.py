@@ -34,15 +34,16 @@ class ReleasedColumn:
         The released shares of the records.
     cell_shares : ndarray of shape (n_cells,)
         The share of each cell within its group.
-    has_missing : bool
-        Whether missing values are frequent enough to be told from noise; if not, none is drawn.
+    drawn : ndarray of bool of shape (n_cells,)
+        False for missing and other values that are too few to be told from noise: they belong
+        to a group like all, but no synthetic record has them.
     """
 
     domain: Domain
     groups: np.ndarray
     group_shares: np.ndarray
     cell_shares: np.ndarray
-    has_missing: bool
+    drawn: np.ndarray
 
     @classmethod
     def of(
@@ -72,19 +73,24 @@ class ReleasedColumn:
         """
         counts = nearest_counts(noisy, total)
         least = max(least, _EMPTY)
-        has_missing = bool(counts[-1] >= least)
+        drawn = np.ones(len(counts), dtype=bool)
+        drawn[domain.optional] = counts[domain.optional] >= least
+        if not drawn.any():
+            drawn[0] = True
+        groups = np.empty(len(counts), dtype=np.intp)
         if isinstance(domain, Categories):
             floor = 0.0 if keep_all else least
-            groups = _pooled(counts[:-1], floor, most - has_missing)
-            joined = int(np.argmin(np.bincount(groups, counts[:-1])))
+            groups[drawn] = _pooled(counts[drawn], floor, most)
+            joined = np.argmin(np.bincount(groups[drawn], counts[drawn]))
         else:
-            groups = _runs(counts[:-1], least, max(1, min((most - 2) // 2, _NUMBER_GROUPS)))
-            joined = int(groups[-1])
-        groups = np.append(groups, groups.max() + 1 if has_missing else joined)
+            most_runs = max(1, min((most - 2) // 2, _NUMBER_GROUPS))
+            groups[:-1] = _runs(counts[:-1], least, most_runs)
+            groups[-1] = joined = groups[-2] + drawn[-1]
+        groups[~drawn] = joined
         # One record more in all, so that nothing is impossible.
         smooth = counts + 1 / len(counts)
         sums = np.bincount(groups, smooth)
-        return cls(domain, groups, sums / sums.sum(), smooth / sums[groups], has_missing)
+        return cls(domain, groups, sums / sums.sum(), smooth / sums[groups], drawn)
 
     @property
     def n_groups(self) -> int:
@@ -95,7 +101,8 @@ class ReleasedColumn:
         """The names of the groups: values, ranges of numbers, or tuples of rare values."""
         members: list[list[int]] = [[] for _ in range(self.n_groups)]
         for cell, group in enumerate(self.groups.tolist()):
-            members[group].append(cell)
+            if self.drawn[cell]:
+                members[group].append(cell)
         return [self.domain.label(cells) for cells in members]
 
     def condition(self, name: Hashable, given: Any) -> np.ndarray:
@@ -130,12 +137,14 @@ class ReleasedColumn:
         cells = order[np.minimum(found, possible[ends - 1][codes])]
         return self.domain.values(cells, given if weights is not None else None, generator)
 
+    @property
+    def has_missing(self) -> bool:
+        """Whether a missing value is a state of its own."""
+        return bool(self.drawn[-1])
+
     @cached_property
     def _drawn_shares(self) -> np.ndarray:
-        shares = self.cell_shares.copy()
-        if not self.has_missing:
-            shares[-1] = 0.0
-        return shares
+        return np.where(self.drawn, self.cell_shares, 0.0)
 
 
 def _pooled(counts: np.ndarray, least: float, most: int) -> np.ndarray:

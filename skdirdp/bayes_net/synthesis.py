@@ -35,7 +35,9 @@ _PART_OF_NAMES = 0.1
 # Cells with fewer records than so many deviations are not told from noise.
 _TOLD = 3.0
 # What a cell of a clique costs, in parts of the error that its noise is expected to add.
-_PRICE = 0.3
+_PRICE = 0.5
+# Smoothing beside alpha, in deviations of the noise.
+_SMOOTHING = 0.5
 _STEPS = 150
 
 
@@ -75,8 +77,8 @@ class PrivateBayesNet(ReleasedNetwork):
         The variable that `predict` and `predict_proba` are about. Its rare states are kept
         apart.
     alpha : float, default=1.0
-        Smoothing: so many records more, for each configuration of a column's parents, that
-        are spread as the column is.
+        The least smoothing: so many records more for each configuration of a column's
+        parents, spread as the column is. With noise there are more of them.
     columns : array-like of column names, default=None
         The names of the columns of X when it is an array. None numbers them from 0.
     max_cells : int, default=10_000
@@ -411,9 +413,12 @@ class PrivateBayesNet(ReleasedNetwork):
         self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family, shares: np.ndarray
     ) -> np.ndarray:
         """P(node | parents), with some records more that are spread as the column is."""
-        table = family_table(tree, beliefs, family)
+        home = tree.home((*family.parents, family.node))
+        assert home is not None
+        sigma = self.sigma_["cliques"][tree.cliques[home]]
         # Where a row has no records at all, it is that of the column.
-        weights = self.n_records_ * table + max(float(self.alpha), 1e-9) * shares
+        more = max(float(self.alpha) + _SMOOTHING * sigma, 1e-9)
+        weights = self.n_records_ * family_table(tree, beliefs, family) + more * shares
         return weights / weights.sum(axis=1, keepdims=True)
 
     # What the network says -----------------------------------------------------------
