@@ -7,8 +7,8 @@ import numpy as np
 from .clique_tree import CliqueTree, Tables, margin, spread
 from .tables import Family
 
-#: A table of more cells takes too much memory, whatever it is for.
-MOST_CELLS = 10**8
+#: More cells, in one table or in those of all cliques, take too much memory.
+MOST_CELLS = 2 * 10**7
 
 Families = Mapping[Hashable, Family]
 

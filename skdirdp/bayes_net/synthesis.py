@@ -39,6 +39,9 @@ _PRICE = 0.5
 # Smoothing beside alpha, in deviations of the noise.
 _SMOOTHING = 0.5
 _STEPS = 150
+# All pairs of columns are counted, and all states.
+_MOST_COLUMNS = 1000
+_MOST_STATES = 10**6
 
 
 class NetworkReport(PrivacyReport):
@@ -238,7 +241,7 @@ class PrivateBayesNet(ReleasedNetwork):
             knowledge = parse_knowledge(self.structure, records.names, int(self.max_parents))
             counted = select_rows(groups, records.n_records, self.max_rows)
             domains, cells, unlisted = self._encode(records, counted)
-            self._check_sizes(domains, knowledge.required)
+            self._check_sizes(domains, len(unlisted), knowledge.required)
             whole, finding = self._noise(len(unlisted), counted)
             n_records = counted.n_rows if self._is_number_public(counted.unit) else None
 
@@ -297,18 +300,27 @@ class PrivateBayesNet(ReleasedNetwork):
     def _check_sizes(
         self,
         domains: Mapping[Hashable, Domain],
+        n_unlisted: int,
         required: Mapping[Hashable, frozenset[Hashable]],
     ) -> None:
         """Refuse what would not fit, by public sizes."""
         most = isqrt(int(self.max_cells))
+        n_columns = len(domains) + n_unlisted
 
         def size(name: Hashable) -> int:
             return min(domains[name].n_cells, most) if name in domains else most
 
+        if n_columns > _MOST_COLUMNS:
+            raise ValueError(f"X must have at most {_MOST_COLUMNS} columns; got {n_columns}")
+        if int(self.max_cells) * n_columns > MOST_CELLS:
+            raise ValueError(
+                f"max_cells must be at most {MOST_CELLS // n_columns} for {n_columns} columns, so "
+                f"that all tables fit into memory; got {self.max_cells}"
+            )
         for name, domain in domains.items():
-            if domain.n_cells > MOST_CELLS:
+            if domain.n_cells > _MOST_STATES:
                 raise ValueError(
-                    f"states of {name!r} must be at most {MOST_CELLS}; got {domain.n_cells - 1}"
+                    f"states of {name!r} must be fewer than {_MOST_STATES}; got more of them"
                 )
         for child, parents in required.items():
             cells = size(child)
