@@ -282,7 +282,7 @@ def test_groups_of_numbers_are_runs_of_about_equal_size():
     domain = Numbers.between("x", (0, 99))
     counts = np.append(np.full(100, 10.0), 0.0)
     counts[40] = 600.0
-    column = ReleasedColumn.of(domain, counts, counts.sum(), least=30.0, most=100)
+    column = ReleasedColumn.of(domain, counts, counts.sum(), sigma=0.0, least=30.0, most=100)
     sums = np.bincount(column.groups, counts)
     assert (np.diff(column.groups[:-1]) >= 0).all()
     assert 40 in column.states
@@ -293,7 +293,7 @@ def test_groups_of_numbers_are_runs_of_about_equal_size():
 
 def test_a_categorys_groups_never_pass_the_limit():
     domain = Categories(tuple(range(500)))
-    column = ReleasedColumn.of(domain, np.arange(501.0), 125_250.0, least=0.0, most=100)
+    column = ReleasedColumn.of(domain, np.arange(501.0), 125_250.0, sigma=0.0, least=0.0, most=100)
     assert column.n_groups <= 100
     assert len(set(map(str, column.states))) == column.n_groups
 

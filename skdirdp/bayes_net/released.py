@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .clique_tree import nearest_counts
+from .clique_tree import nearest_counts, shrunk
 from .domains import Categories, Domain
 
 # Cells with no more than half a record are empty, also where there is no noise.
@@ -52,6 +52,7 @@ class ReleasedColumn:
         noisy: np.ndarray,
         total: float,
         *,
+        sigma: float,
         least: float,
         most: int,
         keep_all: bool = False,
@@ -64,6 +65,8 @@ class ReleasedColumn:
         noisy : ndarray of shape (n_cells,)
         total : float
             The number of records.
+        sigma : float
+            The deviation of the noise.
         least : float
             Counts below it are not told from noise.
         most : int
@@ -71,7 +74,7 @@ class ReleasedColumn:
         keep_all : bool, default=False
             Whether rare categories stay apart, if they are no more than `most`.
         """
-        counts = nearest_counts(noisy, total)
+        counts = nearest_counts(shrunk(noisy, total, sigma), total)
         least = max(least, _EMPTY)
         drawn = np.ones(len(counts), dtype=bool)
         drawn[domain.optional] = counts[domain.optional] >= least

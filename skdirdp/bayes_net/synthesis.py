@@ -18,7 +18,7 @@ from ..base import CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
-from .clique_tree import CliqueTree, Measurement, fit_tables, spread
+from .clique_tree import CliqueTree, Measurement, fit_tables, shrunk, spread
 from .columns import Records, as_records, check_states, factorise
 from .domains import Categories, Domain, Numbers
 from .inference import MOST_CELLS, eliminated, family_table, in_order, potentials
@@ -375,6 +375,7 @@ class PrivateBayesNet(ReleasedNetwork):
                 domains[name],
                 noisy,
                 total,
+                sigma=steps.column.sigma,
                 least=least,
                 most=isqrt(max_cells),
                 keep_all=name == self.target,
@@ -395,15 +396,18 @@ class PrivateBayesNet(ReleasedNetwork):
             for clique in tree.cliques
         ]
         tables = steps.release_cliques([family.count(codes) for family in families])
-        measurements = [
-            Measurement(clique, table.reshape(tree.shape(clique)), sigma)
+        measured = {
+            clique: Measurement(clique, table.reshape(tree.shape(clique)), sigma)
             for clique, (table, sigma) in zip(tree.cliques, tables, strict=True)
-        ]
+        }
         for name, noisy in zip(names, counts, strict=True):
-            if (name,) not in tree.cliques:
-                grouped = np.bincount(columns[name].groups, noisy, minlength=sizes[name])
-                measurements.append(Measurement((name,), grouped, steps.column.sigma))
-        beliefs = fit_tables(tree, measurements, total, _STEPS)
+            grouped = np.bincount(columns[name].groups, noisy, minlength=sizes[name])
+            alone = Measurement((name,), grouped, steps.column.sigma)
+            if (name,) in measured:
+                alone = alone & measured[name,]
+            values = shrunk(alone.values, total, alone.sigma)
+            measured[name,] = Measurement((name,), values, alone.sigma)
+        beliefs = fit_tables(tree, list(measured.values()), total, _STEPS)
 
         self.structure_ = parents
         self.states_ = {name: columns[name].states for name in names}
