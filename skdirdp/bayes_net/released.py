@@ -17,6 +17,9 @@ from .domains import Categories, Domain
 
 # Cells with no more than half a record are empty, also where there is no noise.
 _EMPTY = 0.5
+# Missing and other values are there if they are so many deviations above none: of a thousand
+# columns that have none, it is unlikely that one seems to.
+_SURELY = 5.0
 # Numbers have so many groups at most, of about equally many records.
 _NUMBER_GROUPS = 16
 
@@ -77,7 +80,7 @@ class ReleasedColumn:
         counts = nearest_counts(shrunk(noisy, total, sigma), total)
         least = max(least, _EMPTY)
         drawn = np.ones(len(counts), dtype=bool)
-        drawn[domain.optional] = counts[domain.optional] >= least
+        drawn[domain.optional] = counts[domain.optional] >= max(least, _SURELY * sigma)
         if not drawn.any():
             drawn[0] = True
         groups = np.empty(len(counts), dtype=np.intp)

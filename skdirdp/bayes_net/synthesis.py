@@ -530,6 +530,37 @@ class PrivateBayesNet(ReleasedNetwork):
         ]
         return float(min(errors, default=np.inf) / self.n_records_)
 
+    def count_margins(self, X, margins):
+        """Shares of given records in the cells of margins, to compare `marginal` with.
+
+        They are exact: only public records should be looked at so.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_records, n_columns)
+        margins : list of tuples of columns
+
+        Returns
+        -------
+        dict of ndarray
+            By margin, an array with an axis for each of its columns' `states_`.
+        """
+        check_is_fitted(self)
+        records = as_records(X, self.columns_)
+        self._check_columns(records)
+        codes = {}
+        for name in dict.fromkeys(name for nodes in margins for name in self._check_wanted(nodes)):
+            column = self._released_[name]
+            codes[name] = column.groups[column.domain.cells(name, records.column(name))]
+        sizes = {name: len(self.states_[name]) for name in codes}
+        shares = {}
+        for nodes in margins:
+            *parents, node = nodes
+            above = tuple(sizes[parent] for parent in parents)
+            counts = Family(node, tuple(parents), sizes[node], above).count(codes)
+            shares[tuple(nodes)] = (counts / records.n_records).reshape(*above, sizes[node])
+        return shares
+
     def _check_wanted(self, columns: Any) -> list[Hashable]:
         wanted = [columns] if isinstance(columns, str) else list(columns)
         if not wanted or any(name not in self.columns_ for name in wanted):
