@@ -26,6 +26,7 @@ SELF_CONTAINED += (
     "steward",
     "histogram",
     "bayes_net",
+    "synthesis",
     "model_selection",
 )
 

@@ -496,10 +496,9 @@ class PrivateBayesNet(ReleasedNetwork):
             table = in_order(beliefs[home], tree.cliques[home], wanted)
         else:
             table = eliminated(list(zip(tree.cliques, products, strict=True)), wanted)
-        index = pd.MultiIndex.from_product(
-            [pd.Index(self.states_[name], tupleize_cols=False) for name in wanted], names=wanted
-        )
-        return pd.Series(table.ravel(), index, name="probability")
+        index = [pd.Index(self.states_[n], tupleize_cols=False, name=n) for n in wanted]
+        several = pd.MultiIndex.from_product(index) if len(wanted) > 1 else index[0]
+        return pd.Series(table.ravel(), several, name="probability")
 
     def marginal_error(self, columns):
         """The deviation of the noise in a cell of a marginal, as a probability.
