@@ -211,6 +211,12 @@ def load_fresh(name: str) -> pd.DataFrame:
     return FRESH[name]()
 
 
+@lru_cache(maxsize=1)
+def load_mushroom() -> pd.DataFrame:
+    """Mushroom of the UCI repository, all categories; its label last."""
+    return _cached("mushroom", _openml(24, "class"))
+
+
 # Bins ------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ _HOMES = {
     "PrivacyAccountant": "accountant",
     "PrivacyLeakWarning": "exceptions",
     "PrivacyReport": "base",
+    "PrivateBayesNet": "bayes_net",
     "PrivateBayesNetMLE": "bayes_net",
     "PrivateCountVectorizer": "text",
     "PrivateDirichletPosterior": "posterior",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .accountant import LedgerError as LedgerError
     from .accountant import PrivacyAccountant as PrivacyAccountant
     from .base import PrivacyReport as PrivacyReport
+    from .bayes_net import PrivateBayesNet as PrivateBayesNet
     from .bayes_net import PrivateBayesNetMLE as PrivateBayesNetMLE
     from .exceptions import BudgetExceededError as BudgetExceededError
     from .exceptions import PrivacyLeakWarning as PrivacyLeakWarning

@@ -342,7 +342,7 @@ def sum_rows(
     largest_total = 0.0
     for rows, block in _blocks(X):
         block, total = rule.apply(block, rows)
-        rule.check(block, total)
+        rule.check(block.entries.min(initial=0.0), block.largest, total)
         block.add_to(sums, groups[rows])
         largest_total = max(largest_total, total)
     return rule.admit(sums, largest_total)
@@ -409,12 +409,11 @@ class RowRule:
         """The total below which whole numbers, weights included, are added exactly."""
         return _EXACT / self.weights.steps
 
-    def check(self, block: "_Rows", total: float) -> None:
-        """Refuse contributions of rows that are beyond the bounds."""
+    def check(self, least: float, largest: float, total: float) -> None:
+        """Refuse contributions of rows whose entries or totals are beyond the bounds."""
         if self.grid is None:
             return
-        _check(block.entries.min(initial=0.0) >= 0 and block.largest <= self.entry_bound)
-        _check(total <= self.total_bound)
+        _check(least >= 0 and largest <= self.entry_bound and total <= self.total_bound)
 
     def admit(self, sums: np.ndarray, largest_total: float) -> RowSums:
         """Sums of rows that were held to this rule, of which none had a larger total."""

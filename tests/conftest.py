@@ -41,6 +41,7 @@ SLOW = (
     "test_model_selection.py",
     "test_persons.py",
     "test_selection.py",
+    "test_synthesis_attack.py",
 )
 
 

@@ -18,6 +18,7 @@ from skdirdp import (
     DirichletComplementNB,
     DirichletHistogramTransformer,
     DirichletNB,
+    PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateDirichletPosterior,
 )
@@ -236,6 +237,8 @@ network = PrivateBayesNetMLE(
     [("a", "b")], states={"a": [0, 1], "b": [0, 1, 2]}, target="a", columns=names()
 )
 open_network = PrivateBayesNetMLE([("a", "b")], columns=names())
+learnt = PrivateBayesNet({"a": [0, 1]}, {"b": (0, 2)}, target="a", columns=names())
+open_learnt = PrivateBayesNet(columns=names())
 posterior = PrivateDirichletPosterior(mechanism="lshist", n_categories=3)
 labelled = PrivateDirichletPosterior(mechanism="lshist", categories=["x", "y"])
 open_posterior = PrivateDirichletPosterior(mechanism="lshist")
@@ -266,6 +269,9 @@ TABLE_PLACES = {
     "PrivateBayesNetMLE.fit without states": lambda X: open_network.fit(X),
     "PrivateBayesNetMLE.predict": lambda X: network.predict(X),
     "PrivateBayesNetMLE.score": lambda X: network.score(X),
+    "PrivateBayesNet.fit": lambda X: learnt.fit(X),
+    "PrivateBayesNet.fit without schema": lambda X: open_learnt.fit(X),
+    "PrivateBayesNet.score": lambda X: learnt.score(X),
     "PrivateDirichletPosterior.fit": lambda X: posterior.fit(X),
 }
 COLUMN_PLACES = {
@@ -295,6 +301,7 @@ def fitted():
     bins.fit(GOOD_X)
     ordinal.fit(GOOD_X)
     network.fit(FRAME)
+    learnt.fit(FRAME)
 
 
 def defects_of(call, bad):

@@ -21,6 +21,7 @@ from skdirdp import (
     DirichletCategoricalNB,
     DirichletHistogramTransformer,
     PrivacyAccountant,
+    PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateDirichletPosterior,
 )
@@ -30,6 +31,7 @@ from skdirdp.displays import (
     BudgetCurveDisplay,
     HistogramDisplay,
     LedgerDisplay,
+    MarginsDisplay,
     PrivacyProfileDisplay,
 )
 from skdirdp.displays.layers import layered
@@ -78,7 +80,19 @@ def draw_network(**options):
     return BayesNetDisplay.from_estimator(network(), **options)
 
 
-EVERY_DISPLAY = [draw_histogram, draw_profile, draw_curve, draw_ledger, draw_network]
+def draw_margins(**options):
+    model, X = learnt()
+    return MarginsDisplay.from_estimator(model, X, **options)
+
+
+EVERY_DISPLAY = [
+    draw_histogram,
+    draw_profile,
+    draw_curve,
+    draw_ledger,
+    draw_network,
+    draw_margins,
+]
 
 
 # What all displays share -----------------------------------------------------------
@@ -610,7 +624,7 @@ def test_a_network_display_refuses_what_it_cannot_draw():
         BayesNetDisplay.from_estimator(model, nodes=[])
     with pytest.raises(ValueError, match="max_states must be at least 2; got 1"):
         BayesNetDisplay.from_estimator(model, max_states=1)
-    with pytest.raises(TypeError, match="must be a PrivateBayesNetMLE; got a DirichletCategor"):
+    with pytest.raises(TypeError, match="PrivateBayesNetMLE; got a DirichletCategor"):
         BayesNetDisplay.from_estimator(classifier().fit(*records()))
 
 
@@ -628,3 +642,37 @@ def test_layers_keep_boxes_apart_and_children_below_their_parents(seed):
     for path in edges:
         levels = [places[place][1] for place in path]
         assert levels == list(range(levels[0], levels[0] + len(path)))
+
+
+# MarginsDisplay --------------------------------------------------------------------
+
+
+def learnt():
+    """A network that was learnt, and the records, as if they were public."""
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 3, 1500)
+    X = pd.DataFrame({"a": a, "b": (a + (rng.random(1500) < 0.2)) % 3, "c": rng.random(1500)})
+    states = {"a": [0, 1, 2], "b": [0, 1, 2]}
+    return PrivateBayesNet(states, {"c": (0.0, 1.0)}, epsilon=5.0).fit(X), X
+
+
+def test_distances_of_margins_are_those_of_shares():
+    model, X = learnt()
+    display = MarginsDisplay.from_estimator(model, X, columns=["b", "a"])
+    assert display.columns == ["b", "a"]
+    released = model.marginal(["a", "b"])
+    shares = X.groupby(["a", "b"]).size().reindex(released.index, fill_value=0) / len(X)
+    assert display.distances[0, 1] == pytest.approx(np.abs(released - shares).sum() / 2)
+    assert display.distances[0, 1] == display.distances[1, 0]
+    alone = np.abs(model.marginal(["b"]) - X["b"].value_counts(normalize=True).sort_index())
+    assert display.distances[0, 0] == pytest.approx(alone.sum() / 2)
+
+
+def test_margins_are_those_of_a_learnt_network_alone():
+    with pytest.raises(TypeError, match="must be a PrivateBayesNet; got a PrivateBayesNetMLE"):
+        MarginsDisplay.from_estimator(network(), pd.DataFrame())
+
+
+def test_a_learnt_network_is_drawn_with_its_states():
+    display = BayesNetDisplay.from_estimator(learnt()[0])
+    assert set(display.boxes_) == {"a", "b", "c"}

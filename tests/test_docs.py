@@ -27,6 +27,7 @@ SELF_CONTAINED += (
     "histogram",
     "bayes_net",
     "scale",
+    "synthesis",
     "model_selection",
 )
 

@@ -21,6 +21,7 @@ from skdirdp import (
     DirichletHistogramTransformer,
     DirichletNB,
     PrivacyReport,
+    PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
     PrivateDirichletPosterior,
@@ -263,6 +264,9 @@ FITS = {
     "DirichletHistogramTransformer": lambda **more: DirichletHistogramTransformer(
         bounds=(0, 3), **more
     ).fit(X),
+    "PrivateBayesNet": lambda **more: PrivateBayesNet({"a": [0, 1, 2], "b": [0, 1, 2]}, **more).fit(
+        FRAME
+    ),
     "PrivateBayesNetMLE": lambda **more: network(**more).fit(FRAME),
     "PrivateDirichletPosterior": lambda **more: PrivateDirichletPosterior(
         mechanism="lshist", **more

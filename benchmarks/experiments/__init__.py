@@ -10,6 +10,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "naive-bayes-fresh": ("naive_bayes", "FreshNaiveBayes"),
     "bayes-net": ("bayes_net", "BayesNet"),
     "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
+    "synthesis": ("synthesis", "Synthesis"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
     "renyi-claims": ("privacy", "RenyiClaims"),
     "kl-equal-claim": ("privacy", "KLEqualClaim"),

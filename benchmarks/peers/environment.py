@@ -1,4 +1,4 @@
-"""A virtual environment for diffprivlib, which does not import with current scikit-learn."""
+"""Virtual environments for peers that do not install beside current libraries."""
 
 import json
 import subprocess
@@ -10,37 +10,51 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import get_data_home
 
-REQUIREMENTS = ("diffprivlib==0.6.6", "scikit-learn<1.9")
-_WORKER = Path(__file__).with_name("diffprivlib_worker.py")
+#: What is installed in the environment of each peer, and what must import there. What runs
+#: there is the module NAME_worker.py beside this one.
+PEERS: dict[str, tuple[tuple[str, ...], str]] = {
+    "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.9"), "diffprivlib.models"),
+    "dpmm": (("dpmm==0.1.9",), "dpmm.pipelines"),
+}
 
 
-def environment(create: bool) -> Path | None:
+def environment(create: bool, peer: str = "diffprivlib") -> Path | None:
     """The folder of the environment, made if it is not there; None where it cannot be had."""
-    folder = Path(get_data_home()) / "skdirdp" / "diffprivlib"
+    requirements, module = PEERS[peer]
+    folder = Path(get_data_home()) / "skdirdp" / peer
     ready = folder / "requirements.txt"  # written last, so that half an environment is none
-    wanted = "\n".join(REQUIREMENTS)
+    wanted = "\n".join(requirements)
     if ready.exists() and ready.read_text() == wanted:
         return folder
     if not create:
         return None
     try:
         _run(sys.executable, "-m", "venv", "--clear", str(folder))
-        _run(_python(folder), "-m", "pip", "install", "--quiet", *REQUIREMENTS)
-        _run(_python(folder), "-c", "import diffprivlib.models")
+        _run(_python(folder), "-m", "pip", "install", "--quiet", *requirements)
+        _run(_python(folder), "-c", f"import {module}")
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
-        print(f"no environment for diffprivlib: {reason.strip()}", file=sys.stderr)
+        print(f"no environment for {peer}: {reason.strip()}", file=sys.stderr)
         return None
     ready.write_text(wanted)
     return folder
 
 
-def ask(folder: Path, question: str, **arrays: Any) -> list[dict[str, Any]]:
-    """What the worker finds for a question, given arrays by name."""
+def ask(
+    folder: Path, question: str, *, limit: float | None = None, **arrays: Any
+) -> list[dict[str, Any]] | None:
+    """What the worker finds for a question, given arrays by name.
+
+    None where it takes longer than the limit, in seconds.
+    """
+    worker = Path(__file__).with_name(f"{folder.name}_worker.py")
     with tempfile.TemporaryDirectory() as exchange:
         given, found = Path(exchange, "given.npz"), Path(exchange, "found.json")
         np.savez(given, **arrays)
-        _run(_python(folder), str(_WORKER), question, str(given), str(found))
+        try:
+            _run(_python(folder), str(worker), question, str(given), str(found), limit=limit)
+        except subprocess.TimeoutExpired:
+            return None
         return json.loads(found.read_text())
 
 
@@ -49,5 +63,5 @@ def _python(folder: Path) -> str:
     return str(folder / script)
 
 
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def _run(*command: str, limit: float | None = None) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit)

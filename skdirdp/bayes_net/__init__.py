@@ -1,5 +1,6 @@
-"""Private parameters of discrete Bayesian networks."""
+"""Discrete Bayesian networks: private parameters, and private networks that nobody knew."""
 
 from .estimator import PrivateBayesNetMLE
+from .synthesis import PrivateBayesNet
 
-__all__ = ["PrivateBayesNetMLE"]
+__all__ = ["PrivateBayesNet", "PrivateBayesNetMLE"]

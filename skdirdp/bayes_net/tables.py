@@ -118,24 +118,47 @@ def draw_codes(
     tables: Tables,
     n_samples: int,
     generator: np.random.Generator,
+    *,
+    even: bool = False,
 ) -> dict[Hashable, np.ndarray]:
-    """State numbers of records drawn from the network, each node after its parents."""
+    """State numbers of records drawn from the network, each node after its parents.
+
+    With `even`, records of one row of a table share its states as evenly as whole numbers
+    allow: each record is still a draw from the network, but their counts hardly vary.
+    """
     codes: dict[Hashable, np.ndarray] = {}
     for node, family in families.items():
         codes[node] = np.zeros(n_samples, dtype=np.intp)
         if family.n_states > 1:
-            codes[node] = _draw_states(tables[node], family.row_numbers(codes), generator)
+            rows = family.row_numbers(codes)
+            uniform = (
+                _even_uniforms(rows, family.n_rows, generator)
+                if even
+                else generator.random(n_samples)
+            )
+            codes[node] = _draw_states(tables[node], rows, uniform)
     return codes
 
 
-def _draw_states(table: np.ndarray, rows: np.ndarray, generator: np.random.Generator):
+def _even_uniforms(rows: np.ndarray, n_rows: int, generator: np.random.Generator) -> np.ndarray:
+    """Uniform numbers that are evenly spaced within each row, in random order."""
+    shuffled = generator.permutation(len(rows))
+    order = shuffled[np.argsort(rows[shuffled], kind="stable")]
+    sizes = np.bincount(rows, minlength=n_rows)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    within = np.arange(len(rows)) - starts + np.repeat(generator.random(n_rows), sizes)
+    uniform = np.empty(len(rows))
+    uniform[order] = within / np.repeat(sizes, sizes)
+    return uniform
+
+
+def _draw_states(table: np.ndarray, rows: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """A state for each record, by a binary search in the cumulated row of its parents."""
     cumulated = np.cumsum(table, axis=1)
     # The last is 1 exactly, so that a state of probability 0 is never drawn.
     cumulated /= cumulated[:, -1:]
     n_states = table.shape[1]
     flat, starts = cumulated.ravel(), rows * n_states
-    uniform = generator.random(len(rows))
     states = np.zeros(len(rows), dtype=np.intp)
     step = 1 << ((n_states - 1).bit_length() - 1)
     while step:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from .. import __version__
-from . import ledger
+from . import ledger, schema, synthesize
 from .outcome import DAMAGED, DONE, REFUSED, STOPPED, USAGE, Refused, one_line
 
 _EPILOG = f"""\
@@ -44,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"skdirdp {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     ledger.add_to(commands)
+    schema.add_to(commands)
+    synthesize.add_to(commands)
     return top
 
 

@@ -9,6 +9,7 @@ from .bayes_net import BayesNetDisplay
 from .budget_curve import BudgetCurveDisplay
 from .histogram import HistogramDisplay
 from .ledger import LedgerDisplay
+from .margins import MarginsDisplay
 from .privacy_profile import PrivacyProfileDisplay
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "BudgetCurveDisplay",
     "HistogramDisplay",
     "LedgerDisplay",
+    "MarginsDisplay",
     "PrivacyProfileDisplay",
 ]

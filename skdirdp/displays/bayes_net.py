@@ -74,7 +74,7 @@ class BayesNetDisplay:
 
         Parameters
         ----------
-        estimator : PrivateBayesNetMLE
+        estimator : PrivateBayesNet or PrivateBayesNetMLE
             Fitted.
         nodes : iterable of nodes, default=None
             Those to draw, with the edges between them. None draws all.
@@ -93,14 +93,15 @@ class BayesNetDisplay:
         check_is_fitted(estimator)
         if not hasattr(estimator, "probabilities_"):
             raise TypeError(
-                f"estimator must be a PrivateBayesNetMLE; got a {type(estimator).__name__}"
+                "estimator must be a PrivateBayesNet or PrivateBayesNetMLE; got a "
+                f"{type(estimator).__name__}"
             )
         max_states = check_integer("max_states", max_states, at_least=2)
         wanted = _checked_nodes(nodes, estimator.structure_)
         parents, tables, states = {}, {}, {}
         for node in wanted:
             parents[node] = tuple(p for p in estimator.structure_[node] if p in wanted)
-            names = [str(state) for state in estimator.states_[node]]
+            names = [_shown(state) for state in estimator.states_[node]]
             merged = _merge_states(estimator.probabilities_[node], names, max_states)
             tables[node], states[node] = _average_rows(merged[0]), merged[1]
         return cls(parents, tables, states).plot(ax=ax)
@@ -217,6 +218,11 @@ def _draw_edge(ax: Any, points: list[tuple[float, float]]) -> None:
             zorder=2,
         )
     )
+
+
+def _shown(state: Hashable) -> str:
+    """A state in few letters: of rare ones that are counted together, their number."""
+    return f"{len(state)} rare" if isinstance(state, tuple) else str(state)
 
 
 def _checked_nodes(nodes: Iterable[Hashable] | None, structure: dict) -> list[Hashable]:

@@ -226,9 +226,13 @@ class Frame:
         found = self._collect(sums.head(n_labels + 1))
         with errors_without_data(y=found[self.label]):
             codes = encode(found[self.label])
-        extremes = found[[rows.least, rows.largest]].to_numpy(dtype=np.float64)
-        total = float(found[rows.total].max())
-        held.check(extremes, total)
+        # As arrays, whose extremes are nan where one number is.
+        least, largest, totals = (
+            found[name].to_numpy(dtype=np.float64)
+            for name in (rows.least, rows.largest, rows.total)
+        )
+        total = float(totals.max())
+        held.check(least.min(), largest.max(), total)
         table = np.zeros((n_labels, len(rows.entries)))
         np.add.at(table, codes, found[rows.entries].to_numpy(dtype=np.float64))
         return held.admit(table, total)

@@ -1,0 +1,84 @@
+"""The steps of learning a network, as parts of one Gaussian release that was paid for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._contributions import count_cells
+from ..mechanisms import GaussianMechanism
+from ..mechanisms.division import divided, for_distances
+from ..mechanisms.selection import SelectionMechanism
+from .columns import observed_states
+from .domains import OTHER, Categories
+
+# Parts of the budget: for each column's own counts, for the scores of pairs, for the tables
+# of cliques. Chosen on one data set (adult), as the next number.
+_PARTS = (0.25, 0.05, 0.70)
+# A clique's part grows with its cells to this power, at which errors in l1 norm add up to least.
+_PART_PER_CELL = 2 / 3
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """A column of values that nobody could list, numbered. Exact."""
+
+    codes: np.ndarray
+    distinct: list
+    is_categorical: bool
+
+
+class Steps:
+    """The releases of a fit, one after the other, as parts of one that was paid for."""
+
+    def __init__(
+        self, whole: GaussianMechanism, n_columns: int, generator: np.random.Generator | None
+    ):
+        columns, pairs, cliques = divided(whole, _PARTS)
+        self.column = divided(columns, [1.0] * n_columns)[0]
+        self.pair = for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
+        self._cliques = cliques
+        self._generator = generator
+        #: About the noise that a clique's counts will have.
+        self.clique_sigma = cliques.sigma * np.sqrt(max(1, n_columns - 1))
+
+    def _noisy(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
+        if self._generator is None:
+            return values
+        return mechanism.noisy(values, self._generator)
+
+    def release_columns(self, counts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [self._noisy(self.column, each) for each in counts]
+
+    def release_scores(self, scores: np.ndarray) -> np.ndarray:
+        return self._noisy(self.pair, scores)
+
+    def release_cliques(self, counts: Sequence[np.ndarray]) -> list[tuple[np.ndarray, float]]:
+        weights = [each.size**_PART_PER_CELL for each in counts]
+        parts = divided(self._cliques, weights)
+        return [
+            (self._noisy(part, each), part.sigma) for part, each in zip(parts, counts, strict=True)
+        ]
+
+
+def found_categories(
+    mechanism: SelectionMechanism, column: Unlisted, generator: np.random.Generator | None
+) -> Categories:
+    """The names of a column that enough records hold, and one for all others."""
+    occurring = column.codes[column.codes >= 0]
+    # One count of a name that no record gave, so that there is a table in any case.
+    counts = np.append(count_cells(occurring, len(column.distinct)), 0.0)
+    published = mechanism.draw(counts, generator)[:-1]
+    found = np.flatnonzero(published > 0)
+    # In an order of their own: that of the data would tell of the data.
+    names = observed_states(found, column.distinct)
+    other = OTHER
+    while other in names:
+        other = f"({other})"
+    return Categories((*names, other), has_other=True, is_categorical=column.is_categorical)
+
+
+def total_of(counts: Sequence[np.ndarray]) -> float:
+    """The number of records, as all columns together tell it best: the fewer cells, the better."""
+    weights = np.array([1 / len(each) for each in counts])
+    return max(1.0, float(weights @ [each.sum() for each in counts] / weights.sum()))

@@ -1,0 +1,85 @@
+"""Parts of one Gaussian release: their costs add up to no more than the whole."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+
+from skdirdp.accounting import Composition
+from skdirdp.mechanisms import GaussianMechanism
+from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.mechanisms.division import divided, for_distances, gaussian_within, with_names
+
+ADJACENCIES = ("replace", "add_remove", "replace_person", "add_remove_person")
+
+
+@pytest.mark.parametrize("sigma", [0.003, 7.0, 1e9])
+@pytest.mark.parametrize("weights", [[1.0], [0.25, 0.05, 0.7], np.arange(1.0, 400.0) ** (2 / 3)])
+def test_parts_have_no_more_precision_than_the_whole_in_exact_arithmetic(sigma, weights):
+    parts = divided(GaussianMechanism(sigma), weights)
+    spent = sum(1 / Fraction(part.sigma) ** 2 for part in parts)
+    whole = 1 / Fraction(sigma) ** 2
+    assert whole * (1 - Fraction(1, 10**10)) < spent <= whole
+
+
+def test_parts_of_no_noise_have_none():
+    assert [part.sigma for part in divided(GaussianMechanism(0.0), [1, 2])] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_distances_cost_as_much_as_one_table_at_their_largest_change(adjacency, rows):
+    bound = ContributionBound().of_rows(rows)
+    whole = GaussianMechanism(
+        5.0, adjacency=adjacency, max_count=bound.max_count, max_total=bound.max_total
+    )
+    change = (2 if adjacency.startswith("replace") else 1) * rows
+    mu = Fraction(change) ** 2 * 91 / Fraction(for_distances(whole, 91).sigma) ** 2
+    table = Fraction(bound.squared_norm(adjacency)) / Fraction(5.0) ** 2
+    assert table * (1 - Fraction(1, 10**10)) < mu <= table
+
+
+def test_a_distance_changes_by_one_for_each_record_and_no_less_would_do():
+    """All neighbours of all tables with up to three records in four cells, by enumeration."""
+    public = np.array([0.0, 2.0, 1.0, 0.0])
+    one, two = set(), set()
+    for n in range(4):
+        for records in product(range(4), repeat=n):
+            before = np.bincount(records, minlength=4)
+            distance = np.abs(before - public).sum()
+            for new in range(4):
+                after = before + np.eye(4)[new]
+                one.add(abs(np.abs(after - public).sum() - distance))
+                for old in set(records):
+                    replaced = after - np.eye(4)[old]
+                    two.add(abs(np.abs(replaced - public).sum() - distance))
+    assert max(one) == ContributionBound().total("add_remove")
+    assert max(two) == ContributionBound().total("replace")
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-5), (8.0, 1e-6)])
+def test_the_whole_uses_up_the_budget_and_no_more(adjacency, epsilon, delta):
+    whole = gaussian_within(epsilon, delta, None, adjacency, ContributionBound())
+    assert 0.999 * epsilon < whole.epsilon(delta) <= epsilon
+
+
+def test_a_budget_in_renyi_dp_is_met_at_its_order():
+    whole = gaussian_within(0.3, 1e-5, 4.0, "replace", ContributionBound())
+    assert 0.999 * 0.3 < whole.rdp(4.0) <= 0.3
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("n_columns", [1, 7])
+def test_names_and_tables_together_use_up_the_budget_and_no_more(adjacency, n_columns):
+    bound = ContributionBound().of_rows(2)
+    whole, finding = with_names(1.0, 1e-5, adjacency, bound, n_columns, 0.1)
+    assert len(finding) == n_columns
+    total = Composition([(whole, 1), *((each, 1) for each in finding)])
+    assert 0.99 < total.epsilon(1e-5) <= 1.0
+
+
+def test_infinite_budgets_have_no_noise():
+    whole, (finding,) = with_names(np.inf, 1e-5, "replace", ContributionBound(), 1, 0.1)
+    assert whole.sigma == finding.sigma == 0

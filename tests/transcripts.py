@@ -1,0 +1,57 @@
+"""What a fit of `PrivateBayesNet` released step by step, and what other data would have said."""
+
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+
+from skdirdp.bayes_net.steps import Steps
+
+
+@contextmanager
+def listening(answers=None):
+    """Collect (mechanism, exact values, noisy values) of every step of fits.
+
+    With the answers of an earlier fit these are given instead of noise.
+    """
+    heard = []
+    noisy = Steps._noisy
+
+    def overheard(self, mechanism, values):
+        drawn = noisy(self, mechanism, values) if answers is None else answers[len(heard)]
+        heard.append((mechanism, np.array(values), np.array(drawn)))
+        return drawn
+
+    with patch.object(Steps, "_noisy", overheard):
+        yield heard
+
+
+def fit_beside(model, X, other):
+    """A fit on X, and steps that the same answers lead to on X and on other data.
+
+    Returns
+    -------
+    tuple of (fitted model, model of the other data, steps, steps)
+    """
+    with listening() as steps:
+        model.fit(X)
+    again = type(model)(**model.get_params())
+    with listening([drawn for *_, drawn in steps]) as replayed:
+        again.fit(other)
+    return model, again, steps, replayed
+
+
+def squared_distance(steps, replayed):
+    """The sum over all steps of the squared change of the exact values, in deviations."""
+    return sum(
+        float(((values - others) ** 2).sum()) / mechanism.sigma**2
+        for (mechanism, values, _), (_, others, _) in zip(steps, replayed, strict=True)
+    )
+
+
+def log_likelihood_ratio(steps, replayed):
+    """How much more likely all that was released is for the first data than for the second."""
+    return sum(
+        float(((drawn - others) ** 2 - (drawn - values) ** 2).sum()) / (2 * mechanism.sigma**2)
+        for (mechanism, values, drawn), (_, others, _) in zip(steps, replayed, strict=True)
+    )
