@@ -219,6 +219,10 @@ def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """The position of each label among the sorted classes."""
+    if y.dtype.kind in "iu" and classes.dtype.kind in "iu":
+        n_classes, least, largest = len(classes), y.min(initial=0), y.max(initial=0)
+        if 0 <= least <= largest < n_classes and np.array_equal(classes, np.arange(n_classes)):
+            return y.astype(np.intp, copy=False)  # labels that are their own positions
     with errors_without_data(y=y):
         codes = np.searchsorted(classes, y)
         codes[codes == len(classes)] = 0

@@ -15,7 +15,7 @@ from skdirdp.mechanisms import (
     LaplaceMechanism,
     calibrate,
 )
-from skdirdp.mechanisms.calibration import calibrate_tables
+from skdirdp.mechanisms.calibration import Problem, calibrate_tables
 
 SIZES = {"n_samples": 30_000, "n_categories": 10, "n_rows": 2}
 CLASSES = {
@@ -107,6 +107,17 @@ def test_an_infinite_budget_means_no_noise_and_the_least_smoothing(name, order):
     mechanism = calibrate(name, epsilon=np.inf, order=order, min_smoothing=0.5, **SIZES)
     counts = np.array([4.0, 0.0, 1.0])
     np.testing.assert_array_equal(mechanism.release(counts), (counts + 0.5) / 6.5)
+
+
+@pytest.mark.parametrize("budget", [{"delta": 1e-5}, {"order": 5.0}], ids=str)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_noise_is_found_in_few_compositions(epsilon, budget, monkeypatch):
+    looks, excess = [], Problem.excess
+    monkeypatch.setattr(Problem, "excess", lambda *args: looks.append(args) or excess(*args))
+    bounds = {"max_count": 3.0, "max_total": 150.0}
+    # A size that no other test has, so that nothing is cached.
+    calibrate("dirichlet", epsilon=epsilon, n_samples=4321, n_categories=50, **bounds, **budget)
+    assert 10 < len(looks) < 27
 
 
 def test_a_huge_budget_approaches_the_estimate_without_privacy():

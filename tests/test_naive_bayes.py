@@ -28,6 +28,7 @@ from skdirdp import (
     DirichletNB,
     PrivacyLeakWarning,
 )
+from skdirdp._validation import encode_labels
 from skdirdp.accounting import ApproximateDP, Composition
 from tests.probes import Recorder, encodings
 
@@ -158,6 +159,20 @@ def test_priors_are_as_in_scikit_learn(cls, prior):
     ours = cls(epsilon=INF, **prior)
     X, y = data_for(ours)
     assert_same_model(ours.fit(X, y), FAMILY[cls](**prior).fit(X, y), X)
+
+
+@pytest.mark.parametrize("classes", [[0, 1, 2], [1, 2, 3], [0, 2, 4], [0.0, 1.0, 2.0]])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.uint64, float])
+def test_labels_are_found_among_the_classes_whatever_they_are(classes, dtype):
+    known = np.asarray(classes)
+    y = known[[2, 0, 0, 1]].astype(dtype)
+    assert encode_labels(y, known).tolist() == [2, 0, 0, 1]
+    assert encode_labels(y[:0], known).tolist() == []
+    for other in (5, 200):
+        with pytest.raises(ValueError, match="only labels that are in classes"):
+            encode_labels(np.append(y, dtype(other)), known)
+    with pytest.raises(ValueError, match="only labels that are in classes"):
+        encode_labels(np.append(y.astype(int), -1), known)
 
 
 @pytest.mark.parametrize("cls", FAMILY)

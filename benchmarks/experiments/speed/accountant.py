@@ -12,7 +12,7 @@ from skdirdp import PrivacyAccountant
 from skdirdp.accounting import Composition, PureDP
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 
-from ...timing import seconds
+from ...timing import processor_seconds
 from .promise import Timing
 
 
@@ -37,11 +37,10 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
             commit = bare_commit(Path(folder, "bare.sqlite"))
             times, bare = [], []
             for i in range(charges // len(kinds) * len(kinds)):
-                times.append(
-                    seconds(partial(accountant.charge, kinds[i % len(kinds)], label="benchmark"))
-                )
-                if i % 10 == 0:  # a disk's own time varies with what else it does
-                    bare.append(seconds(commit))
+                charge = partial(accountant.charge, kinds[i % len(kinds)], label="benchmark")
+                times.append(processor_seconds(charge))
+                if i % 10 == 0:
+                    bare.append(processor_seconds(commit))
             yield Timing(
                 "PrivacyAccountant.charge, median",
                 case,
@@ -51,7 +50,7 @@ def time_accountant(quick: bool) -> Iterator[Timing]:
                 at_most_seconds=5e-3,
             )
             delta = 1.1e-5  # one that no charge has asked for, so that nothing is cached
-            total = seconds(partial(accountant.total, delta))
+            total = processor_seconds(partial(accountant.total, delta))
             yield Timing(
                 "PrivacyAccountant.total",
                 case,

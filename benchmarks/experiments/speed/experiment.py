@@ -102,8 +102,8 @@ class Speed(Experiment):
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
-            "Least processor times of several runs that take turns; charges and totals of an "
-            "accountant by the clock, for they wait for the disk. Where a promise covers several "
+            "Least processor times of several runs that take turns. What a charge waits for the "
+            "disk, as a bare commit does, is not in it. Where a promise covers several "
             "cases, the one furthest from keeping it is shown. Plain numpy is the barest operation "
             "that any implementation needs, on arrays made ready for it beforehand; it checks "
             "nothing, and it is no lower bound: a sparse product gathers faster than indexing "
