@@ -6,6 +6,7 @@ import warnings
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -26,6 +27,7 @@ from skdirdp import (
 )
 from skdirdp.engines import KINDS, progress
 from skdirdp.engines import dask as dask_engine
+from skdirdp.engines.frames import Frame
 
 from .probes import Recorder, drawn_tables, outside_bounds
 from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, dask_frame, names
@@ -57,6 +59,7 @@ CATEGORICAL = DirichletCategoricalNB(classes=CLASSES, n_categories=[4, 2])
 MULTINOMIAL = DirichletNB(classes=CLASSES, max_count=3, max_total=4)
 COMPLEMENT = DirichletComplementNB(classes=CLASSES, max_count=3, max_total=4)
 BERNOULLI = DirichletBernoulliNB(classes=CLASSES, binarize=1.5)
+CLOSE = DirichletBernoulliNB(classes=CLASSES, binarize=0.1)
 FEW = DirichletBernoulliNB(classes=CLASSES, max_total=1)
 BINS = DirichletHistogramTransformer(
     bounds={"much": (-1, 5.5), "little": (0.5, 3)}, n_categories={"code": 4}
@@ -71,6 +74,7 @@ FITS = {
     "complement": (COMPLEMENT, ["much", "little"], {"y": "label"}),
     "bernoulli": (BERNOULLI, ["much", "little"], {"y": "label"}),
     "bernoulli, few": (FEW, ["much", "little"], {"y": "label"}),
+    "bernoulli at 0.1": (CLOSE, ["much", "little"], {"y": "label"}),
     "bins": (BINS, ["much", "little", "code"], {}),
     "network": (NETWORK, ["code", "flag", "colour", "label"], {}),
 }
@@ -154,6 +158,17 @@ def test_without_noise_the_model_is_that_of_memory(table):
     exact = DirichletNB(epsilon=float("inf"), classes=CLASSES)
     sums = clone(exact).fit(ELSEWHERE[table](numbers), "label").feature_count_
     np.testing.assert_allclose(sums, exact.fit(numbers, "label").feature_count_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])
+@pytest.mark.parametrize("table", names(ELSEWHERE))
+def test_numbers_of_every_type_are_counted_as_in_memory(table, dtype):
+    frame = records()
+    # 0.1 is not the same in single precision, and is the threshold.
+    frame[["much", "little"]] = np.where(frame[["much", "little"]] > 1, 0.1, 0.7)
+    frame = frame.astype({"much": dtype, "little": "float32" if dtype == "int8" else dtype})
+    for name in ("multinomial", "bernoulli at 0.1", "bins"):
+        assert_same(counted(name, ELSEWHERE[table], frame), counted(name, frame=frame))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csr_matrix])
@@ -351,6 +366,25 @@ def test_more_different_values_than_are_declared_do_not_come_to_the_client():
         with pytest.raises(ValueError, match="categories below n_categories"):
             counted("categorical", IN_GROUPS["polars lazy"], frame)
     assert max(seen) == 4 * 3 + 1
+
+
+def test_weights_that_change_between_two_queries_keep_to_their_bound():
+    frame = records(60)[["code", "flag", "label", "weight"]]
+    large = frame.assign(weight=1e6)
+    model = clone(CATEGORICAL).set_params(max_weight=2)
+    tables = iter([frame, *[large] * 10])
+    collect = Frame._collect
+
+    def changing(self, query):
+        self._frame = nw.from_native(pl.from_pandas(next(tables)).lazy())
+        return collect(self, query)
+
+    with pytest.MonkeyPatch.context() as patch, drawn_tables() as found:
+        patch.setattr(Frame, "_collect", changing)
+        model.fit(pl.from_pandas(frame).lazy(), "label", sample_weight="weight")
+    for _, table in found:
+        assert table.sum() <= 2 * len(frame)
+    assert found[-1][1].sum() == 2 * len(frame)
 
 
 def test_one_value_in_several_forms_is_refused():
