@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import dask
 import dask.array as da
@@ -25,8 +26,10 @@ from skdirdp import (
     PrivateBayesNetMLE,
     make_private_pipeline,
 )
-from skdirdp.engines import KINDS, progress
+from skdirdp._contributions import ContributionError, Weights
+from skdirdp.engines import KINDS, frames, progress
 from skdirdp.engines import dask as dask_engine
+from skdirdp.engines.expressions import bounded_rows
 from skdirdp.engines.frames import Frame
 
 from .probes import Recorder, drawn_tables, outside_bounds
@@ -279,6 +282,43 @@ def test_frames_without_order_refuse_persons_with_more_rows_than_declared(table)
     halves = few.assign(person=few["person"] / 2)
     with pytest.raises(TypeError, match="groups must hold whole numbers or strings"):
         model.fit(IN_GROUPS[table](halves[columns]), "label", groups="person")
+
+
+def unbounded(rule):
+    return replace(rule, clip=1e12, limit=1e12)
+
+
+def off_the_grid(rule):
+    return replace(rule, grid=rule.grid / 2**10)
+
+
+@pytest.mark.parametrize("fault", [unbounded, off_the_grid])
+@pytest.mark.parametrize("name", ["multinomial", "complement", "bernoulli, few"])
+def test_an_engine_that_breaks_the_rule_is_found_out_before_the_charge(name, fault, monkeypatch):
+    def broken(frame, numbers, rule, weight, label):
+        return bounded_rows(frame, numbers, fault(rule), weight, label)
+
+    monkeypatch.setattr(frames, "bounded_rows", broken)
+    frame = records()
+    frame.loc[7, ["much", "little"]] = [100.3, 200.7]
+    model, features, given = FITS[name]
+    model = clone(model).set_params(accountant=Recorder())
+    with pytest.raises(ContributionError, match="more than the bound it is charged for"):
+        model.fit(pl.from_pandas(frame[[*features, "label"]]).lazy(), **given)
+    assert model.accountant.charges == []
+
+
+def test_sums_of_weights_must_be_on_their_grid():
+    terms = Weights.of(np.array([0.3, 1.7]), 2.0)
+    terms.of_groups(np.array([1.0, 3.0]) * terms.grid)
+    with pytest.raises(ContributionError):
+        terms.of_groups(np.array([0.3]) * terms.grid)
+    with pytest.raises(ContributionError):
+        Weights.of(None, None).of_groups(np.array([2.5]))
+    with pytest.raises(ContributionError):
+        Weights.of(None, None).of_groups(np.array([-1.0]))
+    with pytest.raises(ContributionError):
+        Weights.of(None, None).of_groups(np.array([np.nan]))
 
 
 # --- Errors ---------------------------------------------------------------------
