@@ -2,10 +2,12 @@
 
 import re
 import warnings
+from dataclasses import replace
 
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -24,8 +26,11 @@ from skdirdp import (
     PrivateBayesNetMLE,
     make_private_pipeline,
 )
-from skdirdp.engines import KINDS, progress
+from skdirdp._contributions import ContributionError, Weights
+from skdirdp.engines import KINDS, frames, progress
 from skdirdp.engines import dask as dask_engine
+from skdirdp.engines.expressions import bounded_rows
+from skdirdp.engines.frames import Frame
 
 from .probes import Recorder, drawn_tables, outside_bounds
 from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, dask_frame, names
@@ -57,6 +62,7 @@ CATEGORICAL = DirichletCategoricalNB(classes=CLASSES, n_categories=[4, 2])
 MULTINOMIAL = DirichletNB(classes=CLASSES, max_count=3, max_total=4)
 COMPLEMENT = DirichletComplementNB(classes=CLASSES, max_count=3, max_total=4)
 BERNOULLI = DirichletBernoulliNB(classes=CLASSES, binarize=1.5)
+CLOSE = DirichletBernoulliNB(classes=CLASSES, binarize=0.1)
 FEW = DirichletBernoulliNB(classes=CLASSES, max_total=1)
 BINS = DirichletHistogramTransformer(
     bounds={"much": (-1, 5.5), "little": (0.5, 3)}, n_categories={"code": 4}
@@ -71,6 +77,7 @@ FITS = {
     "complement": (COMPLEMENT, ["much", "little"], {"y": "label"}),
     "bernoulli": (BERNOULLI, ["much", "little"], {"y": "label"}),
     "bernoulli, few": (FEW, ["much", "little"], {"y": "label"}),
+    "bernoulli at 0.1": (CLOSE, ["much", "little"], {"y": "label"}),
     "bins": (BINS, ["much", "little", "code"], {}),
     "network": (NETWORK, ["code", "flag", "colour", "label"], {}),
 }
@@ -154,6 +161,17 @@ def test_without_noise_the_model_is_that_of_memory(table):
     exact = DirichletNB(epsilon=float("inf"), classes=CLASSES)
     sums = clone(exact).fit(ELSEWHERE[table](numbers), "label").feature_count_
     np.testing.assert_allclose(sums, exact.fit(numbers, "label").feature_count_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])
+@pytest.mark.parametrize("table", names(ELSEWHERE))
+def test_numbers_of_every_type_are_counted_as_in_memory(table, dtype):
+    frame = records()
+    # 0.1 is not the same in single precision, and is the threshold.
+    frame[["much", "little"]] = np.where(frame[["much", "little"]] > 1, 0.1, 0.7)
+    frame = frame.astype({"much": dtype, "little": "float32" if dtype == "int8" else dtype})
+    for name in ("multinomial", "bernoulli at 0.1", "bins"):
+        assert_same(counted(name, ELSEWHERE[table], frame), counted(name, frame=frame))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csr_matrix])
@@ -266,6 +284,43 @@ def test_frames_without_order_refuse_persons_with_more_rows_than_declared(table)
         model.fit(IN_GROUPS[table](halves[columns]), "label", groups="person")
 
 
+def unbounded(rule):
+    return replace(rule, clip=1e12, limit=1e12)
+
+
+def off_the_grid(rule):
+    return replace(rule, grid=rule.grid / 2**10)
+
+
+@pytest.mark.parametrize("fault", [unbounded, off_the_grid])
+@pytest.mark.parametrize("name", ["multinomial", "complement", "bernoulli, few"])
+def test_an_engine_that_breaks_the_rule_is_found_out_before_the_charge(name, fault, monkeypatch):
+    def broken(frame, numbers, rule, weight, label):
+        return bounded_rows(frame, numbers, fault(rule), weight, label)
+
+    monkeypatch.setattr(frames, "bounded_rows", broken)
+    frame = records()
+    frame.loc[7, ["much", "little"]] = [100.3, 200.7]
+    model, features, given = FITS[name]
+    model = clone(model).set_params(accountant=Recorder())
+    with pytest.raises(ContributionError, match="more than the bound it is charged for"):
+        model.fit(pl.from_pandas(frame[[*features, "label"]]).lazy(), **given)
+    assert model.accountant.charges == []
+
+
+def test_sums_of_weights_must_be_on_their_grid():
+    terms = Weights.of(np.array([0.3, 1.7]), 2.0)
+    terms.of_groups(np.array([1.0, 3.0]) * terms.grid)
+    with pytest.raises(ContributionError):
+        terms.of_groups(np.array([0.3]) * terms.grid)
+    with pytest.raises(ContributionError):
+        Weights.of(None, None).of_groups(np.array([2.5]))
+    with pytest.raises(ContributionError):
+        Weights.of(None, None).of_groups(np.array([-1.0]))
+    with pytest.raises(ContributionError):
+        Weights.of(None, None).of_groups(np.array([np.nan]))
+
+
 # --- Errors ---------------------------------------------------------------------
 
 SECRET = 98765
@@ -351,6 +406,25 @@ def test_more_different_values_than_are_declared_do_not_come_to_the_client():
         with pytest.raises(ValueError, match="categories below n_categories"):
             counted("categorical", IN_GROUPS["polars lazy"], frame)
     assert max(seen) == 4 * 3 + 1
+
+
+def test_weights_that_change_between_two_queries_keep_to_their_bound():
+    frame = records(60)[["code", "flag", "label", "weight"]]
+    large = frame.assign(weight=1e6)
+    model = clone(CATEGORICAL).set_params(max_weight=2)
+    tables = iter([frame, *[large] * 10])
+    collect = Frame._collect
+
+    def changing(self, query):
+        self._frame = nw.from_native(pl.from_pandas(next(tables)).lazy())
+        return collect(self, query)
+
+    with pytest.MonkeyPatch.context() as patch, drawn_tables() as found:
+        patch.setattr(Frame, "_collect", changing)
+        model.fit(pl.from_pandas(frame).lazy(), "label", sample_weight="weight")
+    for _, table in found:
+        assert table.sum() <= 2 * len(frame)
+    assert found[-1][1].sum() == 2 * len(frame)
 
 
 def test_one_value_in_several_forms_is_refused():

@@ -620,3 +620,9 @@ def test_a_seed_warns_and_repeats(cls):
         first = model.fit(X, y).predict_log_proba(X)
     with pytest.warns(PrivacyLeakWarning, match="random_state"):
         np.testing.assert_array_equal(first, model.fit(X, y).predict_log_proba(X))
+
+
+def test_classes_that_the_first_batch_declares_are_not_taken_from_later_ones():
+    X, y = np.tile([[0, 1], [1, 2]], (20, 1)), np.tile([0, 1], 20)
+    model = DirichletCategoricalNB(n_categories=3).partial_fit(X, y, classes=[0, 1])
+    assert model.partial_fit(X, y).release().privacy_.not_covered == ()

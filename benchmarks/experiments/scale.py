@@ -262,7 +262,7 @@ class Scale(Experiment):
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
-            "Each in processes of its own, after a small fit that imports what it needs; the better "
+            "Each in processes of its own, after a small fit that imports what it needs; the best "
             f"of {_REPEATS} runs. The bare group-by is one query for each of the ten features, by "
             "class, without a model. The peak is of client, scheduler and workers together; DuckDB "
             "and Polars count in the client's own process. Seconds are by the clock of a machine "

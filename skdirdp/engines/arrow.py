@@ -16,7 +16,6 @@ class ArrowTable:
 
     Attributes
     ----------
-    names : names of the features.
     sample : an empty frame of the same columns.
     has : parameters of `fit` that were given.
     """
@@ -28,12 +27,7 @@ class ArrowTable:
         self._X = X
         self.has = check_named(given)
         self._roles = Roles.of(list(X.schema.names), given)
-        self.names = self._roles.features
-        self.sample = X.schema.empty_table().to_pandas()[self.names]
-
-    @property
-    def n_features(self) -> int:
-        return len(self.names)
+        self.sample = X.schema.empty_table().to_pandas()[self._roles.features]
 
     def looking_at(self, features: list[Any]) -> "ArrowTable":
         """The same where only some of the columns are read."""

@@ -9,19 +9,12 @@ from functools import partial
 from typing import Any
 
 import dask
+import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 
 from .._messages import errors_without_data
-from .parts import (
-    Counter,
-    Part,
-    Roles,
-    added,
-    count_part,
-    outcome,
-    persons_after,
-)
+from .parts import Counter, Part, Roles, added, count_part, outcome, persons_after
 from .progress import PATIENCE, is_watched
 
 # How many tables are added in one task.
@@ -34,6 +27,7 @@ class DaskTable:
     Attributes
     ----------
     sample : an empty table of the same columns, as a part would have.
+    has : parameters of `fit` that were given.
     """
 
     is_here = False
@@ -59,10 +53,6 @@ class DaskTable:
         }
         self.has = {role for role, value in given.items() if value is not None}
 
-    @property
-    def n_features(self) -> int:
-        return self.sample.shape[1]
-
     def looking_at(self, features: list[Any]) -> "DaskTable":
         """The same where only some of the columns are read."""
         if self._is_frame:
@@ -74,19 +64,17 @@ class DaskTable:
         known = None if self._is_frame else self._X.chunks[0]
         if known is not None and np.isnan(known).any():
             known = None
-        if not is_dask(value):
+        if not dask.is_dask_collection(value):
             if known is None or isinstance(value, str):
                 raise TypeError(
                     f"{role} must be a Dask array or series with the partitions of X, or, where X "
                     f"is a frame, the name of a column; got {type(value).__name__}"
                 )
-            import dask.array
-
             with errors_without_data(**{role: value}):
                 values = np.asarray(value)
                 if values.ndim != 1 or len(values) != sum(known):
                     raise ValueError(f"{role} must have an entry for each row of X; it has not")
-            value = dask.array.from_array(values, chunks=(known,))
+            value = da.from_array(values, chunks=(known,))
         elif known is not None and hasattr(value, "rechunk") and not np.isnan(value.shape[0]):
             if value.shape[0] != sum(known):
                 raise ValueError(f"{role} must have an entry for each row of X; it has not")
@@ -125,20 +113,14 @@ class DaskTable:
 
     def mapped(self, model: Any, method: str, n_columns: int | None, meta: Any) -> Any:
         """A lazy array of what a method of a fitted model gives for each part."""
-        import dask.array
-
         shipped = dask.delayed(model, traverse=False)
         lengths = [np.nan] * len(self._parts()) if self._is_frame else self._X.chunks[0]
         results = []
         for records, length in zip(self._parts(), lengths, strict=True):
             found = dask.delayed(_applied, pure=False)(shipped, method, records, meta)
             shape = (length,) if n_columns is None else (length, n_columns)
-            results.append(dask.array.from_delayed(found, shape, meta=meta))
-        return dask.array.concatenate(results)
-
-
-def is_dask(value: Any) -> bool:
-    return dask.is_dask_collection(value)
+            results.append(da.from_delayed(found, shape, meta=meta))
+        return da.concatenate(results)
 
 
 def _split(roles: Roles | None, records: Any, **beside: Any) -> Part:

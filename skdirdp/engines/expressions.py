@@ -9,7 +9,7 @@ what came of it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from typing import Any
 
 import narwhals as nw
@@ -41,6 +41,9 @@ class Numbers:
     def of(cls, schema: nw.Schema, names: list[str], threshold: float | None = None) -> "Numbers":
         kinds = [schema[name] for name in names]
         readable = all(kind.is_numeric() or kind == nw.Boolean for kind in kinds)
+        if threshold is not None and readable and _are_single(kinds):
+            # numpy compares single precision with a number that is rounded to it.
+            threshold = float(np.float32(threshold))
         return cls(names, readable, threshold)
 
     def values(self) -> list[nw.Expr]:
@@ -78,6 +81,17 @@ class Numbers:
             gap = np.nan if missing else least
             rows[name] = np.array([least, largest, gap], dtype=np.float64)
         return pd.DataFrame(rows)
+
+
+def _are_single(kinds: Sequence[Any]) -> bool:
+    """Whether an array of all columns would be of single precision."""
+    small = (nw.Boolean, nw.Int8, nw.UInt8, nw.Int16, nw.UInt16)
+    return nw.Float32 in kinds and all(kind == nw.Float32 or kind in small for kind in kinds)
+
+
+def between(value: nw.Expr, low: float, high: float) -> nw.Expr:
+    """The value, cut to bounds."""
+    return _if(value < low, nw.lit(low), _if(value > high, nw.lit(high), value))
 
 
 def _if(condition: nw.Expr, then: Any, otherwise: Any) -> nw.Expr:
@@ -169,8 +183,7 @@ def bounded_rows(
 def cell(name: str, low: float, high: float, width: float, first: float) -> nw.Expr:
     """The cell of a grid that a number lies in, -1 if it is missing and -2 if it is infinite."""
     value = nw.col(name).cast(nw.Float64)
-    inside = _if(value < low, nw.lit(low), _if(value > high, nw.lit(high), value))
-    position = (inside * (1 / width)).floor() - first
-    infinite = reduce(or_, [value == nw.lit(np.inf), value == nw.lit(-np.inf)])
+    position = (between(value, low, high) * (1 / width)).floor() - first
+    infinite = (value == nw.lit(np.inf)) | (value == nw.lit(-np.inf))
     found = _if(infinite, nw.lit(-2.0), position)
     return _if(value.is_null() | value.is_nan(), nw.lit(-1.0), found).cast(nw.Int64)

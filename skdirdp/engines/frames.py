@@ -16,7 +16,7 @@ from .._contributions import RowRule, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import Selection, Unit
 from .arrow import check_named
-from .expressions import Numbers, bounded_rows, cell, rounded_down
+from .expressions import Numbers, between, bounded_rows, cell, rounded_down
 from .parts import Counter, Roles, plain
 from .progress import shown
 
@@ -61,10 +61,6 @@ class Frame:
         self.names = self._roles.features
         self.sample = pd.DataFrame(columns=self.names)
         self._terms = Weights.of(None, None)
-
-    @property
-    def n_features(self) -> int:
-        return len(self.names)
 
     @property
     def label(self) -> str:
@@ -178,13 +174,18 @@ class Frame:
             raise ValueError("X must hold at least one record; got 0")
         with errors_without_data(X=found[columns]):
             codes = encode(found[columns])
-        if len(found) > n_cells:
+        self._check_forms(len(found), n_cells, columns)
+        totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
+        return Groups(codes, int(found[_N].sum()), self._terms.of_groups(totals))
+
+    @staticmethod
+    def _check_forms(found: int, n_cells: int, columns: list[str]) -> None:
+        """Refuse more different records than cells, if each was found to be in one."""
+        if found > n_cells:
             raise ValueError(
                 "X must hold the values that are declared, each in one form; there are more "
                 f"different ones in {', '.join(map(repr, columns))}"
             )
-        totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
-        return Groups(codes, int(found[_N].sum()), self._terms.of_groups(totals))
 
     # Rows ---------------------------------------------------------------------------
 
@@ -226,6 +227,7 @@ class Frame:
         found = self._collect(sums.head(n_labels + 1))
         with errors_without_data(y=found[self.label]):
             codes = encode(found[self.label])
+        self._check_forms(len(found), n_labels, [self.label])
         # As arrays, whose extremes are nan where one number is.
         least, largest, totals = (
             found[name].to_numpy(dtype=np.float64)
@@ -245,7 +247,10 @@ class Frame:
         if name is None:
             return None
         weight = nw.col(name).cast(nw.Float64)
-        return weight if self._terms.grid is None else rounded_down(weight, self._terms.grid)
+        if self._terms.grid is None:
+            return weight
+        # They were looked at in another query, and a table may change between two.
+        return rounded_down(between(weight, 0.0, self._terms.bound), self._terms.grid)
 
     def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
         with errors_without_data():

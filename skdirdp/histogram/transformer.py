@@ -238,8 +238,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 grids, leaks = self._grids(X, n_bins, sizes)
                 counts = TableCounts(counted, count_columns(X, sizes, grids))
             else:
-                with errors_without_data(X=table.sample):
-                    validate_data(self, table.sample, skip_check_array=True)
+                self._take_columns(table.sample)
                 self._check_public(table.kind)
                 sizes, grids = self._public_bins()
                 counts = table.count(BinCounter(self._for_workers(), sizes, grids))
@@ -326,7 +325,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             if isinstance(columns, Integral)
             else pd.DataFrame(columns=list(columns))
         )
-        validate_data(self, sample, skip_check_array=True)
+        self._take_columns(sample)
+
+    def _take_columns(self, sample: Any) -> None:
+        """Take number and names of the columns from a table without records."""
+        with errors_without_data(X=sample):
+            validate_data(self, sample, skip_check_array=True)
 
     def _public_bins(self) -> tuple[list[int | None], list[FineGrid | None]]:
         """Categories and fine bins of features of which all that is public is given."""
