@@ -413,6 +413,16 @@ def test_noise_of_margins_is_known_and_seen():
     assert 0.3 * said[0] < np.std(found) < 1.1 * said[0]
 
 
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_noise_is_known_before_any_data(adjacency):
+    planned = learner(adjacency=adjacency, max_rows=2).planned_sigma(5)
+    model = learner(adjacency=adjacency, max_rows=2).fit(people(300))
+    assert planned["columns"] == model.sigma_["columns"]
+    assert planned["pairs"] == model.sigma_["pairs"]
+    unlisted = PrivateBayesNet(bounds=BOUNDS).fit(people(300))
+    assert PrivateBayesNet().planned_sigma(5, 3)["columns"] == unlisted.sigma_["columns"]
+
+
 def test_columns_without_a_common_table_have_no_error_bar(fitted):
     cliques = [set(clique) for clique in fitted.sigma_["cliques"]]
     apart = [

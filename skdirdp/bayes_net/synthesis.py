@@ -500,6 +500,37 @@ class PrivateBayesNet(ReleasedNetwork):
         several = pd.MultiIndex.from_product(index) if len(wanted) > 1 else index[0]
         return pd.Series(table.ravel(), several, name="probability")
 
+    def planned_sigma(self, n_columns, n_unlisted=0):
+        """The noise that a fit would have, without any data.
+
+        Parameters
+        ----------
+        n_columns : int
+            Of the table.
+        n_unlisted : int, default=0
+            Those of them that have neither states nor bounds.
+
+        Returns
+        -------
+        dict of float
+            The deviation of noise on counts of "columns", on scores of "pairs", and, if all
+            parts are equal, on counts of "cliques". Divided by the number of records it is that
+            of a share.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNet
+        >>> planned = PrivateBayesNet(epsilon=1.0).planned_sigma(14)
+        >>> {step: round(sigma) for step, sigma in planned.items()}
+        {'columns': 39, 'pairs': 318, 'cliques': 23}
+        """
+        n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MOST_COLUMNS)
+        n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
+        whole, _ = self._noise(n_unlisted, select_rows(None, 1, self.max_rows))
+        steps = Steps(whole, n_columns, None)
+        sigmas = (steps.column.sigma, steps.pair.sigma, steps.clique_sigma)
+        return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
+
     def marginal_error(self, columns):
         """The deviation of the noise in a cell of a marginal, as a probability.
 
