@@ -317,6 +317,8 @@ def test_a_categorys_groups_never_pass_the_limit():
         ),
         ({"structure": {"order": ["moon"]}}, "'moon' is none"),
         ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": 1e-9, "delta": 1e-9}, "scale must be"),
+        ({"delta": 0.0}, "delta"),
     ],
 )
 def test_a_bad_parameter_is_named_before_any_charge(parameters, message):
