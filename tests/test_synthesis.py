@@ -308,6 +308,7 @@ def test_a_categorys_groups_never_pass_the_limit():
         ({"bounds": {**BOUNDS, "age": (90, 18)}}, "low < high"),
         ({"bounds": {**BOUNDS, "age": 7}}, "pair"),
         ({"states": {**STATES, "sex": ["f"]}}, "only values in states; column 'sex'"),
+        ({"states": {**STATES, "sex": ["f", "m", "(missing)"]}}, "stands for missing values"),
         ({"target": "moon"}, "target must be a column"),
         ({"max_cells": 10**8}, "max_cells"),
         ({"max_cells": 10**7}, "fit into memory"),

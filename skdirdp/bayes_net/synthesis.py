@@ -20,7 +20,7 @@ from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
 from .clique_tree import CliqueTree, Measurement, fit_tables, spread
 from .columns import Records, as_records, check_states, factorise
-from .domains import Categories, Domain, Numbers
+from .domains import NO_VALUE, Categories, Domain, Numbers
 from .inference import MOST_CELLS, eliminated, family_table, in_order, potentials
 from .network import ReleasedNetwork
 from .released import ReleasedColumn
@@ -276,6 +276,12 @@ class PrivateBayesNet(ReleasedNetwork):
             if strange:
                 raise ValueError(f"{what} must name columns of X; {strange[0]!r} is none")
         listed = check_states(states, dict.fromkeys(states))
+        taken = [name for name, values in listed.items() if NO_VALUE in values]
+        if taken:
+            raise ValueError(
+                f"states must not hold {NO_VALUE!r}, which stands for missing values; those of "
+                f"{taken[0]!r} do"
+            )
         domains: dict[Hashable, Any] = {}
         cells: dict[Hashable, np.ndarray] = {}
         unlisted: dict[Hashable, Unlisted] = {}
