@@ -308,6 +308,7 @@ def test_a_categorys_groups_never_pass_the_limit():
         ({"bounds": {**BOUNDS, "age": (90, 18)}}, "low < high"),
         ({"bounds": {**BOUNDS, "age": 7}}, "pair"),
         ({"states": {**STATES, "sex": ["f"]}}, "only values in states; column 'sex'"),
+        ({"states": {**STATES, "sex": ["f", "m", "(missing)"]}}, "stands for missing values"),
         ({"target": "moon"}, "target must be a column"),
         ({"max_cells": 10**8}, "max_cells"),
         ({"max_cells": 10**7}, "fit into memory"),
@@ -317,6 +318,8 @@ def test_a_categorys_groups_never_pass_the_limit():
         ),
         ({"structure": {"order": ["moon"]}}, "'moon' is none"),
         ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": 1e-9, "delta": 1e-9}, "scale must be"),
+        ({"delta": 0.0}, "delta"),
     ],
 )
 def test_a_bad_parameter_is_named_before_any_charge(parameters, message):
@@ -411,6 +414,16 @@ def test_noise_of_margins_is_known_and_seen():
     assert np.ptp(said) == 0
     # Margins of the columns, released too, and the public total take some of it away.
     assert 0.3 * said[0] < np.std(found) < 1.1 * said[0]
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_noise_is_known_before_any_data(adjacency):
+    planned = learner(adjacency=adjacency, max_rows=2).planned_sigma(5)
+    model = learner(adjacency=adjacency, max_rows=2).fit(people(300))
+    assert planned["columns"] == model.sigma_["columns"]
+    assert planned["pairs"] == model.sigma_["pairs"]
+    unlisted = PrivateBayesNet(bounds=BOUNDS).fit(people(300))
+    assert PrivateBayesNet().planned_sigma(5, 3)["columns"] == unlisted.sigma_["columns"]
 
 
 def test_columns_without_a_common_table_have_no_error_bar(fitted):

@@ -11,6 +11,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "bayes-net": ("bayes_net", "BayesNet"),
     "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
     "synthesis": ("synthesis", "Synthesis"),
+    "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
     "renyi-claims": ("privacy", "RenyiClaims"),
     "kl-equal-claim": ("privacy", "KLEqualClaim"),

@@ -13,6 +13,7 @@ ORDER = ExplicitOrder(
         "plot_grid_search.py",
         "plot_private_search.py",
         "plot_bayes_net.py",
+        "plot_synthesis.py",
         "plot_histogram.py",
         "plot_scale.py",
         "plot_posterior.py",

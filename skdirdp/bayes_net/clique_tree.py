@@ -138,19 +138,28 @@ def spread(table: np.ndarray, nodes: Sequence[Hashable], clique: Clique) -> np.n
 
 @dataclass(frozen=True)
 class Measurement:
-    """A noisy table of some columns, and the deviation of its noise."""
+    """A noisy table of some columns, and the deviation of its noise, of all cells or of each."""
 
     nodes: Clique
     values: np.ndarray
-    sigma: float
+    sigma: np.ndarray | float
+
+    @property
+    def is_exact(self) -> bool:
+        return not np.any(self.sigma)
 
     def __and__(self, other: "Measurement") -> "Measurement":
         """Both of the same columns, as one."""
-        if self.sigma == 0 or other.sigma == 0:
-            return min(self, other, key=lambda each: each.sigma)
-        first, second = self.sigma**-2, other.sigma**-2
+        if self.is_exact or other.is_exact:
+            return self if self.is_exact else other
+        first, second = self.sigma**-2.0, other.sigma**-2.0
         values = (first * self.values + second * other.values) / (first + second)
         return Measurement(self.nodes, values, (first + second) ** -0.5)
+
+    def shrunk(self, total: float) -> "Measurement":
+        """The same with its counts shrunk towards equal ones, as `shrunk` does."""
+        sigma = float(np.sqrt(np.mean(np.square(self.sigma))))
+        return Measurement(self.nodes, shrunk(self.values, total, sigma), self.sigma)
 
 
 class _Loss:
@@ -158,22 +167,23 @@ class _Loss:
 
     def __init__(self, tree: CliqueTree, measurements: Sequence[Measurement], total: float):
         self._tree, self._total = tree, total
-        least = min((each.sigma for each in measurements if each.sigma > 0), default=1.0)
+        noisy = [each for each in measurements if not each.is_exact]
+        least = min((float(np.min(each.sigma)) for each in noisy), default=1.0)
         self._terms = []
         for each in measurements:
             home = tree.home(each.nodes)
             assert home is not None
             # Without noise anywhere all count the same.
-            weight = (least / each.sigma) ** 2 if each.sigma > 0 else 1.0
+            weight = 1.0 if each.is_exact else (least / each.sigma) ** 2
             self._terms.append((home, each.nodes, each.values / total, weight))
-        self.steepest = sum(weight for *_, weight in self._terms)
+        self.steepest = sum(float(np.max(weight)) for *_, weight in self._terms)
 
     def __call__(self, beliefs: Tables) -> tuple[float, Tables]:
         loss, gradient = 0.0, [np.zeros_like(table) for table in beliefs]
         for home, nodes, values, weight in self._terms:
             clique = self._tree.cliques[home]
             error = margin(beliefs[home], clique, nodes) - values
-            loss += weight / 2 * float(np.vdot(error, error))
+            loss += float(np.vdot(weight * error, error)) / 2
             gradient[home] += spread(weight * error, nodes, clique)
         return loss, gradient
 
@@ -237,7 +247,7 @@ def _started(measurement: Measurement, total: float) -> np.ndarray:
     values = measurement.values
     near = nearest_counts(values.ravel(), total).reshape(values.shape)
     # A little in every cell: what is 0 would stay so.
-    near += max(0.01 * measurement.sigma, 1e-6 * total / values.size)
+    near += np.maximum(0.01 * measurement.sigma, 1e-6 * total / values.size)
     return near / near.sum()
 
 

@@ -116,11 +116,11 @@ class Categories:
         if self.is_categorical:
             codes = np.where(cells < len(self.states), cells, -1)
             return pd.Categorical.from_codes(codes, categories=list(self.states))
-        missing = cells == len(self.states)
-        labels = pd.Index(self.states, tupleize_cols=False)
-        if not missing.any():
-            return labels.take(cells).array
-        return labels.take(np.where(missing, -1, cells), allow_fill=True, fill_value=None).array
+        if (cells < len(self.states)).all():
+            return pd.Index(self.states, tupleize_cols=False).take(cells).array
+        labels = np.empty(self.n_cells, dtype=object)  # the last is None, for a missing value
+        labels[:-1] = self.states
+        return labels[cells]
 
 
 @dataclass(frozen=True)

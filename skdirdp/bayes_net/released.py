@@ -111,6 +111,11 @@ class ReleasedColumn:
                 members[group].append(cell)
         return [self.domain.label(cells) for cells in members]
 
+    def grouped(self, noisy: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy counts of the groups, from those of cells, and the deviations of their noise."""
+        counts = np.bincount(self.groups, noisy, minlength=self.n_groups)
+        return counts, sigma * np.sqrt(np.bincount(self.groups, minlength=self.n_groups))
+
     def condition(self, name: Hashable, given: Any) -> np.ndarray:
         """The part of each cell that meets a condition."""
         weights = self.domain.weights(name, given)

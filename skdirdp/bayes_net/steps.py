@@ -1,7 +1,7 @@
 """The steps of learning a network, as parts of one Gaussian release that was paid for."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,18 +29,35 @@ class Unlisted:
 
 
 class Steps:
-    """The releases of a fit, one after the other, as parts of one that was paid for."""
+    """The releases of a fit, one after the other, as parts of one that is paid for before.
 
-    def __init__(
-        self, whole: GaussianMechanism, n_columns: int, generator: np.random.Generator | None
-    ):
+    Parameters
+    ----------
+    whole : GaussianMechanism
+        What is charged.
+    n_columns : int
+    max_cells : int
+        The cells of a clique at most.
+    """
+
+    def __init__(self, whole: GaussianMechanism, n_columns: int, max_cells: int):
         columns, pairs, cliques = divided(whole, _PARTS)
         self.column = divided(columns, [1.0] * n_columns)[0]
         self.pair = for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._cliques = cliques
-        self._generator = generator
+        self._generator: np.random.Generator | None = None
+        # The least part that a clique can get, beside as many of the largest.
+        least = replace(
+            cliques, sigma=cliques.sigma * np.sqrt(1 + n_columns * max_cells**_PART_PER_CELL)
+        )
+        for mechanism in (self.column, self.pair, least):
+            mechanism.check_table(np.zeros(1))  # noise that cannot be drawn is refused now
         #: About the noise that a clique's counts will have.
         self.clique_sigma = cliques.sigma * np.sqrt(max(1, n_columns - 1))
+
+    def start(self, generator: np.random.Generator | None) -> None:
+        """Draw from here on, by a generator that is handed over once all is paid for."""
+        self._generator = generator
 
     def _noisy(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
         if self._generator is None:

@@ -18,9 +18,9 @@ from ..base import CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
-from .clique_tree import CliqueTree, Measurement, fit_tables, shrunk, spread
+from .clique_tree import CliqueTree, Measurement, fit_tables, spread
 from .columns import Records, as_records, check_states, factorise
-from .domains import Categories, Domain, Numbers
+from .domains import NO_VALUE, Categories, Domain, Numbers
 from .inference import MOST_CELLS, eliminated, family_table, in_order, potentials
 from .network import ReleasedNetwork
 from .released import ReleasedColumn
@@ -161,6 +161,7 @@ class PrivateBayesNet(ReleasedNetwork):
             for name, constraint in CountingEstimator._parameter_constraints.items()
             if name not in ("mechanism", "calibration", "n_samples")
         },
+        "delta": [Interval(Real, 0, 1, closed="neither")],
         "states": [dict, None],
         "bounds": [dict, None],
         "structure": [dict, None],
@@ -243,12 +244,13 @@ class PrivateBayesNet(ReleasedNetwork):
             domains, cells, unlisted = self._encode(records, counted)
             self._check_sizes(domains, len(unlisted), knowledge.required)
             whole, finding = self._noise(len(unlisted), counted)
+            steps = Steps(whole, len(records.names), int(self.max_cells))
             n_records = counted.n_rows if self._is_number_public(counted.unit) else None
 
             joint = JointMechanism.of([*finding, whole])
             generator = self._pay(*joint.as_charge())
+            steps.start(generator)
             self._unit_, self._n_records_ = counted.unit, n_records
-            steps = Steps(whole, len(records.names), generator)
             for (name, numbered), mechanism in zip(unlisted.items(), finding, strict=True):
                 domains[name] = found_categories(mechanism, numbered, generator)
                 cells[name] = domains[name].place(name, numbered.codes, numbered.distinct)
@@ -274,24 +276,29 @@ class PrivateBayesNet(ReleasedNetwork):
             if strange:
                 raise ValueError(f"{what} must name columns of X; {strange[0]!r} is none")
         listed = check_states(states, dict.fromkeys(states))
+        taken = [name for name, values in listed.items() if NO_VALUE in values]
+        if taken:
+            raise ValueError(
+                f"states must not hold {NO_VALUE!r}, which stands for missing values; those of "
+                f"{taken[0]!r} do"
+            )
         domains: dict[Hashable, Any] = {}
         cells: dict[Hashable, np.ndarray] = {}
         unlisted: dict[Hashable, Unlisted] = {}
         for name in records.names:
             values = records.column(name)
-            dtype = getattr(values, "dtype", None)
-            is_categorical = isinstance(dtype, pd.CategoricalDtype)
+            is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
             if name in bounds:
                 domains[name] = Numbers.between(name, bounds[name])
             elif name in listed:
                 domains[name] = Categories(tuple(listed[name]), is_categorical=is_categorical)
-            elif getattr(dtype, "kind", "") == "f":
-                raise ValueError(
-                    f"bounds must be given for columns of numbers; {name!r} has none. States are "
-                    "found privately for text and whole numbers alone"
-                )
             else:
                 codes, distinct = factorise(name, values)
+                if any(isinstance(value, float) for value in distinct):
+                    raise ValueError(
+                        f"bounds must be given for columns of numbers; {name!r} has none. States "
+                        "are found privately for text and whole numbers alone"
+                    )
                 unlisted[name] = Unlisted(counted.of(codes), distinct, is_categorical)
                 continue
             cells[name] = counted.of(domains[name].cells(name, values))
@@ -401,12 +408,10 @@ class PrivateBayesNet(ReleasedNetwork):
             for clique, (table, sigma) in zip(tree.cliques, tables, strict=True)
         }
         for name, noisy in zip(names, counts, strict=True):
-            grouped = np.bincount(columns[name].groups, noisy, minlength=sizes[name])
-            alone = Measurement((name,), grouped, steps.column.sigma)
+            alone = Measurement((name,), *columns[name].grouped(noisy, steps.column.sigma))
             if (name,) in measured:
                 alone = alone & measured[name,]
-            values = shrunk(alone.values, total, alone.sigma)
-            measured[name,] = Measurement((name,), values, alone.sigma)
+            measured[name,] = alone.shrunk(total)
         beliefs = fit_tables(tree, list(measured.values()), total, _STEPS)
 
         self.structure_ = parents
@@ -499,6 +504,37 @@ class PrivateBayesNet(ReleasedNetwork):
         index = [pd.Index(self.states_[n], tupleize_cols=False, name=n) for n in wanted]
         several = pd.MultiIndex.from_product(index) if len(wanted) > 1 else index[0]
         return pd.Series(table.ravel(), several, name="probability")
+
+    def planned_sigma(self, n_columns, n_unlisted=0):
+        """The noise that a fit would have, without any data.
+
+        Parameters
+        ----------
+        n_columns : int
+            Of the table.
+        n_unlisted : int, default=0
+            Those of them that have neither states nor bounds.
+
+        Returns
+        -------
+        dict of float
+            The deviation of noise on counts of "columns", on scores of "pairs", and, if all
+            parts are equal, on counts of "cliques". Divided by the number of records it is that
+            of a share.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNet
+        >>> planned = PrivateBayesNet(epsilon=1.0).planned_sigma(14)
+        >>> {step: round(sigma) for step, sigma in planned.items()}
+        {'columns': 39, 'pairs': 318, 'cliques': 23}
+        """
+        n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MOST_COLUMNS)
+        n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
+        whole, _ = self._noise(n_unlisted, select_rows(None, 1, self.max_rows))
+        steps = Steps(whole, n_columns, int(self.max_cells))
+        sigmas = (steps.column.sigma, steps.pair.sigma, steps.clique_sigma)
+        return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
 
     def marginal_error(self, columns):
         """The deviation of the noise in a cell of a marginal, as a probability.

@@ -26,3 +26,9 @@ def test_tables_are_numbers_of_categories(paper_data):
     X, sizes = load("adult", Settings(data=paper_data))
     assert X.shape == (48_842, 14)
     assert (X.max(axis=0) < sizes).all()
+
+
+def test_sizes_are_measured(quick):
+    results = quick("synthesis-size")
+    assert (results["seconds"] > 0).all()
+    assert results["MiB"].between(50, 4096).all()
