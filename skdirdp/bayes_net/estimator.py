@@ -16,8 +16,10 @@ from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer
 from ..base import CountingEstimator
 from ..mechanisms import Mechanism
+from ..mechanisms.base import smoothed_mean
 from ..mechanisms.split import SPLITS, calibrate_split
-from ..mechanisms.table import CountTable
+from ..mechanisms.table import READINGS, CountTable
+from ..reading import NoisyTable, read_tables
 from .columns import (
     Records,
     as_records,
@@ -87,6 +89,10 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -150,6 +156,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         "split": [StrOptions(set(SPLITS))],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 1, None, closed="left")],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     def __init__(
@@ -170,6 +177,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         adjacency="replace",
         n_samples=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -189,6 +197,7 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -227,24 +236,52 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
             alpha = float(self.alpha)
             tables = [
                 (
-                    CountTable(n_samples, family.n_states, family.n_rows, min_smoothing=alpha),
+                    CountTable(
+                        n_samples,
+                        family.n_states,
+                        family.n_rows,
+                        min_smoothing=alpha,
+                        reading=self.reading,
+                    ),
                     family.count(codes),
                 )
                 for family in families.values()
             ]
             releases = self._release(tables, leaks + size_leaks, counted)
 
-            self.probabilities_, self.mechanisms_, self.alpha_ = {}, {}, {}
-            for node, (probabilities, mechanism) in zip(families, releases, strict=True):
-                self.probabilities_[node] = probabilities
-                self.alpha_[node] = alpha if mechanism is None else mechanism.smoothing
-                if mechanism is not None:
-                    self.mechanisms_[node] = mechanism
+            released = dict(zip(families, releases, strict=True))
+            self.mechanisms_ = {
+                node: release.mechanism
+                for node, release in released.items()
+                if release.mechanism is not None
+            }
+            self.probabilities_ = {node: release.drawn for node, release in released.items()}
+            self.alpha_ = dict.fromkeys(families, alpha)
+            if self._is_private and self.reading == "best":
+                public = self._is_number_public(counted.unit)
+                self._read(families, float(counted.n_rows) if public else None)
+            else:
+                for node, mechanism in self.mechanisms_.items():
+                    self.alpha_[node] = mechanism.smoothing
             self.columns_ = records.names
             self.n_features_in_ = len(records.names)
             if all(isinstance(name, str) for name in records.names):
                 self.feature_names_in_ = np.array(records.names, dtype=object)
         return self
+
+    def _read(self, families: dict[Hashable, Family], total: float | None) -> None:
+        """Turn the noisy counts in `probabilities_` into what they most likely were."""
+        noisy = [
+            NoisyTable(
+                self.probabilities_[node].reshape(*families[node].parent_states, -1),
+                mechanism.noise,
+                (*families[node].parents, node),
+            )
+            for node, mechanism in self.mechanisms_.items()
+        ]
+        for node, table in zip(self.mechanisms_, read_tables(noisy, total), strict=True):
+            counts = table.counts.reshape(families[node].n_rows, -1)
+            self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
     def _encode(self, records: Records, counted: Selection):
         """The states of all variables, their numbers in the data, and what was not given."""

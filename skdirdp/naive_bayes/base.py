@@ -4,7 +4,7 @@ import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -18,13 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from .._contributions import Weights, count_cells
 from .._messages import errors_without_data, warn
 from .._persons import Selection, select_rows
-from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
+from .._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
 from .._validation import check_class_prior, check_classes, encode_labels
 from ..base import CountingEstimator, Release
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
-from ..mechanisms.table import CountTable
+from ..mechanisms.table import READINGS, CountTable
+from ..reading import NoisyTable, ReadTable, read_tables
 
 # Fitted attributes that are known before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
@@ -84,6 +85,7 @@ class Tally:
     features : the counts of the features.
     leaks : public parameters that were taken from the data.
     bounded : whether all records were held to the bounds that privacy needs.
+    weighted : whether records have weights of their own, whose sum nobody knows.
     """
 
     counted: Selection
@@ -92,6 +94,7 @@ class Tally:
     features: FeatureCounts
     leaks: tuple[str, ...]
     bounded: bool
+    weighted: bool
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -101,6 +104,7 @@ class Tally:
             self.features + other.features,
             tuple(dict.fromkeys((*self.leaks, *other.leaks))),
             self.bounded and other.bounded,
+            self.weighted or other.weighted,
         )
 
 
@@ -115,6 +119,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "class_prior": ["array-like", None],
         "classes": ["array-like", None],
         "max_weight": [None, Interval(Real, 0, None, closed="neither")],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     #: Attributes that do not exist before the counts are released.
@@ -135,6 +140,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     class_prior: Any
     classes: Any
     max_weight: float | None
+    reading: str
     _tally_: Tally
 
     # Hooks of a subclass -----------------------------------------------------------
@@ -146,6 +152,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _count(self, X: Any, codes: np.ndarray, weights: Weights) -> FeatureCounts:
         """Exact counts of a batch, by class and feature."""
+
+    @abstractmethod
+    def _read(
+        self, classes: NoisyTable | None, features: list[NoisyTable], total: float | None
+    ) -> tuple[ReadTable | None, list[ReadTable]]:
+        """The class counts and the tables, read together; `total` records, if that is public.
+
+        Tables come with two dimensions, as they were counted.
+        """
 
     @abstractmethod
     def _keep(self, estimates: list[Estimate], extra: Any) -> None:
@@ -287,6 +302,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             features,
             (*leaks, *features.missing),
             bounded=not weights.exact,
+            weighted=weights.values is not None,
         )
 
     # Releasing ---------------------------------------------------------------------
@@ -325,41 +341,71 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tables = tally.features.tables(n_samples, least)
         if known_prior is None:
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
+        tables = [(replace(table, reading=self.reading), counts) for table, counts in tables]
         releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
-        if known_prior is None:
-            prior = releases.pop(0).probabilities
-            del tables[0]
-        else:
-            prior = known_prior
         private = self._is_private
+        drawn = [release.mechanism for release in releases if release.mechanism is not None]
+        classes = releases.pop(0) if known_prior is None else None
+        if private and self.reading == "best":
+            public = self._is_number_public(tally.counted.unit) and not tally.weighted
+            total = float(tally.counted.n_rows) if public else None
+            prior, estimates = self._best_reading(classes, releases, total, least)
+            smoothing = alpha
+        else:
+            prior = None if classes is None else classes.drawn
+            shares = _shares(known_prior if prior is None else prior)
+            estimates = [
+                self._estimate(table, counts, release, shares, least)
+                for (table, counts), release in zip(tables[-len(releases) :], releases, strict=True)
+            ]
+            smoothing = drawn[-1].smoothing if drawn and private else alpha
+        prior = known_prior if known_prior is not None else prior
         with np.errstate(divide="ignore"):
             self.class_log_prior_ = np.log(prior)
-            shares = prior / prior.sum()
-            self.class_count_ = n_samples * shares if private else tally.classes
-            self._keep(
-                [
-                    self._estimate(table, counts, release, shares, least)
-                    for (table, counts), release in zip(tables, releases, strict=True)
-                ],
-                alpha - least,
-            )
-        drawn = [release.mechanism for release in releases if release.mechanism is not None]
-        self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
+            self.class_count_ = n_samples * _shares(prior) if private else tally.classes
+            self._keep(estimates, alpha - least)
+        self.alpha_ = smoothing
         if not private and not tally.counted.unit.by_ids:  # ids of persons are not kept
             self._exact_tally_ = tally
+
+    def _best_reading(
+        self,
+        classes: Release | None,
+        features: Sequence[Release],
+        total: float | None,
+        least: float,
+    ) -> tuple[np.ndarray | None, list[Estimate]]:
+        """The class prior, where it was released, and the tables; noisy counts are all they see."""
+        noisy = None
+        if classes is not None and classes.mechanism is not None:
+            noisy = NoisyTable(classes.drawn, classes.mechanism.noise, ("class",))
+        tables = [
+            NoisyTable(release.drawn, release.mechanism.noise, ("row", "category"))
+            for release in features
+            if release.mechanism is not None
+        ]
+        prior, read = self._read(noisy, tables, total)
+        waiting = iter(read)
+        estimates = []
+        for release in features:
+            counts = release.drawn if release.mechanism is None else next(waiting).counts
+            estimates.append(Estimate(counts, smoothed_mean(counts, least), least))
+        if classes is None:
+            return None, estimates
+        return classes.drawn if prior is None else _shares(prior.counts), estimates
 
     def _estimate(
         self, table: CountTable, counts: np.ndarray, release: Release, shares: Any, least: float
     ) -> Estimate:
         """What is known of a table after its release; exact counts go on only without noise."""
         if not self._is_private:
-            return Estimate(counts, release.probabilities, least)
+            return Estimate(counts, release.drawn, least)
         totals = np.array([table.n_samples])
         if table.n_rows >= len(shares):  # rows belong to the classes, in order and equal numbers
             totals *= len(shares) / table.n_rows
-            totals = totals * np.repeat(shares, len(release.probabilities) // len(shares))
+            totals = totals * np.repeat(shares, len(release.drawn) // len(shares))
         totals = totals[:, np.newaxis]
-        return Estimate(totals * release.probabilities, release.probabilities, 0.0)
+        return Estimate(totals * release.drawn, release.drawn, 0.0)
 
     def _check_alpha(self) -> Any:
         """The smoothing of each feature, as scikit-learn reads it."""
@@ -533,3 +579,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tags.input_tags.positive_only = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    return weights / weights.sum()
+
+
+def read_classes(classes: NoisyTable | None, total: float | None) -> ReadTable | None:
+    """The class counts by themselves, where they were released."""
+    return None if classes is None else read_tables([classes], total)[0]

@@ -16,6 +16,8 @@ from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.rounding import product_up
+from ..reading import NoisyTable, ReadTable, read_tables
+from .base import read_classes
 from .numeric import _NumericNaiveBayes
 
 # What the table of full and empty places costs beside that of the features, in squares.
@@ -144,6 +146,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -214,6 +220,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -234,6 +241,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -258,6 +266,33 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             n_columns,
         )
 
+    def _read(self, classes, features, total):
+        *fill, table = features
+        if fill:
+            return self._read_shares(classes, *fill, table, total)
+        # The records with a feature and without it are a table of their own, and all of these
+        # hold the class counts.
+        counts = table.counts.reshape(len(self.classes_), -1, 2)
+        pairs = [
+            NoisyTable(counts[:, feature], table.noise, ("class", feature))
+            for feature in range(counts.shape[1])
+        ]
+        read = read_tables(([] if classes is None else [classes]) + pairs, total)
+        prior = None if classes is None else read.pop(0)
+        joined = (
+            np.stack([getattr(each, name) for each in read], axis=1).reshape(-1, 2)
+            for name in ("counts", "deviations")
+        )
+        return prior, [ReadTable(*joined)]
+
+    def _read_shares(self, classes, fill, table, total):
+        """Of the records, how full they are; of what fills them, which features."""
+        prior = read_classes(classes, total)
+        rows = None if prior is None else prior.counts / prior.counts.sum()
+        (places,) = read_tables([fill], rows=[rows])
+        full = places.counts[:, 1]
+        return prior, [places, *read_tables([table], rows=[full / full.sum()])]
+
     def _keep(self, estimates, extra):
         *fill, features = estimates
         shape = (len(self.classes_), self.n_features_in_)
@@ -268,7 +303,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             # Of the places of a class, those that are taken, and of these, the feature's.
             places = fill[0].counts.sum() / self.class_count_.sum()
             taken = places * fill[0].probabilities[:, 1:]
-            counts = records * np.minimum(taken * features.probabilities, 1 - 1 / (2 + records))
+            shares = features.counts / features.counts.sum(axis=1, keepdims=True)
+            counts = records * np.minimum(taken * shares, 1 - 1 / (2 + records))
         else:
             counts = features.counts
         smoothing = features.smoothing + extra

@@ -1,6 +1,6 @@
 """Categorical naive Bayes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from .._validation import check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
+from ..reading import read_tables
 from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.
@@ -117,6 +118,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -195,6 +200,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -216,6 +222,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -269,6 +276,12 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         if np.ndim(n_categories) == 1 and any(size is None for size in n_categories):
             raise ValueError("n_categories must be given for every feature; some have none")
         return check_sizes("n_categories", n_categories, n_features, at_least=1)
+
+    def _read(self, classes, features, total):
+        # Each table holds the class counts, as the sums of its rows.
+        tables = [replace(table, axes=("class", k)) for k, table in enumerate(features)]
+        read = read_tables(([] if classes is None else [classes]) + tables, total)
+        return (None, read) if classes is None else (read[0], read[1:])
 
     def _keep(self, estimates, extra):
         self.category_count_ = [table.counts for table in estimates]

@@ -14,7 +14,8 @@ from .._contributions import RowSums, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
 from ..mechanisms.table import CountTable
-from .base import _PrivateNaiveBayes
+from ..reading import read_tables
+from .base import _PrivateNaiveBayes, read_classes
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -108,6 +109,12 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         bounds = self._row_bounds(n_columns)
         sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
         return self._sums(sums, n_columns)
+
+    def _read(self, classes, features, total):
+        # Classes hold about as many words as records: what is known of those tells of these.
+        read = read_classes(classes, total)
+        rows = None if read is None else read.counts / read.counts.sum()
+        return read, read_tables(features, rows=[rows])
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:
         """The public bounds on entries and totals of rows; None where there is none."""

@@ -1,0 +1,195 @@
+"""Means of counts given noisy ones, under a prior that the noisy counts choose themselves.
+
+A count is imagined as near its *centre*, what the pool of its row would lead one to expect, or
+as near 0. The prior is a mixture: normal distributions about the centre, from as narrow as a
+sample of the pool would be to as wide as the row, and halves of normal distributions at 0, from
+as wide as the centre to far narrower; all cut off below 0. Given a normal noisy count, each part
+has a posterior and a likelihood in closed form. The weights are those under which the noisy
+counts are most likely (by the EM algorithm), of all tables of a model together and then of each
+table, drawn towards the former by a few imagined cells.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
+
+# Widths about the centre: variances over that of a sample of n records, less one, over n.
+_SPREADS = np.array([0.0, *4.0 ** np.arange(-9, 1)])
+# Widths at 0, over the centre. A row is not taken to have much less than a hundredth of what its
+# pool has, unless it is seen to.
+_NEAR_ZERO = 4.0 ** np.arange(-3, 1)
+# The weight of all widths at 0 before anything is seen, and by how many imagined cells the
+# weights of a model, and then those of a table, are held.
+_ZEROS, _CELLS_OF_MODEL, _CELLS_OF_TABLE = 0.1, 5.0, 2.0
+# A width at 0 is at least so much of the noise, or of the mean of a row.
+_OF_NOISE, _OF_MEAN = 0.5, 0.1
+_LEAST = 0.02
+_STEPS = 40
+# Weights are learnt from so many cells at most, of a table and of all, and parts below a weight
+# are left out.
+_CELLS, _ALL_CELLS, _NO_WEIGHT = 1 << 11, 1 << 15, 1e-4
+_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Noisy counts of one table with what is known of each; all of one shape, or broadcast.
+
+    Attributes
+    ----------
+    noisy : ndarray of shape (n_rows, n_categories)
+    variance : of the noise.
+    centre, centre_variance : what a count is expected to be, and the variance of that.
+    total : ndarray of shape (n_rows, 1), what a row holds.
+    """
+
+    noisy: np.ndarray
+    variance: np.ndarray
+    centre: np.ndarray
+    centre_variance: np.ndarray
+    total: np.ndarray
+
+    def flat(self) -> np.ndarray:
+        """One column for each cell."""
+        shape = self.noisy.shape
+        mean = self.total / shape[1]
+        parts = (self.noisy, self.variance, self.centre, self.centre_variance, self.total, mean)
+        return np.stack([np.broadcast_to(part, shape).reshape(-1) for part in parts])
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Means and variances of counts, of shape (n_rows, n_categories)."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+def read_cells(groups: Sequence[Cells]) -> list[Posterior]:
+    """The posteriors of the cells of several tables of one kind.
+
+    Parameters
+    ----------
+    groups : sequence of Cells
+        One for each table.
+
+    Returns
+    -------
+    list of Posterior
+    """
+    flat = [group.flat() for group in groups]
+    weights = _learnt([_some(cells) for cells in flat])
+    weights[weights < _NO_WEIGHT] = 0.0
+    sizes = [cells.shape[1] for cells in flat]
+    table, everything = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(flat, axis=1)
+    blocks = [slice(start, start + _BLOCK) for start in range(0, len(table), _BLOCK)]
+    moments = np.concatenate(
+        [_moments(everything[:, block], weights[table[block]]) for block in blocks], axis=1
+    )
+    return [
+        Posterior(*part.reshape(2, *group.noisy.shape))
+        for group, part in zip(
+            groups, np.split(moments, np.cumsum(sizes)[:-1], axis=1), strict=True
+        )
+    ]
+
+
+@cache
+def _first_weights() -> np.ndarray:
+    about, at_zero = len(_SPREADS), len(_NEAR_ZERO)
+    return np.array([(1 - _ZEROS) / about] * about + [_ZEROS / at_zero] * at_zero)
+
+
+def _some(cells: np.ndarray) -> np.ndarray:
+    """Cells at equal distances, no more than are needed."""
+    return cells[:, :: -(-cells.shape[1] // _CELLS)]
+
+
+def _learnt(cells: Sequence[np.ndarray]) -> np.ndarray:
+    """The weights of the prior's parts, one row for each table."""
+    sizes = [part.shape[1] for part in cells]
+    step = -(-sum(sizes) // _ALL_CELLS)
+    everything = np.concatenate(cells, axis=1)
+    first = _first_weights()
+    likelihood = _likelihood(everything, range(len(first)))
+    thinned = likelihood[::step]
+    common = first[np.newaxis]
+    for _ in range(_STEPS):
+        common = _improved(common, thinned, [0], first, _CELLS_OF_MODEL)
+    starts = np.cumsum([0, *sizes[:-1]])
+    own, common = np.repeat(common, len(sizes), axis=0), common[0]
+    if len(sizes) == 1:
+        return own
+    for _ in range(_STEPS // 2):
+        own = _improved(own, likelihood, starts, common, _CELLS_OF_TABLE)
+    return own
+
+
+def _improved(
+    weights: np.ndarray,
+    likelihood: np.ndarray,
+    starts: Sequence[int] | np.ndarray,
+    prior: np.ndarray,
+    cells: float,
+) -> np.ndarray:
+    """One step of EM for each run of cells, beside `cells` imagined ones that are as `prior`."""
+    sizes = np.diff([*starts, len(likelihood)])
+    parts = likelihood * (np.repeat(weights, sizes, axis=0) if len(sizes) > 1 else weights)
+    parts /= parts.sum(axis=1, keepdims=True)
+    counts = np.add.reduceat(parts, starts, axis=0) + cells * prior
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+def _parts(cells: np.ndarray, which) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Centres and variances of parts of the prior."""
+    _, variance, centre, centre_variance, total, mean = cells
+    share = np.clip(centre / total, 0.0, 1.0)
+    # That of a sample, which is the least that rows of one pool differ by.
+    sampled = np.maximum(centre * np.maximum(1 - share, _LEAST), _LEAST**2)
+    least = np.maximum(np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * mean), _LEAST)
+    found = []
+    for part in which:
+        if part < len(_SPREADS):
+            found.append((centre, sampled * (1 + total * _SPREADS[part]) + centre_variance))
+        else:
+            width = np.maximum(_NEAR_ZERO[part - len(_SPREADS)] * centre, least)
+            found.append((np.zeros_like(centre), width**2))
+    return found
+
+
+def _given(noisy, variance, centre, spread):
+    """Location and deviation of a part's posterior, before it is cut off at 0."""
+    both = spread + variance
+    return (noisy * spread + centre * variance) / both, np.sqrt(spread * variance / both)
+
+
+def _log_likelihood(noisy, variance, centre, spread) -> np.ndarray:
+    location, deviation = _given(noisy, variance, centre, spread)
+    both = spread + variance
+    found = -((noisy - centre) ** 2 / both + np.log(both)) / 2
+    return found + log_ndtr(location / deviation) - log_ndtr(centre / np.sqrt(spread))
+
+
+def _likelihood(cells: np.ndarray, which) -> np.ndarray:
+    """Likelihoods of the cells (rows) under the parts, up to a factor of each cell."""
+    logs = np.stack([_log_likelihood(*cells[:2], *part) for part in _parts(cells, which)], axis=1)
+    return np.exp(logs - logs.max(axis=1, keepdims=True))
+
+
+def _moments(cells: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Means and variances of counts given noisy ones, by the weights of each cell's table."""
+    which = np.flatnonzero(weights.any(axis=0))
+    shares = _likelihood(cells, which) * weights[:, which]
+    shares /= shares.sum(axis=1, keepdims=True)
+    mean, square = np.zeros(cells.shape[1]), np.zeros(cells.shape[1])
+    for share, part in zip(shares.T, _parts(cells, which), strict=True):
+        location, deviation = _given(*cells[:2], *part)
+        z = location / deviation
+        # The mean of a normal variable beyond 0 is above its location by this.
+        above = np.sqrt(2 / np.pi) / erfcx(-z / np.sqrt(2))
+        mean += share * deviation * (z + above)
+        square += share * deviation**2 * (1 + z * (z + above))
+    return np.stack([mean, np.maximum(square - mean**2, 0.0)])
