@@ -37,9 +37,7 @@ class Noise(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def divergence_of_reading(
-    n_categories: int, total: float, noise: Noise, smoothing: float
-) -> float:
+def divergence_of_reading(n_categories: int, total: float, noise: Noise, smoothing: float) -> float:
     """Expected KL divergence of a row that is read under the very prior it was drawn from.
 
     A row is imagined as for every other calibration (`mechanisms.reference`), and every cell

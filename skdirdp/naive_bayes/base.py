@@ -133,6 +133,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     #: What it drops in for.
     _original: ClassVar[type]
+    #: Whether the totals of its tables follow from the number of records.
+    _counts_records: ClassVar[bool] = True
 
     alpha: Any
     force_alpha: bool
@@ -343,28 +345,33 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
         tables = [(replace(table, reading=self.reading), counts) for table, counts in tables]
         releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
+        described = [table for table, _ in tables]
+        if known_prior is None:
+            classes, features = releases[0], releases[1:]
+            described, counts = described[1:], [each for _, each in tables[1:]]
+        else:
+            classes, features = None, releases
+            counts = [each for _, each in tables]
         private = self._is_private
-        drawn = [release.mechanism for release in releases if release.mechanism is not None]
-        classes = releases.pop(0) if known_prior is None else None
         if private and self.reading == "best":
             public = self._is_number_public(tally.counted.unit) and not tally.weighted
             total = float(tally.counted.n_rows) if public else None
-            prior, estimates = self._best_reading(classes, releases, total, least)
-            smoothing = alpha
+            prior, estimates = self._best_reading(classes, features, described, total, least)
+            self.alpha_ = alpha
         else:
             prior = None if classes is None else classes.drawn
             shares = _shares(known_prior if prior is None else prior)
             estimates = [
-                self._estimate(table, counts, release, shares, least)
-                for (table, counts), release in zip(tables[-len(releases) :], releases, strict=True)
+                self._estimate(table, exact, release, shares, least)
+                for table, exact, release in zip(described, counts, features, strict=True)
             ]
-            smoothing = drawn[-1].smoothing if drawn and private else alpha
-        prior = known_prior if known_prior is not None else prior
+            drawn = [release.mechanism for release in features if release.mechanism is not None]
+            self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
+        prior = known_prior if prior is None else prior
         with np.errstate(divide="ignore"):
             self.class_log_prior_ = np.log(prior)
             self.class_count_ = n_samples * _shares(prior) if private else tally.classes
             self._keep(estimates, alpha - least)
-        self.alpha_ = smoothing
         if not private and not tally.counted.unit.by_ids:  # ids of persons are not kept
             self._exact_tally_ = tally
 
@@ -372,10 +379,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         self,
         classes: Release | None,
         features: Sequence[Release],
+        described: Sequence[CountTable],
         total: float | None,
         least: float,
     ) -> tuple[np.ndarray | None, list[Estimate]]:
-        """The class prior, where it was released, and the tables; noisy counts are all they see."""
+        """The class prior, where it was released, and the tables; all from noisy counts alone."""
         noisy = None
         if classes is not None and classes.mechanism is not None:
             noisy = NoisyTable(classes.drawn, classes.mechanism.noise, ("class",))
@@ -387,8 +395,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         prior, read = self._read(noisy, tables, total)
         waiting = iter(read)
         estimates = []
-        for release in features:
+        for table, release in zip(described, features, strict=True):
             counts = release.drawn if release.mechanism is None else next(waiting).counts
+            if self._counts_records:
+                counts = counts * (table.n_samples / counts.sum())
             estimates.append(Estimate(counts, smoothed_mean(counts, least), least))
         if classes is None:
             return None, estimates

@@ -200,6 +200,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     _parameter_constraints.pop("max_count")
 
     _original = BernoulliNB
+    _counts_records = True
 
     def __init__(
         self,

@@ -70,6 +70,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     )
 
     _takes_declared_columns = True
+    _counts_records = False
     #: How the sums become tables.
     _sums: ClassVar[type[FeatureSums]] = FeatureSums
 

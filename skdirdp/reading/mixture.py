@@ -21,9 +21,13 @@ _SPREADS = np.array([0.0, *4.0 ** np.arange(-9, 1)])
 # Widths at 0, over the centre. A row is not taken to have much less than a hundredth of what its
 # pool has, unless it is seen to.
 _NEAR_ZERO = 4.0 ** np.arange(-3, 1)
-# The weight of all widths at 0 before anything is seen, and by how many imagined cells the
-# weights of a model, and then those of a table, are held.
-_ZEROS, _CELLS_OF_MODEL, _CELLS_OF_TABLE = 0.1, 5.0, 2.0
+# Parts that do not care for the centre: as wide as the mean of a row, and as all of it.
+_FLAT = 2
+# The weights of widths about the centre, of those that do not care, and of those at 0, before
+# anything is seen; and by how many imagined cells the weights of a model, and then those of a
+# table, are held to these.
+_WEIGHTS = (0.4, 0.5, 0.1)
+_CELLS_OF_MODEL, _CELLS_OF_TABLE = 5.0, 2.0
 # A width at 0 is at least so much of the noise, or of the mean of a row.
 _OF_NOISE, _OF_MEAN = 0.5, 0.1
 _LEAST = 0.02
@@ -44,6 +48,7 @@ class Cells:
     variance : of the noise.
     centre, centre_variance : what a count is expected to be, and the variance of that.
     total : ndarray of shape (n_rows, 1), what a row holds.
+    part : ndarray of shape (n_rows, 1), how much of its pool a row is.
     """
 
     noisy: np.ndarray
@@ -51,13 +56,22 @@ class Cells:
     centre: np.ndarray
     centre_variance: np.ndarray
     total: np.ndarray
+    part: np.ndarray
 
     def flat(self) -> np.ndarray:
         """One column for each cell."""
         shape = self.noisy.shape
         mean = self.total / shape[1]
-        parts = (self.noisy, self.variance, self.centre, self.centre_variance, self.total, mean)
-        return np.stack([np.broadcast_to(part, shape).reshape(-1) for part in parts])
+        known = (
+            self.noisy,
+            self.variance,
+            self.centre,
+            self.centre_variance,
+            self.total,
+            self.part,
+            mean,
+        )
+        return np.stack([np.broadcast_to(each, shape).reshape(-1) for each in known])
 
 
 @dataclass(frozen=True)
@@ -99,8 +113,8 @@ def read_cells(groups: Sequence[Cells]) -> list[Posterior]:
 
 @cache
 def _first_weights() -> np.ndarray:
-    about, at_zero = len(_SPREADS), len(_NEAR_ZERO)
-    return np.array([(1 - _ZEROS) / about] * about + [_ZEROS / at_zero] * at_zero)
+    sizes = np.array([len(_SPREADS), _FLAT, len(_NEAR_ZERO)])
+    return np.repeat(_WEIGHTS / sizes, sizes)
 
 
 def _some(cells: np.ndarray) -> np.ndarray:
@@ -145,17 +159,21 @@ def _improved(
 
 def _parts(cells: np.ndarray, which) -> list[tuple[np.ndarray, np.ndarray]]:
     """Centres and variances of parts of the prior."""
-    _, variance, centre, centre_variance, total, mean = cells
+    _, variance, centre, centre_variance, total, part_of_pool, mean = cells
     share = np.clip(centre / total, 0.0, 1.0)
-    # That of a sample, which is the least that rows of one pool differ by.
-    sampled = np.maximum(centre * np.maximum(1 - share, _LEAST), _LEAST**2)
+    # That of a sample, which is the least that rows of one pool differ by. A row that is nearly
+    # all of its pool cannot differ much from it, and tells nothing of how others do.
+    sampled = centre * np.maximum(1 - share, _LEAST) * np.maximum(1 - part_of_pool, _LEAST)
+    sampled = np.maximum(sampled, _LEAST**2)
     least = np.maximum(np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * mean), _LEAST)
     found = []
     for part in which:
         if part < len(_SPREADS):
             found.append((centre, sampled * (1 + total * _SPREADS[part]) + centre_variance))
+        elif part < len(_SPREADS) + _FLAT:
+            found.append((centre, (mean if part == len(_SPREADS) else total) ** 2))
         else:
-            width = np.maximum(_NEAR_ZERO[part - len(_SPREADS)] * centre, least)
+            width = np.maximum(_NEAR_ZERO[part - len(_SPREADS) - _FLAT] * centre, least)
             found.append((np.zeros_like(centre), width**2))
     return found
 

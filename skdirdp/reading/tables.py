@@ -9,8 +9,6 @@ from .margins import Reconciled, reconcile
 from .mixture import Cells, Posterior, read_cells
 from .noisy import NoisyTable
 
-_Axes = tuple[Hashable, ...]
-
 
 @dataclass(frozen=True)
 class ReadTable:
@@ -36,9 +34,9 @@ def read_tables(
     """The tables of a model, read together.
 
     Tables are made to agree where they count the same records by the same variables. Then each
-    is read from coarse to fine: the last variable by itself, given the first, given the first
-    two, and so on; every time the coarser reading is what the rows of the finer one are expected
-    to be like.
+    is read from coarse to fine: the last variable by itself, given each of the others, and given
+    all of them; every time the coarser reading is what the rows of the finer one are expected to
+    be like.
 
     Parameters
     ----------
@@ -65,111 +63,131 @@ def read_tables(
     """
     if not tables:
         return []
-    reconciled = reconcile(tables, total)
     expected = [None] * len(tables) if rows is None else list(rows)
+    known: dict[Hashable, np.ndarray] = {}
     readers = [
-        _Reader(table, shares, total) for table, shares in zip(reconciled, expected, strict=True)
+        _Reader(table, total, shares, known)
+        for table, shares in zip(reconcile(tables, total), expected, strict=True)
     ]
-    known: dict[_Axes, np.ndarray] = {}
-    for reader in readers:
-        reader.read_rows(known)
-    for depth in range(max(table.counts.ndim for table in tables)):
-        waiting = [reader for reader in readers if reader.depth > depth]
-        for reader, found in zip(
-            waiting, read_cells([reader.cells(depth) for reader in waiting]), strict=True
-        ):
-            reader.keep(depth, found)
+    for stage in (_Reader.alone, _Reader.by_one, _Reader.by_all):
+        waiting = [(reader, cells) for reader in readers for cells in stage(reader)]
+        if waiting:
+            found = read_cells([cells for _, cells in waiting])
+            for (reader, _), posterior in zip(waiting, found, strict=True):
+                reader.keep(posterior)
     return [reader.result() for reader in readers]
 
 
 class _Reader:
     """One table on its way from coarse to fine."""
 
-    def __init__(self, table: Reconciled, shares: np.ndarray | None, total: float | None):
-        self._table = table
-        self._axes = table.table.axes
-        self._shares = shares
+    def __init__(
+        self,
+        table: Reconciled,
+        total: float | None,
+        shares: np.ndarray | None,
+        known: dict[Hashable, np.ndarray],
+    ):
+        self._table, self._known = table, known
+        *self._given, self._last = table.table.axes
         # Of a table that nothing is seen in, the noise is all that can be told.
         least = np.sqrt(table.variance(()))
         self._total = float(max(table.counts.sum(), least)) if total is None else float(total)
-        self._rows = [np.array(self._total)]
-        self._mean: np.ndarray | None = None
-        self._variance: np.ndarray | None = None
+        self._found: list[tuple[np.ndarray, np.ndarray]] = []
+        self._margins = [self._read_margin(name, shares) for name in self._given]
+        self._rows = self._read_rows()
 
-    @property
-    def depth(self) -> int:
-        return self._table.counts.ndim
+    # What rows hold ----------------------------------------------------------------
 
-    def read_rows(self, known: dict[_Axes, np.ndarray]) -> None:
-        """What rows hold: by the first variable, by the first two, and so on.
+    def _read_margin(self, name: Hashable, shares: np.ndarray | None) -> np.ndarray:
+        """The records by one variable; those of a variable that tables share are read once."""
+        if name in self._known:
+            return self._known[name]
+        size = self._table.counts.shape[self._given.index(name)]
+        centre = np.full(size, 1 / size) if shares is None else shares
+        read = self._read([name], self._total * centre)
+        if any(name in variables for variables, _ in self._table.shared):
+            self._known[name] = read
+        return read
 
-        Each is expected to be what it were if the last variable did not depend on the others.
-        """
-        shared = {variables for variables, _ in self._table.shared}
-        for depth in range(1, self.depth):
-            axes = self._axes[:depth]
-            if axes in known:
-                self._rows.append(known[axes])
-                continue
-            share = self._own_share(depth)
-            read = self._read_row(axes, self._rows[-1][..., np.newaxis] * share)
-            self._rows.append(read)
-            if frozenset(axes) in shared:
-                known[axes] = read
+    def _read_rows(self) -> np.ndarray:
+        """The records in each row, which are expected to be as if variables were independent."""
+        if len(self._margins) < 2:
+            return self._margins[0] if self._margins else np.array(self._total)
+        expected = np.array(self._total)
+        for margin in self._margins:
+            expected = np.multiply.outer(expected, margin / self._total)
+        return self._read(self._given, expected)
 
-    def _own_share(self, depth: int) -> np.ndarray:
-        size = self._table.counts.shape[depth - 1]
-        if depth == 1:
-            return np.full(size, 1 / size) if self._shares is None else self._shares
-        alone = self._read_row(self._axes[depth - 1 : depth], np.full(size, self._total / size))
-        return alone / alone.sum()
-
-    def _read_row(self, axes: _Axes, centre: np.ndarray) -> np.ndarray:
-        noisy = self._table.margin(axes)
+    def _read(self, axes: Sequence[Hashable], expected: np.ndarray) -> np.ndarray:
+        nothing = np.array(0.0)
         cells = Cells(
-            noisy.reshape(1, -1),
+            self._table.margin(axes).reshape(1, -1),
             np.array(self._table.variance(axes)),
-            centre.reshape(1, -1),
-            np.array(0.0),
+            expected.reshape(1, -1),
+            nothing,
             np.array([[self._total]]),
+            nothing,
         )
-        read = read_cells([cells])[0].mean.reshape(noisy.shape)
+        read = read_cells([cells])[0].mean.reshape(expected.shape)
         return read * (self._total / read.sum())
 
-    def cells(self, depth: int) -> Cells:
-        """The table by its first variables and its last, with what rows are expected to be."""
-        axes = (*self._axes[:depth], self._axes[-1])
-        noisy = self._table.margin(axes)
-        size = noisy.shape[-1]
-        rows = self._rows[depth].reshape(-1, 1)
-        if self._mean is None:
-            mean, variance = np.full((1, size), 1 / size), np.zeros((1, size))
-        else:
-            assert self._variance is not None
-            below = self._table.counts.shape[depth - 1]
-            mean, variance = (np.repeat(each, below, axis=0) for each in (self._mean, self._variance))
-        flat = noisy.reshape(-1, size)
-        noise = self._table.variance(axes)
-        slope = self._table.table.noise.per_count
-        spread = np.array(noise) if slope == 0 else noise + slope * (flat - flat.mean())
-        return Cells(
-            flat,
-            np.maximum(spread, noise / 2),
-            rows * mean,
-            rows**2 * variance,
-            rows,
-        )
+    # What they are like ------------------------------------------------------------
 
-    def keep(self, depth: int, found: Posterior) -> None:
-        """The shares of each row, for the next step or as the last."""
+    def alone(self) -> list[Cells]:
+        """The last variable, expected to have equal shares."""
+        size = self._table.counts.shape[-1]
+        nothing = np.array(0.0)
+        return [self._cells([], np.full((1, size), 1 / size), nothing, self._total, nothing)]
+
+    def by_one(self) -> list[Cells]:
+        """The last variable given each of the others, expected to be what it is alone."""
+        if not self._given:
+            return []
+        mean, variance = self._found[0]
+        return [
+            self._cells([name], mean, variance, margin, margin / self._total)
+            for name, margin in zip(self._given, self._margins, strict=True)
+        ]
+
+    def by_all(self) -> list[Cells]:
+        """Given all others, each expected to change what is expected by its own factor."""
+        if len(self._given) < 2:
+            return []
+        alone = self._found[0][0][0]
+        size, shape = len(alone), self._rows.shape
+        mean = np.broadcast_to(alone, (*shape, size))
+        relative, part = np.zeros((*shape, size)), np.zeros(shape)
+        for axis, (margin, (given, variance)) in enumerate(
+            zip(self._margins, self._found[1:], strict=True)
+        ):
+            along = [-1 if i == axis else 1 for i in range(len(shape))]
+            mean = mean * (given / alone).reshape(*along, size)
+            relative = relative + (variance / given**2).reshape(*along, size)
+            part = np.maximum(part, self._rows / margin.reshape(along))
+        mean = (mean / mean.sum(axis=-1, keepdims=True)).reshape(-1, size)
+        variance = mean**2 * np.minimum(relative, 1.0).reshape(-1, size)
+        return [self._cells(self._given, mean, variance, self._rows, np.minimum(part, 1.0))]
+
+    def _cells(self, given, mean, variance, rows, part) -> Cells:
+        axes = [*given, self._last]
+        noisy = self._table.margin(axes)
+        noisy = noisy.reshape(-1, noisy.shape[-1])
+        rows, part = np.reshape(rows, (-1, 1)), np.reshape(part, (-1, 1))
+        noise, slope = self._table.variance(axes), self._table.table.noise.per_count
+        spread = np.array(noise)
+        if slope > 0:  # what it is on average, and more where there is more
+            spread = np.maximum(noise + slope * (noisy - noisy.mean()), noise / 2)
+        return Cells(noisy, spread, rows * mean, rows**2 * variance, rows, part)
+
+    def keep(self, found: Posterior) -> None:
+        """The shares of each row, and their variances."""
         total = found.mean.sum(axis=1, keepdims=True)
-        self._mean, self._variance = found.mean / total, found.variance / total**2
+        self._found.append((found.mean / total, found.variance / total**2))
 
     def result(self) -> ReadTable:
-        assert self._mean is not None
-        assert self._variance is not None
-        rows = self._rows[-1].reshape(-1, 1)
-        shape = self._table.counts.shape
-        return ReadTable(
-            (rows * self._mean).reshape(shape), (rows * np.sqrt(self._variance)).reshape(shape)
-        )
+        mean, variance = self._found[-1]
+        if not self._given and self._last in self._known:  # as rows of other tables are
+            mean = self._known[self._last][np.newaxis] / self._total
+        rows, shape = self._rows.reshape(-1, 1), self._table.counts.shape
+        return ReadTable((rows * mean).reshape(shape), (rows * np.sqrt(variance)).reshape(shape))
