@@ -279,7 +279,9 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
             )
             for node, mechanism in self.mechanisms_.items()
         ]
-        for node, table in zip(self.mechanisms_, read_tables(noisy, total), strict=True):
+        read = read_tables(noisy, total)
+        self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
+        for node, table in self._readings_.items():
             counts = table.counts.reshape(families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
@@ -327,6 +329,35 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
         if self.split == "even" or self.calibration != "exact" or not self._is_private:
             return super()._calibrate(tables)
         return calibrate_split(tables, super()._calibrate)
+
+    def probability_limits(self, confidence=0.95):
+        """Limits for the shares that the counted records have, by the noise that was drawn.
+
+        They do not depend on the reading, and hold whatever the data are: each with at least
+        this probability, by itself. They are about the records that were counted and not about
+        a population that those are a sample of.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+
+        Returns
+        -------
+        dict of (lower, upper)
+            Two ndarrays of the shape of the node's `probabilities_` each. Nodes of one state
+            are left out.
+        """
+        check_is_fitted(self)
+        if "_readings_" not in vars(self):
+            raise ValueError(
+                "limits are of noise that was read: reading must be 'best', and epsilon finite"
+            )
+        return {
+            node: tuple(
+                limit.reshape(self.probabilities_[node].shape) for limit in table.limits(confidence)
+            )
+            for node, table in self._readings_.items()
+        }
 
     # The network -------------------------------------------------------------------
 

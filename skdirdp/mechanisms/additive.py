@@ -383,7 +383,7 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     @property
     def noise(self) -> Noise:
-        return Noise(2 * self.scale**2)
+        return Noise(2 * self.scale**2, is_laplace=True)
 
     def _posterior_mean(self, noisy):
         return self.scale * _laplace_mean(np.maximum(noisy, 0.0) / self.scale)

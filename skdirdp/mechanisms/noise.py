@@ -4,7 +4,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.special import betaincinv, ndtri
 
 from .reference import entry_quadrature, row_total
 from .table import CountTable
@@ -26,14 +26,26 @@ class Noise(NamedTuple):
         Of a cell that holds nothing.
     per_count : float
         What every count in the cell adds to it.
+    is_laplace : bool
+        Whether it has Laplace's heavier tails; else those of a normal variable, nearly.
     """
 
     variance: float
     per_count: float = 0.0
+    is_laplace: bool = False
 
     def of(self, counts):
         """The variance of cells that hold so much."""
         return self.variance + self.per_count * counts
+
+    def reach(self, confidence: float) -> float:
+        """How many deviations noise stays within, on either side, with this probability.
+
+        Sums of Laplace variables have lighter tails than one of them; the larger of both
+        quantiles holds for all.
+        """
+        normal = float(ndtri((1 + confidence) / 2))
+        return max(normal, -np.log1p(-confidence) / np.sqrt(2)) if self.is_laplace else normal
 
 
 @lru_cache(maxsize=4096)

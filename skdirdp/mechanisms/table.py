@@ -6,7 +6,6 @@ from .._validation import check_choice, check_integer, store_real
 from ..accounting.worst_case import OF_PERSONS
 from .contribution import ContributionBound
 
-
 #: What is made of a noisy table: the best that can be, or what was drawn, cell by cell.
 READINGS = ("best", "plain")
 

@@ -25,7 +25,7 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import READINGS, CountTable
-from ..reading import NoisyTable, ReadTable, read_tables
+from ..reading import NoisyTable, read_tables
 
 # Fitted attributes that are known before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
@@ -158,7 +158,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _read(
         self, classes: NoisyTable | None, features: list[NoisyTable], total: float | None
-    ) -> tuple[ReadTable | None, list[ReadTable]]:
+    ) -> tuple[np.ndarray | None, list[np.ndarray]]:
         """The class counts and the tables, read together; `total` records, if that is public.
 
         Tables come with two dimensions, as they were counted.
@@ -353,21 +353,22 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             classes, features = None, releases
             counts = [each for _, each in tables]
         private = self._is_private
+        prior: Any
         if private and self.reading == "best":
             public = self._is_number_public(tally.counted.unit) and not tally.weighted
             total = float(tally.counted.n_rows) if public else None
-            prior, estimates = self._best_reading(classes, features, described, total, least)
+            read, estimates = self._best_reading(classes, features, described, total, least)
+            prior = known_prior if classes is None else read
             self.alpha_ = alpha
         else:
-            prior = None if classes is None else classes.drawn
-            shares = _shares(known_prior if prior is None else prior)
+            prior = known_prior if classes is None else classes.drawn
+            shares = _shares(prior)
             estimates = [
                 self._estimate(table, exact, release, shares, least)
                 for table, exact, release in zip(described, counts, features, strict=True)
             ]
             drawn = [release.mechanism for release in features if release.mechanism is not None]
             self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
-        prior = known_prior if prior is None else prior
         with np.errstate(divide="ignore"):
             self.class_log_prior_ = np.log(prior)
             self.class_count_ = n_samples * _shares(prior) if private else tally.classes
@@ -382,7 +383,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         described: Sequence[CountTable],
         total: float | None,
         least: float,
-    ) -> tuple[np.ndarray | None, list[Estimate]]:
+    ) -> tuple[Any, list[Estimate]]:
         """The class prior, where it was released, and the tables; all from noisy counts alone."""
         noisy = None
         if classes is not None and classes.mechanism is not None:
@@ -396,13 +397,13 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         waiting = iter(read)
         estimates = []
         for table, release in zip(described, features, strict=True):
-            counts = release.drawn if release.mechanism is None else next(waiting).counts
+            counts = release.drawn if release.mechanism is None else next(waiting)
             if self._counts_records:
                 counts = counts * (table.n_samples / counts.sum())
             estimates.append(Estimate(counts, smoothed_mean(counts, least), least))
         if classes is None:
             return None, estimates
-        return classes.drawn if prior is None else _shares(prior.counts), estimates
+        return classes.drawn if prior is None else _shares(prior), estimates
 
     def _estimate(
         self, table: CountTable, counts: np.ndarray, release: Release, shares: Any, least: float
@@ -591,10 +592,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         return tags
 
 
-def _shares(weights: np.ndarray) -> np.ndarray:
+def _shares(weights: Any) -> np.ndarray:
     return weights / weights.sum()
 
 
-def read_classes(classes: NoisyTable | None, total: float | None) -> ReadTable | None:
+def read_classes(classes: NoisyTable | None, total: float | None) -> np.ndarray | None:
     """The class counts by themselves, where they were released."""
-    return None if classes is None else read_tables([classes], total)[0]
+    return None if classes is None else read_tables([classes], total)[0].counts

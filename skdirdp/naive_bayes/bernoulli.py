@@ -16,7 +16,7 @@ from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.rounding import product_up
-from ..reading import NoisyTable, ReadTable, read_tables
+from ..reading import NoisyTable, read_tables
 from .base import read_classes
 from .numeric import _NumericNaiveBayes
 
@@ -270,7 +270,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     def _read(self, classes, features, total):
         *fill, table = features
         if fill:
-            return self._read_shares(classes, *fill, table, total)
+            return self._read_shares(classes, fill[0], table, total)
         # The records with a feature and without it are a table of their own, and all of these
         # hold the class counts.
         counts = table.counts.reshape(len(self.classes_), -1, 2)
@@ -279,20 +279,15 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             for feature in range(counts.shape[1])
         ]
         read = read_tables(([] if classes is None else [classes]) + pairs, total)
-        prior = None if classes is None else read.pop(0)
-        joined = (
-            np.stack([getattr(each, name) for each in read], axis=1).reshape(-1, 2)
-            for name in ("counts", "deviations")
-        )
-        return prior, [ReadTable(*joined)]
+        prior = None if classes is None else read.pop(0).counts
+        return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 
     def _read_shares(self, classes, fill, table, total):
         """Of the records, how full they are; of what fills them, which features."""
         prior = read_classes(classes, total)
-        rows = None if prior is None else prior.counts / prior.counts.sum()
-        (places,) = read_tables([fill], rows=[rows])
-        full = places.counts[:, 1]
-        return prior, [places, *read_tables([table], rows=[full / full.sum()])]
+        (places,) = read_tables([fill], rows=[prior])
+        (shares,) = read_tables([table], rows=[places.counts[:, 1]])
+        return prior, [places.counts, shares.counts]
 
     def _keep(self, estimates, extra):
         *fill, features = estimates

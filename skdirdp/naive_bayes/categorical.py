@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 from sklearn.naive_bayes import CategoricalNB
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from .._contributions import Weights, count_categories
 from .._messages import errors_without_data
@@ -281,12 +281,43 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         # Each table holds the class counts, as the sums of its rows.
         tables = [replace(table, axes=("class", k)) for k, table in enumerate(features)]
         read = read_tables(([] if classes is None else [classes]) + tables, total)
-        return (None, read) if classes is None else (read[0], read[1:])
+        prior = None if classes is None else read.pop(0).counts
+        self._readings_ = read
+        return prior, [table.counts for table in read]
 
     def _keep(self, estimates, extra):
         self.category_count_ = [table.counts for table in estimates]
         self.feature_log_prob_ = [np.log(table.probabilities) for table in estimates]
         self.n_categories_ = np.array([table.counts.shape[1] for table in estimates])
+
+    def probability_limits(self, confidence=0.95):
+        """Limits for the shares that the counted records have, by the noise that was drawn.
+
+        They do not depend on the reading, and hold whatever the data are: each with at least
+        this probability, by itself. They are about the records that were counted and not about
+        a population that those are a sample of.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+
+        Returns
+        -------
+        list of (lower, upper)
+            Two ndarrays of shape (n_classes, n_categories of the feature) each.
+        """
+        check_is_fitted(self)
+        self.release()
+        if "_readings_" not in vars(self):
+            raise ValueError(
+                "limits are of noise that was read: reading must be 'best', and epsilon finite"
+            )
+        readings = iter(self._readings_)
+        sure = np.ones((len(self.classes_), 1))
+        return [
+            next(readings).limits(confidence) if size > 1 else (sure, sure)
+            for size in self.n_categories_
+        ]
 
     def _log_likelihood(self, X):
         sizes = self.n_categories_

@@ -7,7 +7,7 @@ from sklearn.naive_bayes import ComplementNB
 
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.table import CountTable
-from ..reading import NoisyTable, ReadTable, read_tables
+from ..reading import NoisyTable, read_tables
 from .numeric import FeatureSums, _NumericNaiveBayes
 
 
@@ -202,7 +202,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
         (table,) = features
         by_class = table.counts.reshape(len(self.classes_), -1)
         (read,) = read_tables([NoisyTable(by_class, table.noise, ("class", "feature"))])
-        return None, [ReadTable(read.counts.reshape(1, -1), read.deviations.reshape(1, -1))]
+        return None, [read.counts.reshape(1, -1)]
 
     def _keep(self, estimates, extra):
         (joint,) = estimates

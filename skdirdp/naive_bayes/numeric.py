@@ -113,9 +113,9 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 
     def _read(self, classes, features, total):
         # Classes hold about as many words as records: what is known of those tells of these.
-        read = read_classes(classes, total)
-        rows = None if read is None else read.counts / read.counts.sum()
-        return read, read_tables(features, rows=[rows])
+        prior = read_classes(classes, total)
+        (read,) = read_tables(features, rows=[prior])
+        return prior, [read.counts]
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:
         """The public bounds on entries and totals of rows; None where there is none."""

@@ -45,15 +45,13 @@ class Reconciled:
         """The variance of a cell of the margin that keeps some variables."""
         sizes = dict(zip(self.table.axes, self.counts.shape, strict=True))
         size = prod(sizes[name] for name in kept)
+        # Each part has the noise of what it was set to first, or else of the table itself.
+        holders = [*self.shared, (frozenset(sizes), self.table.variance())]
         total = 0.0
         for part in _subsets(kept):
+            variables, variance = next(each for each in holders if part <= each[0])
             freedom = prod(sizes[name] - 1 for name in part)
-            for variables, variance in self.shared:
-                if part <= variables:
-                    cells = prod(sizes[name] for name in variables)
-                    break
-            else:
-                cells, variance = self.counts.size, self.table.variance()
+            cells = prod(sizes[name] for name in variables)
             # A part's sum of squares is spread over the cells of the margin.
             total += freedom * variance * cells / size
         # Of a margin that is public, noise is left that is far below any other.

@@ -12,9 +12,10 @@ table, drawn towards the former by a few imagined cells.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx
 
 # Widths about the centre: variances over that of a sample of n records, less one, over n.
 _SPREADS = np.array([0.0, *4.0 ** np.arange(-9, 1)])
@@ -128,7 +129,7 @@ def _learnt(cells: Sequence[np.ndarray]) -> np.ndarray:
     step = -(-sum(sizes) // _ALL_CELLS)
     everything = np.concatenate(cells, axis=1)
     first = _first_weights()
-    likelihood = _likelihood(everything, range(len(first)))
+    likelihood = _likelihood(everything)
     thinned = likelihood[::step]
     common = first[np.newaxis]
     for _ in range(_STEPS):
@@ -178,36 +179,60 @@ def _parts(cells: np.ndarray, which) -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _given(noisy, variance, centre, spread):
-    """Location and deviation of a part's posterior, before it is cut off at 0."""
+class _Part(NamedTuple):
+    """What one part of the prior makes of noisy counts.
+
+    Attributes
+    ----------
+    log_likelihood : ndarray, up to a constant.
+    mean, square : ndarray, the mean of the count and of its square.
+    """
+
+    log_likelihood: np.ndarray
+    mean: np.ndarray
+    square: np.ndarray
+
+
+def _part(noisy, variance, centre, spread) -> _Part:
     both = spread + variance
-    return (noisy * spread + centre * variance) / both, np.sqrt(spread * variance / both)
+    deviation = np.sqrt(spread * variance / both)
+    z = (noisy * spread + centre * variance) / (both * deviation)
+    log_beyond, above = _beyond_zero(z)
+    likelihood = log_beyond - ((noisy - centre) ** 2 / both + np.log(both)) / 2
+    likelihood -= _beyond_zero(centre / np.sqrt(spread))[0]
+    mean = z + above
+    return _Part(likelihood, deviation * mean, deviation**2 * (1 + z * mean))
 
 
-def _log_likelihood(noisy, variance, centre, spread) -> np.ndarray:
-    location, deviation = _given(noisy, variance, centre, spread)
-    both = spread + variance
-    found = -((noisy - centre) ** 2 / both + np.log(both)) / 2
-    return found + log_ndtr(location / deviation) - log_ndtr(centre / np.sqrt(spread))
+def _beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of a normal variable of mean z and deviation 1, what lies above 0.
+
+    The logarithm of its probability, and by how much its mean is above z.
+    """
+    # Beyond 8 deviations there is no difference that a float would hold.
+    near = np.minimum(z, 8.0)
+    scaled = erfcx(near * -np.sqrt(0.5))
+    return np.log(scaled / 2) - near**2 / 2, np.sqrt(2 / np.pi) / scaled
 
 
-def _likelihood(cells: np.ndarray, which) -> np.ndarray:
-    """Likelihoods of the cells (rows) under the parts, up to a factor of each cell."""
-    logs = np.stack([_log_likelihood(*cells[:2], *part) for part in _parts(cells, which)], axis=1)
-    return np.exp(logs - logs.max(axis=1, keepdims=True))
+def _likelihood(cells: np.ndarray) -> np.ndarray:
+    """Likelihoods of the cells (rows) under all parts, up to a factor of each cell."""
+    every = range(len(_first_weights()))
+    logs = [_part(cells[0], cells[1], *each).log_likelihood for each in _parts(cells, every)]
+    return _exponential(np.stack(logs, axis=1))
 
 
 def _moments(cells: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Means and variances of counts given noisy ones, by the weights of each cell's table."""
     which = np.flatnonzero(weights.any(axis=0))
-    shares = _likelihood(cells, which) * weights[:, which]
-    shares /= shares.sum(axis=1, keepdims=True)
-    mean, square = np.zeros(cells.shape[1]), np.zeros(cells.shape[1])
-    for share, part in zip(shares.T, _parts(cells, which), strict=True):
-        location, deviation = _given(*cells[:2], *part)
-        z = location / deviation
-        # The mean of a normal variable beyond 0 is above its location by this.
-        above = np.sqrt(2 / np.pi) / erfcx(-z / np.sqrt(2))
-        mean += share * deviation * (z + above)
-        square += share * deviation**2 * (1 + z * (z + above))
-    return np.stack([mean, np.maximum(square - mean**2, 0.0)])
+    found = [_part(cells[0], cells[1], *each) for each in _parts(cells, which)]
+    logs, means, squares = (np.stack(each) for each in zip(*found, strict=True))
+    shares = _exponential(logs, axis=0)
+    shares *= weights[:, which].T
+    shares /= shares.sum(axis=0)
+    mean = (shares * means).sum(axis=0)
+    return np.stack([mean, np.maximum((shares * squares).sum(axis=0) - mean**2, 0.0)])
+
+
+def _exponential(logs: np.ndarray, axis: int = 1) -> np.ndarray:
+    return np.exp(logs - logs.max(axis=axis, keepdims=True))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .._validation import check_real
+from ..mechanisms.noise import Noise
 from .margins import Reconciled, reconcile
 from .mixture import Cells, Posterior, read_cells
 from .noisy import NoisyTable
@@ -12,18 +14,53 @@ from .noisy import NoisyTable
 
 @dataclass(frozen=True)
 class ReadTable:
-    """What a table most likely held.
+    """What a table most likely held, with what was seen of it.
 
     Attributes
     ----------
     counts : ndarray
         Positive.
-    deviations : ndarray
-        How far counts may be off, by the same posterior.
+    noisy : ndarray
+        What was seen: noisy counts that agree with those of other tables. Some may be negative.
+    variances : ndarray, or float
+        Of their noise.
+    row_variance : float
+        Of the noise of the sum of a row.
+    noise : Noise
+        As it was drawn.
     """
 
     counts: np.ndarray
-    deviations: np.ndarray
+    noisy: np.ndarray
+    variances: np.ndarray | float
+    row_variance: float
+    noise: Noise
+
+    def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Limits for the true share of each cell in its row.
+
+        They rest on the noise alone, and not on what rows are like: those of a cell and those of
+        its row's sum both hold with the probability that is asked for, whatever the data are.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+            Of the limits of one cell.
+
+        Returns
+        -------
+        lower, upper : ndarray
+        """
+        check_real("confidence", confidence, above=0, below=1)
+        reach = self.noise.reach((1 + confidence) / 2)
+        off, row_off = reach * np.sqrt(self.variances), reach * np.sqrt(self.row_variance)
+        row = self.noisy.sum(axis=-1, keepdims=True)
+        least, most = np.maximum(row - row_off, 0.0), np.maximum(row + row_off, 0.0)
+        low, high = np.maximum(self.noisy - off, 0.0), np.maximum(self.noisy + off, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lower = np.where(most > 0, low / most, 0.0)
+            upper = np.where(least > 0, high / least, 1.0)
+        return np.minimum(lower, 1.0), np.minimum(upper, 1.0)
 
 
 def read_tables(
@@ -44,8 +81,8 @@ def read_tables(
     total : float, optional
         The public number of records in each table.
     rows : sequence of ndarray or None, optional
-        For a table of two variables, what shares its rows are expected to have; by default
-        equal ones.
+        For a table of two variables, in what proportions its rows are expected to be; by
+        default they are equal.
 
     Returns
     -------
@@ -104,7 +141,7 @@ class _Reader:
         if name in self._known:
             return self._known[name]
         size = self._table.counts.shape[self._given.index(name)]
-        centre = np.full(size, 1 / size) if shares is None else shares
+        centre = np.full(size, 1 / size) if shares is None else shares / shares.sum()
         read = self._read([name], self._total * centre)
         if any(name in variables for variables, _ in self._table.shared):
             self._known[name] = read
@@ -174,11 +211,13 @@ class _Reader:
         noisy = self._table.margin(axes)
         noisy = noisy.reshape(-1, noisy.shape[-1])
         rows, part = np.reshape(rows, (-1, 1)), np.reshape(part, (-1, 1))
-        noise, slope = self._table.variance(axes), self._table.table.noise.per_count
-        spread = np.array(noise)
-        if slope > 0:  # what it is on average, and more where there is more
-            spread = np.maximum(noise + slope * (noisy - noisy.mean()), noise / 2)
-        return Cells(noisy, spread, rows * mean, rows**2 * variance, rows, part)
+        noise = self._variances(noisy, axes)
+        return Cells(noisy, noise, rows * mean, rows**2 * variance, rows, part)
+
+    def _variances(self, noisy: np.ndarray, axes: Sequence[Hashable]) -> np.ndarray:
+        """Of the cells of a margin: the same on average, and more where there is more."""
+        mean, slope = self._table.variance(axes), self._table.table.noise.per_count
+        return np.maximum(mean + slope * (noisy - noisy.mean()), mean / 2)
 
     def keep(self, found: Posterior) -> None:
         """The shares of each row, and their variances."""
@@ -186,8 +225,14 @@ class _Reader:
         self._found.append((found.mean / total, found.variance / total**2))
 
     def result(self) -> ReadTable:
-        mean, variance = self._found[-1]
+        mean = self._found[-1][0]
         if not self._given and self._last in self._known:  # as rows of other tables are
             mean = self._known[self._last][np.newaxis] / self._total
-        rows, shape = self._rows.reshape(-1, 1), self._table.counts.shape
-        return ReadTable((rows * mean).reshape(shape), (rows * np.sqrt(variance)).reshape(shape))
+        noisy = self._table.counts
+        return ReadTable(
+            (self._rows.reshape(-1, 1) * mean).reshape(noisy.shape),
+            noisy,
+            self._variances(noisy, [*self._given, self._last]),
+            self._table.variance(self._given),
+            self._table.table.noise,
+        )
