@@ -295,6 +295,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         records = self.class_count_[:, np.newaxis]
         if not fill:
             counts = features.counts[:, 1].reshape(shape)
+            if self._is_private:  # of those with the feature and without it
+                counts = records * counts / features.counts.sum(axis=1).reshape(shape)
         elif self._is_private:
             # Of the places of a class, those that are taken, and of these, the feature's.
             places = fill[0].counts.sum() / self.class_count_.sum()
