@@ -59,8 +59,8 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
     target : node, default=None
         The variable that `predict` and `predict_proba` are about.
     alpha : float, default=1.0
-        The least smoothing, in counts. The budget may need more: see `alpha_`. With 0 and
-        no noise, the tables are those of maximum likelihood.
+        The smoothing, in counts. Releases that are taken as drawn may need more: see `alpha_`.
+        With 0 and no noise, the tables are those of maximum likelihood.
     split : {"optimised", "even"}, default="optimised"
         How the budget is split over the nodes: evenly, or by what is expected to serve the
         log-likelihood best, given the public sizes of the tables. The papers' calibrations
@@ -115,7 +115,8 @@ class PrivateBayesNetMLE(DensityMixin, CountingEstimator):
     classes_ : ndarray
         The states of `target`.
     alpha_ : dict of float
-        The smoothing of each node's table, in counts.
+        The smoothing of each node's table, in counts: `alpha`, or what the budget needs where
+        releases are taken as drawn.
     mechanisms_ : dict of Mechanism
         What released each node's table. A node of one state has none.
     privacy_ : PrivacyReport

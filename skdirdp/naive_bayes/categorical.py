@@ -73,7 +73,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     Parameters
     ----------
     alpha : float, default=1.0
-        The least smoothing, in counts. The budget may need more: see `alpha_`.
+        The smoothing, in counts. Releases that are taken as drawn may need more: see `alpha_`.
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
@@ -144,8 +144,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         released probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
         Released.
-    alpha_ : float
-        The smoothing of the feature tables, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int

@@ -39,8 +39,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The least smoothing, in counts, of all features or of each. The budget may need
-        more: see `alpha_`.
+        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
+        may need more: see `alpha_`.
     force_alpha : bool, default=True
         Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
         warning.
@@ -112,8 +112,9 @@ class DirichletComplementNB(_NumericNaiveBayes):
         The sum of `feature_count_` over the classes.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         The weights, released.
-    alpha_ : float
-        The smoothing of the feature table, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int

@@ -17,8 +17,8 @@ class DirichletNB(_NumericNaiveBayes):
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The least smoothing, in counts, of all features or of each. The budget may need
-        more: see `alpha_`.
+        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
+        may need more: see `alpha_`.
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
@@ -81,13 +81,15 @@ class DirichletNB(_NumericNaiveBayes):
     class_log_prior_ : ndarray of shape (n_classes,)
         Released.
     feature_count_ : ndarray of shape (n_classes, n_features)
-        The sum of each feature by class: exact at infinite epsilon, else the released
-        probabilities times `class_count_` and `max_total`, which is the total that a row may
-        have: where most have less, these are as many times too large.
+        The sum of each feature by class: exact at infinite epsilon, else as it was read.
+        Where it is taken as drawn, the released probabilities times `class_count_` and
+        `max_total`, which is the total that a row may have: where most have less, these are
+        as many times too large.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Released.
-    alpha_ : float
-        The smoothing of the feature table, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int

@@ -35,6 +35,15 @@ class Reconciled:
         As it was released.
     shared : tuple of (set of variables, float)
         What was set to averages, in turn, and the variance of a cell of each average.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.mechanisms.noise import Noise
+    >>> from skdirdp.reading import NoisyTable, reconcile
+    >>> tables = [NoisyTable(np.array([60.0, 50.0]), Noise(2.0), ("x",))] * 2
+    >>> reconcile(tables)[0].variance(["x"])  # of the average of two
+    1.0
     """
 
     counts: np.ndarray

@@ -22,6 +22,14 @@ class NoisyTable:
     axes : tuple
         The variable of each dimension. Tables that share a variable count the same records by
         it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.mechanisms.noise import Noise
+    >>> from skdirdp.reading import NoisyTable
+    >>> NoisyTable(np.array([[12.5, -3.0], [7.5, 3.0]]), Noise(4.0, 0.5), ("class", "x")).variance()
+    6.5
     """
 
     counts: np.ndarray

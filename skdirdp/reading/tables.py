@@ -28,6 +28,16 @@ class ReadTable:
         Of the noise of the sum of a row.
     noise : Noise
         As it was drawn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.mechanisms.noise import Noise
+    >>> from skdirdp.reading import NoisyTable, read_tables
+    >>> (read,) = read_tables([NoisyTable(np.array([60.0, 50.0]), Noise(4.0), ("x",))], total=110)
+    >>> lower, upper = read.limits(0.95)
+    >>> bool((lower < 6 / 11).any() and (upper > 6 / 11).any())
+    True
     """
 
     counts: np.ndarray
