@@ -14,7 +14,7 @@ from .methods import BASELINES, EPSILONS, GUARANTEES
 
 _REPEATS, _QUICK_REPEATS = 10, 2
 _LOGARITHMIC = ("cross_entropy", "expected_kl")
-_SHOWN = ["Dirichlet, Algorithm 1", "Dirichlet, exact", "Gaussian, smoothed", "auto"]
+_SHOWN = ["Dirichlet, Algorithm 1", "Dirichlet, exact", "auto", "Dirichlet, read", "auto, read"]
 
 
 class ModelComparison(Experiment):

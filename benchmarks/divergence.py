@@ -46,6 +46,15 @@ def expected_kl(
     return Divergence(float(values.mean()), float(values.std(ddof=1) / np.sqrt(draws)))
 
 
+def divergence(tables: Iterable[np.ndarray], probabilities: Iterable[np.ndarray]) -> float:
+    """KL divergence of the tables of one released model from the true ones."""
+    total = 0.0
+    for counts, released in zip(tables, probabilities, strict=True):
+        weights = counts / counts.sum()
+        total += float(np.sum(xlogy(weights, _rows(counts))) - np.sum(weights * np.log(released)))
+    return total
+
+
 def _rows(counts: np.ndarray) -> np.ndarray:
     return counts / np.maximum(counts.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
 

@@ -286,13 +286,18 @@ class Terms(NamedTuple):
 
 
 class Release(NamedTuple):
-    """What became of one table: probabilities, and the mechanism that drew them.
+    """What became of one table, and the mechanism that drew it.
 
-    The mechanism is None where a table has a single category: its rows are all (1,),
-    say nothing, and are not drawn.
+    Attributes
+    ----------
+    drawn : ndarray
+        Probabilities; or noisy counts, of a table that is yet to be read.
+    mechanism : Mechanism or None
+        None where a table has a single category: its rows are all (1,), say nothing, and are
+        not drawn.
     """
 
-    probabilities: np.ndarray
+    drawn: np.ndarray
     mechanism: Mechanism | None
 
 
@@ -510,7 +515,7 @@ def draw_tables(
     """Releases of tables that were paid for; a table of one category takes no mechanism."""
     waiting = iter(mechanisms)
     requests = [
-        Request(next(waiting), counts, table.contribution.grid)
+        Request(next(waiting), counts, table.contribution.grid, table.reading == "best")
         for table, counts in tables
         if table.n_categories > 1
     ]
@@ -518,8 +523,8 @@ def draw_tables(
     releases = []
     for table, counts in tables:
         if table.n_categories > 1:
-            request, probabilities = next(drawn)
-            releases.append(Release(probabilities, request.mechanism))
+            request, values = next(drawn)
+            releases.append(Release(values, request.mechanism))
         else:
             releases.append(Release(np.ones(counts.shape), None))
     return releases

@@ -41,7 +41,7 @@ def drawn_tables():
     draw_all = Mechanism.draw_all
 
     def listening(requests, generator):
-        tables.extend((mechanism, np.array(counts)) for mechanism, counts, _ in requests)
+        tables.extend((mechanism, np.array(counts)) for mechanism, counts, *_ in requests)
         return draw_all(requests, generator)
 
     with patch.object(Mechanism, "draw_all", listening):

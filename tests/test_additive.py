@@ -94,7 +94,7 @@ def test_limits_hold_for_all_runs_at_once_and_are_not_wide(make, smoothing, runs
 )
 def test_noisy_counts_are_read_off_their_means_as_exactly_as_limits_say(make, least, error):
     noisy = np.concatenate([np.geomspace(1e-4, 1, 1000), np.linspace(least, 50, 100_000)])
-    read = make(1.0)._noisy_counts(make(1.0)._posterior_mean(noisy))
+    read = make(1.0)._from_means(make(1.0)._posterior_mean(noisy))
     assert np.max(np.abs(read - noisy)) < error
 
 

@@ -17,6 +17,7 @@ LAYERS: tuple[set[str], ...] = (
     SERVICES,
     {"accounting"},
     {"mechanisms"},
+    {"reading"},
     {"reporting"},
     {"accountant", "utility"},
     {"base", "_contributions", "_persons"},

@@ -716,7 +716,7 @@ def test_tables_that_are_drawn_together_are_those_of_their_own_mechanisms():
         shape = [(20_000, 2), (3,), (5000, 7), (2, 2, 4)][place % 4]
         requests.append(Request(mechanism, rng.integers(1, 60, shape).astype(float), 1.0))
     drawn = Mechanism.draw_all(requests, np.random.default_rng(1))
-    for (_, counts, _), released in zip(requests, drawn, strict=True):
+    for (_, counts, *_), released in zip(requests, drawn, strict=True):
         assert released.shape == counts.shape
         np.testing.assert_allclose(released.sum(axis=-1), 1)
         assert (released > 0).all()
@@ -724,7 +724,7 @@ def test_tables_that_are_drawn_together_are_those_of_their_own_mechanisms():
     small = [Request(m, rng.integers(5, 60, 2 + i).astype(float), 1.0) for i, m in enumerate(kinds)]
     draws = 4000
     together = Mechanism.draw_all(small * draws, np.random.default_rng(2))
-    for place, (mechanism, counts, _) in enumerate(small):
+    for place, (mechanism, counts, *_) in enumerate(small):
         found = np.array(together[place :: len(small)])
         alone = mechanism.draw(np.tile(counts, (draws, 1)), np.random.default_rng(3))
         error = np.sqrt((found.var(axis=0) + alone.var(axis=0)) / draws)

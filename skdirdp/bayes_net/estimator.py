@@ -16,8 +16,10 @@ from .._validation import check_integer, check_tables
 from ..base import CountingEstimator
 from ..engines import Part, TableCounts, by_blocks, open_table
 from ..mechanisms import Mechanism
+from ..mechanisms.base import smoothed_mean
 from ..mechanisms.split import SPLITS, calibrate_split
-from ..mechanisms.table import CountTable
+from ..mechanisms.table import READINGS, CountTable
+from ..reading import NoisyTable, read_tables
 from .columns import (
     Records,
     as_records,
@@ -52,8 +54,8 @@ class PrivateBayesNetMLE(ReleasedNetwork):
     target : node, default=None
         The variable that `predict` and `predict_proba` are about.
     alpha : float, default=1.0
-        The least smoothing, in counts. The budget may need more: see `alpha_`. With 0 and
-        no noise, the tables are those of maximum likelihood.
+        The smoothing, in counts. Releases that are taken as drawn may need more: see `alpha_`.
+        With 0 and no noise, the tables are those of maximum likelihood.
     split : {"optimised", "even"}, default="optimised"
         How the budget is split over the nodes: evenly, or by what is expected to serve the
         log-likelihood best, given the public sizes of the tables. The papers' calibrations
@@ -82,6 +84,10 @@ class PrivateBayesNetMLE(ReleasedNetwork):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -104,7 +110,8 @@ class PrivateBayesNetMLE(ReleasedNetwork):
     classes_ : ndarray
         The states of `target`.
     alpha_ : dict of float
-        The smoothing of each node's table, in counts.
+        The smoothing of each node's table, in counts: `alpha`, or what the budget needs where
+        releases are taken as drawn.
     mechanisms_ : dict of Mechanism
         What released each node's table. A node of one state has none.
     privacy_ : PrivacyReport
@@ -145,6 +152,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         "split": [StrOptions(set(SPLITS))],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 1, None, closed="left")],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     def __init__(
@@ -165,6 +173,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         adjacency="replace",
         n_samples=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -184,6 +193,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -271,17 +281,34 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         n_samples, size_leaks = self._public_n_samples(counts.counted)
         alpha = float(self.alpha)
         tables = [
-            (CountTable(n_samples, family.n_states, family.n_rows, min_smoothing=alpha), cells)
+            (
+                CountTable(
+                    n_samples,
+                    family.n_states,
+                    family.n_rows,
+                    min_smoothing=alpha,
+                    reading=self.reading,
+                ),
+                cells,
+            )
             for family, cells in zip(families.values(), counts.tables, strict=True)
         ]
         releases = self._release(tables, leaks + size_leaks, counts.counted)
 
-        self.probabilities_, self.mechanisms_, self.alpha_ = {}, {}, {}
-        for node, (probabilities, mechanism) in zip(families, releases, strict=True):
-            self.probabilities_[node] = probabilities
-            self.alpha_[node] = alpha if mechanism is None else mechanism.smoothing
-            if mechanism is not None:
-                self.mechanisms_[node] = mechanism
+        released = dict(zip(families, releases, strict=True))
+        self.mechanisms_ = {
+            node: release.mechanism
+            for node, release in released.items()
+            if release.mechanism is not None
+        }
+        self.probabilities_ = {node: release.drawn for node, release in released.items()}
+        self.alpha_ = dict.fromkeys(families, alpha)
+        if self._is_private and self.reading == "best":
+            public = self._is_number_public(counts.counted.unit)
+            self._read(families, float(counts.counted.n_rows) if public else None)
+        else:
+            for node, mechanism in self.mechanisms_.items():
+                self.alpha_[node] = mechanism.smoothing
         self.columns_ = names
         self.n_features_in_ = len(names)
         if all(isinstance(name, str) for name in names):
@@ -316,6 +343,22 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         self.states_ = {node: states[node] for node in self.structure_}
         self._check_sizes(self._families)
 
+    def _read(self, families: dict[Hashable, Family], total: float | None) -> None:
+        """Turn the noisy counts in `probabilities_` into what they most likely were."""
+        noisy = [
+            NoisyTable(
+                self.probabilities_[node].reshape(*families[node].parent_states, -1),
+                mechanism.noise,
+                (*families[node].parents, node),
+            )
+            for node, mechanism in self.mechanisms_.items()
+        ]
+        read = read_tables(noisy, total)
+        self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
+        for node, table in self._readings_.items():
+            counts = table.counts.reshape(families[node].n_rows, -1)
+            self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
+
     def _encode(self, records: Records, counted: Selection):
         """The states of all variables, their numbers in the data, and what was not given."""
         states = check_states(self.states or {}, self.structure_)
@@ -346,6 +389,35 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         if self.split == "even" or self.calibration != "exact" or not self._is_private:
             return super()._calibrate(tables)
         return calibrate_split(tables, super()._calibrate)
+
+    def probability_limits(self, confidence=0.95):
+        """Limits for the shares that the counted records have, by the noise that was drawn.
+
+        They do not depend on the reading, and hold whatever the data are: each with at least
+        this probability, by itself. They are about the records that were counted and not about
+        a population that those are a sample of.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+
+        Returns
+        -------
+        dict of (lower, upper)
+            Two ndarrays of the shape of the node's `probabilities_` each. Nodes of one state
+            are left out.
+        """
+        check_is_fitted(self)
+        if "_readings_" not in vars(self):
+            raise ValueError(
+                "limits are of noise that was read: reading must be 'best', and epsilon finite"
+            )
+        return {
+            node: tuple(
+                limit.reshape(self.probabilities_[node].shape) for limit in table.limits(confidence)
+            )
+            for node, table in self._readings_.items()
+        }
 
     # Scoring ---------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ def distances(
     """The l1 distance of each pair's counts from those of independent columns.
 
     Distances are from public tables of whole numbers, so that they are whole, exact, and
-    change by no more than the counts do: docs/theory.md, section 16.
+    change by no more than the counts do: docs/theory.md, section 17.
 
     Parameters
     ----------

@@ -441,7 +441,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.fine_edges_ = [
             _fine_edges(size, grid) for size, grid in zip(sizes, grids, strict=True)
         ]
-        self.release_ = [release.probabilities for release in releases]
+        self.release_ = [release.drawn for release in releases]
         # None where there is but one bin, of which nothing was released.
         self._histograms_ = [
             None

@@ -23,6 +23,7 @@ from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction, replaces
 from ..numerics.rounding import quotient_up
 from .base import Mechanism, normalise, sums_of_runs
+from .noise import Noise
 from .reference import entry_quadrature, row_total
 from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
 from .table import CountTable
@@ -113,16 +114,21 @@ class _AdditiveMechanism(Mechanism):
 
     @classmethod
     def _draw(cls, requests, generator):
-        estimates = []
-        for mechanism, counts, grid in requests:
-            estimate = mechanism._posterior_mean(mechanism.noisy(counts, generator, grid))
-            estimate += mechanism.smoothing
-            estimates.append(np.maximum(estimate, np.finfo(float).tiny, out=estimate))
-        return (np.concatenate(estimates),)
+        noisy = [
+            request.mechanism.noisy(request.counts, generator, request.grid) for request in requests
+        ]
+        return (np.concatenate(noisy),)
+
+    def _noisy_counts(self, grid, *drawn):
+        return drawn[0]
+
+    def _prepared(self, *drawn):
+        estimate = self._posterior_mean(drawn[0]) + self.smoothing
+        return (np.maximum(estimate, np.finfo(float).tiny, out=estimate),)
 
     @staticmethod
-    def _probabilities(*drawn):
-        return normalise(*drawn)
+    def _probabilities(*prepared):
+        return normalise(*prepared)
 
     def noisy(
         self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
@@ -166,25 +172,15 @@ class _AdditiveMechanism(Mechanism):
         """Means of the counts given the noisy ones."""
 
     @abstractmethod
-    def _noisy_counts(self, means: np.ndarray) -> np.ndarray:
+    def _from_means(self, means: np.ndarray) -> np.ndarray:
         """The inverse of `_posterior_mean`."""
 
     @abstractmethod
     def _noise_quadrature(self) -> tuple[np.ndarray, np.ndarray]:
         """Nodes and weights for the distribution of the noise."""
 
-    def expected_divergence(self, table: CountTable) -> float:
-        """By quadrature over the noise, and to second order in the row's sum.
-
-        Parameters
-        ----------
-        table : CountTable
-            The table to be released.
-
-        Returns
-        -------
-        float
-        """
+    def _divergence_as_drawn(self, table: CountTable) -> float:
+        """By quadrature over the noise, and to second order in the row's sum."""
         n_categories = table.n_categories
         if n_categories < 2:
             return 0.0
@@ -220,7 +216,7 @@ class _AdditiveMechanism(Mechanism):
         """
 
         def noisy(log_sum):
-            return self._noisy_counts(np.exp(log_sum) * release - self.smoothing)
+            return self._from_means(np.exp(log_sum) * release - self.smoothing)
 
         least = np.log(max(total, self._noise_scale)) - 1
         while noisy(least).sum() > total:
@@ -293,10 +289,14 @@ class GaussianMechanism(_AdditiveMechanism):
     def _noise_scale(self) -> float:
         return self.sigma
 
+    @property
+    def noise(self) -> Noise:
+        return Noise(self.sigma**2)
+
     def _posterior_mean(self, noisy):
         return self.sigma * _gaussian_mean(noisy / self.sigma)
 
-    def _noisy_counts(self, means):
+    def _from_means(self, means):
         noisy, known = _gaussian_means()
         z = means / self.sigma
         return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
@@ -381,10 +381,14 @@ class LaplaceMechanism(_AdditiveMechanism):
     def _noise_scale(self) -> float:
         return self.scale
 
+    @property
+    def noise(self) -> Noise:
+        return Noise(2 * self.scale**2, is_laplace=True)
+
     def _posterior_mean(self, noisy):
         return self.scale * _laplace_mean(np.maximum(noisy, 0.0) / self.scale)
 
-    def _noisy_counts(self, means):
+    def _from_means(self, means):
         noisy, known = _laplace_means()
         z = means / self.scale
         inverse = np.interp(z, known, noisy)
@@ -413,7 +417,7 @@ class LaplaceMechanism(_AdditiveMechanism):
 
         def counts(log_sum):
             estimates = np.exp(log_sum) * release - self.smoothing
-            return np.maximum(self._noisy_counts(estimates), 0.0)
+            return np.maximum(self._from_means(estimates), 0.0)
 
         def above(cells):
             return self.scale * (_tail_of_sum(cells, tail, _log_mgf) + cells * _UNKNOWN_LAPLACE)

@@ -16,6 +16,7 @@ from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import REVEALS_ALL, TABLE_RELATIONS, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
 from .contribution import ContributionBound
+from .noise import Noise, expected_divergence_of_reading
 from .sampling import check_platform
 from .table import CountTable
 
@@ -98,10 +99,23 @@ class Mechanism(PrivacyCurves):
     ) -> tuple[np.ndarray, ...]:
         """What is drawn for each count of all tables in turn; they are one-dimensional here."""
 
+    @abstractmethod
+    def _noisy_counts(self, grid: float, *drawn: np.ndarray) -> np.ndarray:
+        """Counts with noise of mean 0, from what was drawn."""
+
+    def _prepared(self, *drawn: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What `_probabilities` takes, from what was drawn."""
+        return drawn
+
     @staticmethod
     @abstractmethod
-    def _probabilities(*drawn: np.ndarray) -> np.ndarray:
-        """Positive probabilities for each row of a two-dimensional table, from what was drawn."""
+    def _probabilities(*prepared: np.ndarray) -> np.ndarray:
+        """Positive probabilities for each row of a two-dimensional table."""
+
+    @property
+    @abstractmethod
+    def noise(self) -> Noise:
+        """The variance of what was drawn, as a noisy count."""
 
     @property
     @abstractmethod
@@ -109,8 +123,11 @@ class Mechanism(PrivacyCurves):
         """What is added to every count, in counts."""
 
     @abstractmethod
+    def _divergence_as_drawn(self, table: CountTable) -> float:
+        """`expected_divergence`, of a table that is not read any better."""
+
     def expected_divergence(self, table: CountTable) -> float:
-        """Expected KL divergence of a released row from the true one.
+        """Expected KL divergence of a published row from the true one.
 
         An average over a reference for the unknown counts; it sees no data, only
         the public description of the table.
@@ -124,6 +141,9 @@ class Mechanism(PrivacyCurves):
         -------
         float
         """
+        if table.reading == "plain" or self.is_exact:
+            return self._divergence_as_drawn(table)
+        return expected_divergence_of_reading(table, self.noise)
 
     @abstractmethod
     def _with_precision(self, precision: float) -> "Mechanism": ...
@@ -359,19 +379,22 @@ class Mechanism(PrivacyCurves):
         Returns
         -------
         list of ndarray of the shapes of the tables
+            Probabilities, or noisy counts where those are requested.
         """
-        released = [np.empty(counts.shape) for _, counts, _ in requests]
-        noisy: dict[type[Mechanism], list[tuple[Request, np.ndarray]]] = {}
+        released = [np.empty(request.counts.shape) for request in requests]
+        noisy: dict[tuple[type[Mechanism], bool], list[tuple[Request, np.ndarray]]] = {}
         for request, target in zip(requests, released, strict=True):
-            mechanism, counts, _ = request
+            mechanism, counts = request.mechanism, request.counts
             if mechanism.is_exact:
                 target[:] = mechanism._released_without_noise(counts)
             else:
-                noisy.setdefault(type(mechanism), []).append((request, target))
-        for kind, several in noisy.items():
+                kind = (type(mechanism), request.as_counts)
+                noisy.setdefault(kind, []).append((request, target))
+        for (kind_of_mechanism, as_counts), several in noisy.items():
             assert generator is not None
             for batch in _batches(several):
-                _fill(kind, batch, generator)
+                fill = _fill_counts if as_counts else _fill
+                fill(kind_of_mechanism, batch, generator)
         return released
 
     def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
@@ -387,11 +410,16 @@ def is_whole(values: np.ndarray) -> bool:
 
 
 class Request(NamedTuple):
-    """A table that is to be drawn; see `Mechanism.draw` for the parts."""
+    """A table that is to be drawn; see `Mechanism.draw` for the parts.
+
+    With `as_counts` the noisy counts themselves are asked for, and not probabilities: what the
+    guarantee was proved for, before anything is made of it.
+    """
 
     mechanism: Mechanism
     counts: np.ndarray
     grid: float
+    as_counts: bool = False
 
 
 #: Rows of a table, and the place for what becomes of them; both two-dimensional.
@@ -402,11 +430,11 @@ def _batches(requests: Sequence[_Part]) -> Iterator[list[_Part]]:
     """Blocks of rows with the places for what becomes of them, several small ones at once."""
     batch: list[_Part] = []
     cells = 0
-    for (mechanism, counts, grid), target in requests:
-        columns = counts.shape[-1]
-        counts, target = counts.reshape(-1, columns), target.reshape(-1, columns)
+    for request, target in requests:
+        columns = request.counts.shape[-1]
+        counts, target = request.counts.reshape(-1, columns), target.reshape(-1, columns)
         for rows in row_blocks(len(counts), columns, _BLOCK_CELLS):
-            part = Request(mechanism, counts[rows], grid)
+            part = request._replace(counts=counts[rows])
             if batch and cells + part.counts.size > _BLOCK_CELLS:
                 yield batch
                 batch, cells = [], 0
@@ -418,11 +446,17 @@ def _batches(requests: Sequence[_Part]) -> Iterator[list[_Part]]:
 
 def _fill(kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator) -> None:
     """Draw the tables of a batch, all by mechanisms of one kind, and put them in their places."""
-    flat = [
-        Request(mechanism, _joined([part.counts.reshape(-1) for part, _ in parts]), grid)
-        for (mechanism, grid), parts in _runs(batch, lambda part: (part.mechanism, part.grid))
+    flat, pieces = _drawn(kind, batch, generator)
+    drawn = [
+        _joined(each)
+        for each in zip(
+            *(
+                request.mechanism._prepared(*piece)
+                for request, piece in zip(flat, pieces, strict=True)
+            ),
+            strict=True,
+        )
     ]
-    drawn = kind._draw(flat, generator)
     start = 0
     # Tables with rows of one length are normalised in one go too.
     for columns, parts in _runs(batch, lambda part: part.counts.shape[1]):
@@ -435,6 +469,34 @@ def _fill(kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Ge
         start = stop
         for target in targets:
             target[:], found = found[: len(target)], found[len(target) :]
+
+
+def _fill_counts(
+    kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator
+) -> None:
+    """The same, where noisy counts are asked for."""
+    flat, pieces = _drawn(kind, batch, generator)
+    found = _joined(
+        [
+            request.mechanism._noisy_counts(request.grid, *piece)
+            for request, piece in zip(flat, pieces, strict=True)
+        ]
+    )
+    for _, target in batch:
+        target[:], found = found[: target.size].reshape(target.shape), found[target.size :]
+
+
+def _drawn(
+    kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator
+) -> tuple[list[Request], list[tuple[np.ndarray, ...]]]:
+    """Requests that follow each other and are alike as one, and what was drawn for each."""
+    flat = [
+        Request(mechanism, _joined([part.counts.reshape(-1) for part, _ in parts]), grid)
+        for (mechanism, grid), parts in _runs(batch, lambda part: (part.mechanism, part.grid))
+    ]
+    drawn = kind._draw(flat, generator)
+    ends = np.cumsum([request.counts.size for request in flat])[:-1]
+    return flat, list(zip(*(np.split(each, ends) for each in drawn), strict=True))
 
 
 def _runs(batch: Sequence[_Part], key: Callable[[Request], Any]) -> list[tuple[Any, list[_Part]]]:

@@ -32,6 +32,8 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
 _SECANTS, _LONGEST_STEP = 8, 4.0  # before a search that never fails, and is slower
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
+# The prior of a table that is read without it, as a power of two.
+_LOG2_ALPHA = 20
 # No parameter is sought beyond these logarithms.
 _LEAST_LOG, _LARGEST_LOG = -300.0, 225.0
 _TOO_SMALL = "epsilon is too small: floating-point numbers hold no such noise"
@@ -292,11 +294,12 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     At a fixed alpha a larger r only brings the release closer to the counts, and the
     loss of privacy grows with it from none to all, so that r is unique.
     """
+    frontier = _Frontier(problem)
+    if all(table.reading == "best" for table, _ in problem.tables):
+        return frontier.at(_subtracted_alpha(problem))
     # No pair is known to dominate a record spread thinly under a smaller prior.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     least = 0.5 if spread else 0.0
-
-    frontier = _Frontier(problem)
 
     @cache
     def divergence(log_alpha: float) -> float:
@@ -314,6 +317,20 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     assert isinstance(papers, DirichletMechanism)
     log_alpha = min(log_alpha, float(found.x), np.log(papers.alpha), key=divergence)
     return frontier.at(max(np.exp(log_alpha), least))
+
+
+def _subtracted_alpha(problem: Problem) -> float:
+    """The prior where it is subtracted again, so that it does not smooth.
+
+    The larger, the better: at a fixed budget the variance of ``(G - alpha) / r`` falls to that
+    of Gaussian noise, which differs by less than a percent from 2^14 on, and what a count adds
+    to it, 1/r, falls to 0. Shapes are held in 62 bits, of which a fine grid of counts, or much
+    noise, may leave fewer for the prior.
+    """
+    places = max(-np.log2(table.contribution.grid) for table, _ in problem.tables)
+    sigma = np.sqrt(problem.squared_norm) / _gaussian_mu(problem.budget)
+    # r is about the root of alpha over sigma, and has 16 bits.
+    return float(2.0 ** np.clip(np.floor(2 * (42 - places - np.log2(sigma))), 4, _LOG2_ALPHA))
 
 
 def _walk_downhill(function: Callable[[float], float], start: float) -> float:

@@ -12,6 +12,7 @@ from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.worst_case import DIRECTIONS, WorstCase
 from .base import Mechanism, is_whole, normalise, sums_of_runs, without_smoothing
+from .noise import Noise
 from .reference import entry_quadrature, row_total
 from .sampling import (
     MAX_PLACES,
@@ -125,27 +126,30 @@ class DirichletMechanism(Mechanism):
     @classmethod
     def _draw(cls, requests, generator):
         shapes = [
-            mechanism._shapes(counts, grid, whole=is_whole(counts))
-            for mechanism, counts, grid in requests
+            request.mechanism._shapes(request.counts, request.grid, whole=is_whole(request.counts))
+            for request in requests
         ]
         return gamma_cells_of_all(shapes, generator)
 
+    def _noisy_counts(self, grid, *drawn):
+        # The gamma variables themselves, for which the guarantee is proved before they are
+        # divided by their sum: of mean r x + alpha, and of the same variance.
+        r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
+        mantissa, exponent = drawn
+        return (np.ldexp(mantissa + 0.5, exponent) - alpha) / (r or self.r)
+
     @staticmethod
-    def _probabilities(*drawn):
-        return normalise(relative_weights(*drawn))
+    def _probabilities(*prepared):
+        return normalise(relative_weights(*prepared))
 
-    def expected_divergence(self, table: CountTable) -> float:
-        """The expectation of every entry's logarithm is a digamma, and averaged in closed form.
+    @property
+    def noise(self) -> Noise:
+        if self.is_exact:
+            return Noise(0.0)
+        return Noise(self.smoothing / self.r, 1 / self.r)
 
-        Parameters
-        ----------
-        table : CountTable
-            The table to be released.
-
-        Returns
-        -------
-        float
-        """
+    def _divergence_as_drawn(self, table: CountTable) -> float:
+        """The expectation of every entry's logarithm is a digamma, and averaged in closed form."""
         d = table.n_categories
         if d < 2:
             return 0.0

@@ -3,7 +3,7 @@
 Gaussian noise of deviation ``sigma`` on a table may be spent as several releases of larger
 deviations: they are dominated by the one as long as the inverses of their variances add up to
 no more, whatever is counted next and however the parts that are left are divided by looking at
-what was drawn before (docs/theory.md, Theorem 7 and section 16). So one charge, made before
+what was drawn before (docs/theory.md, Theorem 7 and section 17). So one charge, made before
 anything is drawn, pays for a sequence of steps of which each depends on the one before.
 """
 

@@ -22,14 +22,16 @@ def row_total(table: CountTable) -> float:
 
 
 @lru_cache(maxsize=256)
-def entry_quadrature(n_categories: int, size_biased: bool) -> tuple[np.ndarray, np.ndarray]:
+def entry_quadrature(
+    n_categories: int, size_biased: bool, nodes: int = _NODES
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights for the distribution of one entry of p."""
-    x, weights = np.polynomial.legendre.leggauss(_NODES)
+    x, weights = np.polynomial.legendre.leggauss(nodes)
     # Equal-probability coordinates, graded towards 0 where log p is steep.
     v = (1 + x) / 2
     quantiles, weights = v**3, weights / 2 * 3 * v**2
     shape = 1.5 if size_biased else 0.5
     other = (n_categories - 1) / 2
-    nodes = np.maximum(betaincinv(shape, other, quantiles), np.finfo(float).tiny)
+    entries = np.maximum(betaincinv(shape, other, quantiles), np.finfo(float).tiny)
     # The mean is made exact: rows then sum to their total, as they must.
-    return nodes * (shape / (shape + other) / (weights @ nodes)), weights
+    return entries * (shape / (shape + other) / (weights @ entries)), weights

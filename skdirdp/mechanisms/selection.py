@@ -109,14 +109,18 @@ class SelectionMechanism(GaussianMechanism):
     def _draw(cls, requests, generator):
         """Noisy counts of the names that are published, and 0 for the others."""
         published = []
-        for mechanism, counts, grid in requests:
-            noisy = mechanism.noisy(counts, generator, grid)
+        for request in requests:
+            mechanism = request.mechanism
+            noisy = mechanism.noisy(request.counts, generator, request.grid)
             published.append(np.where(noisy >= mechanism.threshold, noisy, 0.0))
         return (np.concatenate(published),)
 
+    def _prepared(self, *drawn):
+        return drawn
+
     @staticmethod
-    def _probabilities(*drawn):
-        (counts,) = drawn
+    def _probabilities(*prepared):
+        (counts,) = prepared
         return counts
 
     def _released_without_noise(self, counts):

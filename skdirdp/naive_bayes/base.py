@@ -4,7 +4,7 @@ import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -18,14 +18,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._contributions import Weights, admit_counts, count_cells
 from .._messages import errors_without_data, warn
 from .._persons import Selection, select_rows
-from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
+from .._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
 from .._validation import check_class_prior, check_classes, check_tables, encode_labels
 from ..base import CountingEstimator, Release
 from ..engines import batch_in_memory, by_blocks, gathered, open_table
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
-from ..mechanisms.table import CountTable
+from ..mechanisms.table import READINGS, CountTable
+from ..reading import NoisyTable, read_tables
 from .counting import NaiveBayesCounter
 
 # Fitted attributes that are known before anything is released.
@@ -86,6 +87,7 @@ class Tally:
     features : the counts of the features.
     leaks : public parameters that were taken from the data.
     bounded : whether all records were held to the bounds that privacy needs.
+    weighted : whether records have weights of their own, whose sum nobody knows.
     """
 
     counted: Selection
@@ -94,6 +96,7 @@ class Tally:
     features: FeatureCounts
     leaks: tuple[str, ...]
     bounded: bool
+    weighted: bool
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -103,6 +106,7 @@ class Tally:
             self.features + other.features,
             tuple(dict.fromkeys((*self.leaks, *other.leaks))),
             self.bounded and other.bounded,
+            self.weighted or other.weighted,
         )
 
 
@@ -117,6 +121,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "class_prior": ["array-like", None],
         "classes": ["array-like", None],
         "max_weight": [None, Interval(Real, 0, None, closed="neither")],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     #: Attributes that do not exist before the counts are released.
@@ -133,6 +138,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     #: What it drops in for.
     _original: ClassVar[type]
+    #: Whether the totals of its tables follow from the number of records.
+    _counts_records: ClassVar[bool] = True
 
     alpha: Any
     force_alpha: bool
@@ -140,6 +147,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     class_prior: Any
     classes: Any
     max_weight: float | None
+    reading: str
     _tally_: Tally
 
     # Hooks of a subclass -----------------------------------------------------------
@@ -159,6 +167,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     @abstractmethod
     def _admit(self, table: Any, classes: np.ndarray, n_rows: int, weights: Weights) -> Any:
         """The counts of the features as they are given to `fit_counts`."""
+
+    @abstractmethod
+    def _read(
+        self, classes: NoisyTable | None, features: list[NoisyTable], total: float | None
+    ) -> tuple[np.ndarray | None, list[np.ndarray]]:
+        """The class counts and the tables, read together; `total` records, if that is public.
+
+        Tables come with two dimensions, as they were counted.
+        """
 
     @abstractmethod
     def _keep(self, estimates: list[Estimate], extra: Any) -> None:
@@ -323,6 +340,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             features,
             (*leaks, *features.missing),
             bounded=not weights.exact,
+            weighted=weights.values is not None,
         )
 
     @staticmethod
@@ -430,7 +448,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             )
             features = self._admit(given[self._feature_table], classes, counted.n_rows, weights)
             bound = ContributionBound(weights.bound)
-            tally = Tally(counted, classes, bound, features, (), bounded=not weights.exact)
+            tally = Tally(
+                counted,
+                classes,
+                bound,
+                features,
+                (),
+                bounded=not weights.exact,
+                weighted=self.max_weight is not None,
+            )
             self._publish(tally)
         self.__dict__.pop("_release_lock", None)
         return self
@@ -477,41 +503,80 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tables = tally.features.tables(n_samples, least)
         if known_prior is None:
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
+        tables = [(replace(table, reading=self.reading), counts) for table, counts in tables]
         releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
+        described = [table for table, _ in tables]
         if known_prior is None:
-            prior = releases.pop(0).probabilities
-            del tables[0]
+            classes, features = releases[0], releases[1:]
+            described, counts = described[1:], [each for _, each in tables[1:]]
         else:
-            prior = known_prior
+            classes, features = None, releases
+            counts = [each for _, each in tables]
         private = self._is_private
+        prior: Any
+        if private and self.reading == "best":
+            public = self._is_number_public(tally.counted.unit) and not tally.weighted
+            total = float(tally.counted.n_rows) if public else None
+            read, estimates = self._best_reading(classes, features, described, total, least)
+            prior = known_prior if classes is None else read
+            self.alpha_ = alpha
+        else:
+            prior = known_prior if classes is None else classes.drawn
+            shares = _shares(prior)
+            estimates = [
+                self._estimate(table, exact, release, shares, least)
+                for table, exact, release in zip(described, counts, features, strict=True)
+            ]
+            drawn = [release.mechanism for release in features if release.mechanism is not None]
+            self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
         with np.errstate(divide="ignore"):
             self.class_log_prior_ = np.log(prior)
-            shares = prior / prior.sum()
-            self.class_count_ = n_samples * shares if private else tally.classes
-            self._keep(
-                [
-                    self._estimate(table, counts, release, shares, least)
-                    for (table, counts), release in zip(tables, releases, strict=True)
-                ],
-                alpha - least,
-            )
-        drawn = [release.mechanism for release in releases if release.mechanism is not None]
-        self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
+            self.class_count_ = n_samples * _shares(prior) if private else tally.classes
+            self._keep(estimates, alpha - least)
         if not private and not tally.counted.unit.by_ids:  # ids of persons are not kept
             self._exact_tally_ = tally
+
+    def _best_reading(
+        self,
+        classes: Release | None,
+        features: Sequence[Release],
+        described: Sequence[CountTable],
+        total: float | None,
+        least: float,
+    ) -> tuple[Any, list[Estimate]]:
+        """The class prior, where it was released, and the tables; all from noisy counts alone."""
+        noisy = None
+        if classes is not None and classes.mechanism is not None:
+            noisy = NoisyTable(classes.drawn, classes.mechanism.noise, ("class",))
+        tables = [
+            NoisyTable(release.drawn, release.mechanism.noise, ("row", "category"))
+            for release in features
+            if release.mechanism is not None
+        ]
+        prior, read = self._read(noisy, tables, total)
+        waiting = iter(read)
+        estimates = []
+        for table, release in zip(described, features, strict=True):
+            counts = release.drawn if release.mechanism is None else next(waiting)
+            if self._counts_records:
+                counts = counts * (table.n_samples / counts.sum())
+            estimates.append(Estimate(counts, smoothed_mean(counts, least), least))
+        if classes is None:
+            return None, estimates
+        return classes.drawn if prior is None else _shares(prior), estimates
 
     def _estimate(
         self, table: CountTable, counts: np.ndarray, release: Release, shares: Any, least: float
     ) -> Estimate:
         """What is known of a table after its release; exact counts go on only without noise."""
         if not self._is_private:
-            return Estimate(counts, release.probabilities, least)
+            return Estimate(counts, release.drawn, least)
         totals = np.array([table.n_samples])
         if table.n_rows >= len(shares):  # rows belong to the classes, in order and equal numbers
             totals *= len(shares) / table.n_rows
-            totals = totals * np.repeat(shares, len(release.probabilities) // len(shares))
+            totals = totals * np.repeat(shares, len(release.drawn) // len(shares))
         totals = totals[:, np.newaxis]
-        return Estimate(totals * release.probabilities, release.probabilities, 0.0)
+        return Estimate(totals * release.drawn, release.drawn, 0.0)
 
     def _check_alpha(self) -> Any:
         """The smoothing of each feature, as scikit-learn reads it."""
@@ -695,3 +760,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tags.input_tags.positive_only = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _shares(weights: Any) -> np.ndarray:
+    return weights / weights.sum()
+
+
+def read_classes(classes: NoisyTable | None, total: float | None) -> np.ndarray | None:
+    """The class counts by themselves, where they were released."""
+    return None if classes is None else read_tables([classes], total)[0].counts

@@ -16,6 +16,8 @@ from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.rounding import product_up
+from ..reading import NoisyTable, read_tables
+from .base import read_classes
 from .numeric import _NumericNaiveBayes
 
 # What the table of full and empty places costs beside that of the features, in squares.
@@ -102,8 +104,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The least smoothing, in counts, of all features or of each. The budget may need
-        more: see `alpha_`.
+        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
+        may need more: see `alpha_`.
     force_alpha : bool, default=True
         Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
         warning.
@@ -144,6 +146,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -165,8 +171,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         released probabilities times `class_count_`.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Released.
-    alpha_ : float
-        The smoothing of the feature table, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -195,6 +202,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
 
     _row_parameters = ()
     _original = BernoulliNB
+    _counts_records = True
 
     def __init__(
         self,
@@ -215,6 +223,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -235,6 +244,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -286,17 +296,42 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         limit = None if given is None or given >= n_columns else int(given)
         return limit, float(n_columns if limit is None else limit)
 
+    def _read(self, classes, features, total):
+        *fill, table = features
+        if fill:
+            return self._read_shares(classes, fill[0], table, total)
+        # The records with a feature and without it are a table of their own, and all of these
+        # hold the class counts.
+        counts = table.counts.reshape(len(self.classes_), -1, 2)
+        pairs = [
+            NoisyTable(counts[:, feature], table.noise, ("class", feature))
+            for feature in range(counts.shape[1])
+        ]
+        read = read_tables(([] if classes is None else [classes]) + pairs, total)
+        prior = None if classes is None else read.pop(0).counts
+        return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
+
+    def _read_shares(self, classes, fill, table, total):
+        """Of the records, how full they are; of what fills them, which features."""
+        prior = read_classes(classes, total)
+        (places,) = read_tables([fill], rows=[prior])
+        (shares,) = read_tables([table], rows=[places.counts[:, 1]])
+        return prior, [places.counts, shares.counts]
+
     def _keep(self, estimates, extra):
         *fill, features = estimates
         shape = (len(self.classes_), self.n_features_in_)
         records = self.class_count_[:, np.newaxis]
         if not fill:
             counts = features.counts[:, 1].reshape(shape)
+            if self._is_private:  # of those with the feature and without it
+                counts = records * counts / features.counts.sum(axis=1).reshape(shape)
         elif self._is_private:
             # Of the places of a class, those that are taken, and of these, the feature's.
             places = fill[0].counts.sum() / self.class_count_.sum()
             taken = places * fill[0].probabilities[:, 1:]
-            counts = records * np.minimum(taken * features.probabilities, 1 - 1 / (2 + records))
+            shares = features.counts / features.counts.sum(axis=1, keepdims=True)
+            counts = records * np.minimum(taken * shares, 1 - 1 / (2 + records))
         else:
             counts = features.counts
         smoothing = features.smoothing + extra

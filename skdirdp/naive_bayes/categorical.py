@@ -1,14 +1,14 @@
 """Categorical naive Bayes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.naive_bayes import CategoricalNB
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
 from .._contributions import Weights, admit_counts, count_categories
 from .._messages import errors_without_data
@@ -17,6 +17,7 @@ from .._validation import check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
+from ..reading import read_tables
 from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.
@@ -73,7 +74,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     Parameters
     ----------
     alpha : float, default=1.0
-        The least smoothing, in counts. The budget may need more: see `alpha_`.
+        The smoothing, in counts. Releases that are taken as drawn may need more: see `alpha_`.
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
@@ -118,6 +119,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -140,8 +145,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         released probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
         Released.
-    alpha_ : float
-        The smoothing of the feature tables, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -197,6 +203,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -218,6 +225,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -318,10 +326,47 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             raise ValueError("n_categories must be given for every feature; some have none")
         return check_sizes("n_categories", n_categories, n_features, at_least=1)
 
+    def _read(self, classes, features, total):
+        # Each table holds the class counts, as the sums of its rows.
+        tables = [replace(table, axes=("class", k)) for k, table in enumerate(features)]
+        read = read_tables(([] if classes is None else [classes]) + tables, total)
+        prior = None if classes is None else read.pop(0).counts
+        self._readings_ = read
+        return prior, [table.counts for table in read]
+
     def _keep(self, estimates, extra):
         self.category_count_ = [table.counts for table in estimates]
         self.feature_log_prob_ = [np.log(table.probabilities) for table in estimates]
         self.n_categories_ = np.array([table.counts.shape[1] for table in estimates])
+
+    def probability_limits(self, confidence=0.95):
+        """Limits for the shares that the counted records have, by the noise that was drawn.
+
+        They do not depend on the reading, and hold whatever the data are: each with at least
+        this probability, by itself. They are about the records that were counted and not about
+        a population that those are a sample of.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+
+        Returns
+        -------
+        list of (lower, upper)
+            Two ndarrays of shape (n_classes, n_categories of the feature) each.
+        """
+        check_is_fitted(self)
+        self.release()
+        if "_readings_" not in vars(self):
+            raise ValueError(
+                "limits are of noise that was read: reading must be 'best', and epsilon finite"
+            )
+        readings = iter(self._readings_)
+        sure = np.ones((len(self.classes_), 1))
+        return [
+            next(readings).limits(confidence) if size > 1 else (sure, sure)
+            for size in self.n_categories_
+        ]
 
     def _log_likelihood(self, X):
         sizes = self.n_categories_

@@ -7,6 +7,7 @@ from sklearn.naive_bayes import ComplementNB
 
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.table import CountTable
+from ..reading import NoisyTable, read_tables
 from .numeric import FeatureSums, _NumericNaiveBayes
 
 
@@ -38,8 +39,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The least smoothing, in counts, of all features or of each. The budget may need
-        more: see `alpha_`.
+        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
+        may need more: see `alpha_`.
     force_alpha : bool, default=True
         Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
         warning.
@@ -82,6 +83,10 @@ class DirichletComplementNB(_NumericNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -107,8 +112,9 @@ class DirichletComplementNB(_NumericNaiveBayes):
         The sum of `feature_count_` over the classes.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         The weights, released.
-    alpha_ : float
-        The smoothing of the feature table, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -160,6 +166,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -181,6 +188,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -190,6 +198,12 @@ class DirichletComplementNB(_NumericNaiveBayes):
         if prior is None and self._is_private:  # it would be paid for, and not be used
             prior = np.full(len(self.classes_), 1 / len(self.classes_))
         return prior
+
+    def _read(self, classes, features, total):
+        (table,) = features
+        by_class = table.counts.reshape(len(self.classes_), -1)
+        (read,) = read_tables([NoisyTable(by_class, table.noise, ("class", "feature"))])
+        return None, [read.counts.reshape(1, -1)]
 
     def _keep(self, estimates, extra):
         (joint,) = estimates

@@ -17,8 +17,8 @@ class DirichletNB(_NumericNaiveBayes):
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The least smoothing, in counts, of all features or of each. The budget may need
-        more: see `alpha_`.
+        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
+        may need more: see `alpha_`.
     fit_prior : bool, default=True
         Whether to learn class priors; if not, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
@@ -60,6 +60,10 @@ class DirichletNB(_NumericNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
+        each other and tables agree, as far as the counts themselves tell; "plain" takes what
+        was drawn, cell by cell. The noise is chosen for it.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -77,13 +81,15 @@ class DirichletNB(_NumericNaiveBayes):
     class_log_prior_ : ndarray of shape (n_classes,)
         Released.
     feature_count_ : ndarray of shape (n_classes, n_features)
-        The sum of each feature by class: exact at infinite epsilon, else the released
-        probabilities times `class_count_` and `max_total`, which is the total that a row may
-        have: where most have less, these are as many times too large.
+        The sum of each feature by class: exact at infinite epsilon, else as it was read.
+        Where it is taken as drawn, the released probabilities times `class_count_` and
+        `max_total`, which is the total that a row may have: where most have less, these are
+        as many times too large.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Released.
-    alpha_ : float
-        The smoothing of the feature table, in counts.
+    alpha_ : float or ndarray
+        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
+        drawn (`reading="plain"`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -124,6 +130,7 @@ class DirichletNB(_NumericNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -144,6 +151,7 @@ class DirichletNB(_NumericNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state

@@ -15,7 +15,8 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
 from .._validation import LARGEST
 from ..mechanisms.table import CountTable
-from .base import _PrivateNaiveBayes
+from ..reading import read_tables
+from .base import _PrivateNaiveBayes, read_classes
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -72,6 +73,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     _takes_declared_columns = True
     #: Public bounds of rows, without which a table elsewhere is not counted.
     _row_parameters: ClassVar[tuple[str, ...]] = ("max_count", "max_total")
+    _counts_records = False
     #: How the sums become tables.
     _sums: ClassVar[type[FeatureSums]] = FeatureSums
 
@@ -162,6 +164,12 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         shape = (len(self.classes_), n_columns)
         sums = admit_counts("feature_count", table, shape, n_rows, most, one_cell=False)
         return rule.admit(sums, largest_total=1.0)
+
+    def _read(self, classes, features, total):
+        # Classes hold about as many words as records: what is known of those tells of these.
+        prior = read_classes(classes, total)
+        (read,) = read_tables(features, rows=[prior])
+        return prior, [read.counts]
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:
         """The public bounds on entries and totals of rows; None where there is none."""

@@ -209,7 +209,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             size = int(self.max_features) + 1
             table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
             (release,) = self._release([(table, counts)], leaks, counted)
-            published = release.probabilities[0, 1:]
+            published = release.drawn[0, 1:]
             if not isinstance(release.mechanism, SelectionMechanism):
                 # The rehearsal of a pipeline, of which nothing is kept, and nothing said.
                 self._keep(words, published, 0.0, np.inf)

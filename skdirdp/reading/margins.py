@@ -1,0 +1,160 @@
+"""Margins that several noisy tables hold, estimated once from all of them.
+
+Sets of variables that tables share are taken in turn, smaller ones first. For each, the tables'
+own margins are averaged by their precision, and every table is moved to the average by equal
+parts in all cells that add up to one of it. What was made equal before stays so: two tables that
+agree on a smaller set differ, on a larger one, by what sums to 0 over it.
+
+A table's cells then split into independent parts, one for every set of its variables: the mean,
+what each variable adds to it, what pairs add beyond that, and so on. Each part has the noise of
+the table itself or, where it was set to an average, that of the average.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from .noisy import NoisyTable
+
+_Variables = frozenset[Hashable]
+_LEAST = 1e-9
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """A noisy table that agrees with others where they count the same.
+
+    Attributes
+    ----------
+    counts : ndarray
+    table : NoisyTable
+        As it was released.
+    shared : tuple of (set of variables, float)
+        What was set to averages, in turn, and the variance of a cell of each average.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.mechanisms.noise import Noise
+    >>> from skdirdp.reading import NoisyTable, reconcile
+    >>> tables = [NoisyTable(np.array([60.0, 50.0]), Noise(2.0), ("x",))] * 2
+    >>> reconcile(tables)[0].variance(["x"])  # of the average of two
+    1.0
+    """
+
+    counts: np.ndarray
+    table: NoisyTable
+    shared: tuple[tuple[_Variables, float], ...] = ()
+
+    def variance(self, kept: Sequence[Hashable]) -> float:
+        """The variance of a cell of the margin that keeps some variables."""
+        sizes = dict(zip(self.table.axes, self.counts.shape, strict=True))
+        size = prod(sizes[name] for name in kept)
+        # Each part has the noise of what it was set to first, or else of the table itself.
+        holders = [*self.shared, (frozenset(sizes), self.table.variance())]
+        total = 0.0
+        for part in _subsets(kept):
+            variables, variance = next(each for each in holders if part <= each[0])
+            freedom = prod(sizes[name] - 1 for name in part)
+            cells = prod(sizes[name] for name in variables)
+            # A part's sum of squares is spread over the cells of the margin.
+            total += freedom * variance * cells / size
+        # Of a margin that is public, noise is left that is far below any other.
+        return max(total / size, _LEAST * self.table.variance())
+
+    def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
+        """Sums over all other variables, in the order of the table's own."""
+        return _margin(self.counts, self.table.axes, frozenset(kept))
+
+
+def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[Reconciled]:
+    """Tables that agree on everything that several of them count.
+
+    Parameters
+    ----------
+    tables : sequence of NoisyTable
+    total : float, optional
+        The public number of records that each table holds; averaged where it is not known.
+
+    Returns
+    -------
+    list of Reconciled
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.mechanisms.noise import Noise
+    >>> from skdirdp.reading import NoisyTable, reconcile
+    >>> by_class = NoisyTable(np.array([60.0, 40.0]), Noise(1.0), ("class",))
+    >>> table = NoisyTable(np.array([[30.0, 34.0], [21.0, 21.0]]), Noise(1.0), ("class", "x"))
+    >>> first, second = reconcile([by_class, table])
+    >>> bool(np.allclose(first.counts, second.counts.sum(axis=1)))
+    True
+    """
+    counts = [table.counts.astype(float) for table in tables]
+    shared: list[list[tuple[_Variables, float]]] = [[] for _ in tables]
+    for variables in _shared_sets(tables, total is not None):
+        holders = [i for i, table in enumerate(tables) if variables <= set(table.axes)]
+        margins = [_margin(counts[i], tables[i].axes, variables) for i in holders]
+        size = margins[0].size
+        precisions = np.array([size / (tables[i].variance() * counts[i].size) for i in holders])
+        if not variables and total is not None:
+            average, variance = np.array(total), 0.0
+        else:
+            # Axes stand in each table's own order, and are compared in one.
+            margins = [
+                _reordered(margin, tables[i].axes, tables[holders[0]].axes, variables)
+                for i, margin in zip(holders, margins, strict=True)
+            ]
+            average = np.tensordot(precisions / precisions.sum(), np.stack(margins), axes=1)
+            variance = float(1 / precisions.sum())
+        for i in holders:
+            here = _reordered(average, tables[holders[0]].axes, tables[i].axes, variables)
+            off = here - _margin(counts[i], tables[i].axes, variables)
+            shape = [
+                n if name in variables else 1
+                for name, n in zip(tables[i].axes, counts[i].shape, strict=True)
+            ]
+            counts[i] = counts[i] + off.reshape(shape) * (size / counts[i].size)
+            shared[i].append((variables, variance))
+    return [
+        Reconciled(count, table, tuple(sets))
+        for count, table, sets in zip(counts, tables, shared, strict=True)
+    ]
+
+
+def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variables]:
+    """All intersections of tables' variables, smaller ones first."""
+    often = Counter(name for table in tables for name in table.axes)
+    # Variables of one table cannot be shared, and without them many tables are alike.
+    held = Counter(frozenset(name for name in table.axes if often[name] > 1) for table in tables)
+    found = {variables for variables, count in held.items() if count > 1}
+    found |= {first & second for first, second in combinations(held, 2)}
+    while more := {first & second for first, second in combinations(found, 2)} - found:
+        found |= more
+    if with_total:
+        found.add(frozenset())
+    elif len(tables) < 2 or not any(found):
+        found.discard(frozenset())
+    return sorted(found, key=lambda variables: (len(variables), sorted(map(repr, variables))))
+
+
+def _margin(counts: np.ndarray, axes: Sequence[Hashable], kept: Iterable[Hashable]) -> np.ndarray:
+    kept = set(kept)
+    return counts.sum(axis=tuple(i for i, name in enumerate(axes) if name not in kept))
+
+
+def _reordered(
+    margin: np.ndarray, have: Sequence[Hashable], want: Sequence[Hashable], kept: _Variables
+) -> np.ndarray:
+    before = [name for name in have if name in kept]
+    return margin.transpose([before.index(name) for name in want if name in kept])
+
+
+def _subsets(names: Sequence[Hashable]) -> Iterator[_Variables]:
+    for size in range(len(names) + 1):
+        yield from map(frozenset, combinations(names, size))

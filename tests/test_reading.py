@@ -1,0 +1,486 @@
+"""What is made of noisy tables, against least squares, quadrature and simulation."""
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+from sklearn.naive_bayes import CategoricalNB
+
+from skdirdp import DirichletCategoricalNB, PrivateBayesNetMLE
+from skdirdp.accounting import Composition
+from skdirdp.mechanisms import (
+    CountTable,
+    DirichletMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+    Mechanism,
+)
+from skdirdp.mechanisms.base import Request
+from skdirdp.mechanisms.calibration import calibrate_tables
+from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.mechanisms.noise import Noise
+from skdirdp.reading import NoisyTable, read_tables, reconcile
+from skdirdp.reading.mixture import Cells, _improved, _part, read_cells
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+
+SIZES = {"a": 2, "b": 3, "c": 4, "d": 2}
+
+
+def tables_of(*axes):
+    rng = np.random.default_rng(0)
+    return [
+        NoisyTable(rng.normal(50, 10, [SIZES[name] for name in names]), Noise(1.0 + i), (*names,))
+        for i, names in enumerate(axes)
+    ]
+
+
+# Noisy counts ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        GaussianMechanism(sigma=7.0),
+        LaplaceMechanism(scale=5.0),
+        DirichletMechanism(r=0.5, alpha=6.0),
+        DirichletMechanism(r=50.0, alpha=2.0**20),
+    ],
+)
+def test_noisy_counts_have_the_mean_and_the_variance_that_the_noise_says(mechanism):
+    counts = np.tile([0.0, 40.0, 3000.0], (20_000, 1))
+    (noisy,) = Mechanism.draw_all(
+        [Request(mechanism, counts, 1.0, as_counts=True)], np.random.default_rng(0)
+    )
+    variances = mechanism.noise.of(counts[0])
+    np.testing.assert_allclose(
+        noisy.mean(axis=0), counts[0], atol=4 * np.sqrt(variances.max() / len(noisy))
+    )
+    # Of 20 000 squares, whose own relative deviation is at most sqrt(5).
+    np.testing.assert_allclose(noisy.var(axis=0), variances, rtol=4 * np.sqrt(5 / len(noisy)))
+
+
+def test_the_noisy_counts_of_a_dirichlet_release_are_gamma_variables():
+    mechanism = DirichletMechanism(r=0.25, alpha=3.0)
+    (noisy,) = Mechanism.draw_all(
+        [Request(mechanism, np.full((1, 5000), 8.0), 1.0, as_counts=True)], np.random.default_rng(1)
+    )
+    drawn = noisy.ravel() * mechanism.r + mechanism.alpha
+    assert stats.kstest(drawn, stats.gamma(0.25 * 8 + 3).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("mechanism", [DirichletMechanism(0.5, 6.0), GaussianMechanism(7.0, 1.0)])
+def test_the_plain_reading_is_made_of_the_very_same_draws(mechanism):
+    counts = np.array([[12.0, 0.0, 5.0], [3.0, 3.0, 40.0]])
+    (plain,), (noisy,) = (
+        Mechanism.draw_all(
+            [Request(mechanism, counts, 1.0, as_counts=as_counts)], np.random.default_rng(2)
+        )
+        for as_counts in (False, True)
+    )
+    if isinstance(mechanism, DirichletMechanism):
+        weights = noisy * mechanism.r + mechanism.alpha
+    else:
+        z = noisy / mechanism.sigma
+        weights = mechanism.sigma * (z + stats.norm.pdf(z) / stats.norm.cdf(z)) + 1.0
+    np.testing.assert_allclose(plain, weights / weights.sum(axis=1, keepdims=True), rtol=1e-5)
+
+
+# Margins ---------------------------------------------------------------------------
+
+
+def operator_of(tables, total=None):
+    """The matrix that reconciling applies to the cells of all tables, and what it adds."""
+
+    def applied(cells):
+        parts, start = [], 0
+        for table in tables:
+            stop = start + table.counts.size
+            counts = cells[start:stop].reshape(table.counts.shape)
+            parts.append(NoisyTable(counts, Noise(table.variance()), table.axes))
+            start = stop
+        return np.concatenate([found.counts.ravel() for found in reconcile(parts, total)])
+
+    size = sum(table.counts.size for table in tables)
+    constant = applied(np.zeros(size))
+    return np.stack([applied(unit) - constant for unit in np.eye(size)], axis=1), constant
+
+
+@pytest.mark.parametrize("total", [None, 600.0])
+def test_tables_that_share_one_variable_are_reconciled_by_least_squares(total):
+    tables = tables_of("a", "ab", "ac", "ad")
+    found = reconcile(tables, total)
+    # Weighted least squares under the constraint that all margins agree, by its KKT system.
+    sizes = [table.counts.size for table in tables]
+    starts = np.cumsum([0, *sizes])
+    precision = np.repeat([1 / table.variance() for table in tables], sizes)
+    rows, wanted = [], []
+    for k, table in enumerate(tables):
+        for state in range(SIZES["a"]):
+            row = np.zeros(starts[-1])
+            chosen = np.zeros(table.counts.shape)
+            chosen[state] = 1
+            row[starts[k] : starts[k + 1]] = chosen.ravel()
+            if k:
+                row[state] -= 1
+                rows.append(row)
+                wanted.append(0.0)
+    if total is not None:
+        row = np.zeros(starts[-1])
+        row[: sizes[0]] = 1
+        rows.append(row)
+        wanted.append(total)
+    constraints = np.array(rows)
+    seen = np.concatenate([table.counts.ravel() for table in tables])
+    system = np.block(
+        [[np.diag(precision), constraints.T], [constraints, np.zeros((len(rows), len(rows)))]]
+    )
+    solution = np.linalg.lstsq(system, np.concatenate([precision * seen, wanted]), rcond=None)[0]
+    np.testing.assert_allclose(
+        np.concatenate([table.counts.ravel() for table in found]), solution[: len(seen)], rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    "axes", [("a", "ab", "ac"), ("ab", "bc", "cd"), ("abc", "bcd", "d"), ("abc", "cab", "b")]
+)
+@pytest.mark.parametrize("total", [None, 600.0])
+def test_reconciled_tables_agree_and_tell_their_variance(axes, total):
+    tables = tables_of(*axes)
+    found = reconcile(tables, total)
+    for first in found:
+        for second in found:
+            shared = set(first.table.axes) & set(second.table.axes)
+            order = [name for name in first.table.axes if name in shared]
+            other = [name for name in second.table.axes if name in shared]
+            there = second.margin(other).transpose([other.index(name) for name in order])
+            np.testing.assert_allclose(first.margin(order), there)
+        if total is not None:
+            np.testing.assert_allclose(first.counts.sum(), total)
+    # The covariance follows from the linear map, cell by cell; the mean of it is claimed.
+    matrix, _ = operator_of(tables, total)
+    noise = np.concatenate([np.full(table.counts.size, table.variance()) for table in tables])
+    variances = (matrix**2) @ noise
+    start = 0
+    for table in found:
+        stop = start + table.counts.size
+        np.testing.assert_allclose(
+            table.variance(table.table.axes), variances[start:stop].mean(), rtol=0.02
+        )
+        start = stop
+
+
+def test_tables_with_nothing_in_common_stay_as_they_are():
+    tables = tables_of("a", "bc")
+    for table, found in zip(tables, reconcile(tables), strict=True):
+        np.testing.assert_array_equal(found.counts, table.counts)
+        np.testing.assert_allclose(found.variance(table.axes), table.variance())
+
+
+def test_axes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="axes must name each of the 2 dimensions once"):
+        NoisyTable(np.zeros((2, 2)), Noise(1.0), ("a", "a"))
+
+
+# The prior -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noisy", [-60.0, -5.0, 0.0, 12.0, 400.0])
+@pytest.mark.parametrize(("centre", "spread"), [(0.0, 4.0), (30.0, 9.0), (30.0, 1e4)])
+def test_the_parts_of_a_posterior_are_those_of_the_integrals(noisy, centre, spread):
+    variance = 25.0
+    part = _part(*(np.array([each]) for each in (noisy, variance, centre, spread)))
+    prior = stats.truncnorm(-centre / np.sqrt(spread), np.inf, centre, np.sqrt(spread))
+    # Around the top of the integrand, which may be far from both.
+    top = max((noisy * spread + centre * variance) / (spread + variance), 0.0)
+
+    def moment(power):
+        return integrate.quad(
+            lambda x: x**power * np.exp(prior.logpdf(x) - (noisy - x) ** 2 / 50 - shift),
+            max(top - 60, 0),
+            top + 60,
+            points=[top],
+            limit=200,
+        )[0]
+
+    shift = prior.logpdf(top) - (noisy - top) ** 2 / 50
+    mass = moment(0)
+    np.testing.assert_allclose(part.mean[0], moment(1) / mass, rtol=1e-6)
+    np.testing.assert_allclose(part.square[0], moment(2) / mass, rtol=1e-6)
+    # Up to a constant, that of the noise's own density.
+    expected = np.log(mass) + shift - np.log(variance) / 2
+    np.testing.assert_allclose(part.log_likelihood[0], expected, rtol=1e-6)
+
+
+def test_a_step_of_em_never_lowers_the_likelihood():
+    rng = np.random.default_rng(0)
+    likelihood, prior = rng.random((200, 5)), np.full(5, 0.2)
+    weights = rng.dirichlet(np.ones(5), 2)
+    starts = [0, 120]
+
+    def objective(weights):
+        per_cell = np.log((likelihood * np.repeat(weights, [120, 80], axis=0)).sum(axis=1))
+        return per_cell.sum() + 3 * (prior * np.log(weights)).sum()
+
+    for _ in range(10):
+        better = _improved(weights, likelihood, starts, prior, 3.0)
+        assert objective(better) >= objective(weights) - 1e-9
+        weights = better
+
+
+def test_rows_that_are_alike_are_read_as_alike_and_others_are_not():
+    rng = np.random.default_rng(0)
+    pool = np.array([400.0, 300.0, 200.0, 60.0, 40.0])
+
+    def spread(true):
+        noisy = true + rng.normal(0, 20, true.shape)
+        total = np.full((len(true), 1), 1000.0)
+        nothing = np.zeros_like(true)
+        cells = Cells(
+            noisy, np.array(400.0), np.tile(pool, (len(true), 1)), nothing, total, np.array(0.0)
+        )
+        read = read_cells([cells])[0].mean
+        return np.sqrt(np.mean((read - true) ** 2))
+
+    alike = np.tile(pool, (40, 1))
+    others = rng.dirichlet(np.ones(5), 40) * 1000
+    assert spread(alike) < 7  # the noise has 20
+    assert spread(others) < 21
+
+
+# Tables ----------------------------------------------------------------------------
+
+
+def test_without_much_noise_a_table_is_read_as_it_is():
+    counts = np.array([[[30.0, 0.0], [500.0, 8.0]], [[70.0, 90.0], [2.0, 300.0]]])
+    tables = [NoisyTable(counts, Noise(1e-8), ("a", "b", "c"))]
+    (read,) = read_tables(tables, 1000.0)
+    np.testing.assert_allclose(read.counts, counts, atol=0.05)
+
+
+def test_with_nothing_but_noise_a_table_is_read_as_even():
+    noisy = np.random.default_rng(0).normal(0, 1e6, (4, 10))
+    (read,) = read_tables([NoisyTable(noisy, Noise(1e12), ("a", "b"))], 1000.0)
+    shares = read.counts / read.counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares, 0.1, atol=0.03)
+    np.testing.assert_allclose(read.counts.sum(), 1000)
+
+
+def test_neither_the_order_of_tables_nor_that_of_categories_matters():
+    rng = np.random.default_rng(3)
+    first = NoisyTable(rng.normal(100, 30, (2, 5)), Noise(900.0), ("y", "u"))
+    second = NoisyTable(rng.normal(200, 30, (2, 3)), Noise(900.0), ("y", "v"))
+    order = [3, 1, 4, 0, 2]
+    there = read_tables([first, second], 900.0)
+    back = read_tables([second, NoisyTable(first.counts[:, order], first.noise, first.axes)], 900.0)
+    np.testing.assert_allclose(back[1].counts, there[0].counts[:, order], rtol=1e-6)
+    np.testing.assert_allclose(back[0].counts, there[1].counts, rtol=1e-6)
+
+
+def test_counts_are_positive_and_rows_hold_what_tables_agree_on():
+    rng = np.random.default_rng(4)
+    tables = [NoisyTable(rng.normal(30, 40, 3), Noise(1600.0), ("y",))]
+    tables += [NoisyTable(rng.normal(9, 40, (3, 6)), Noise(1600.0), ("y", k)) for k in range(4)]
+    classes, *features = read_tables(tables, 100.0)
+    assert classes.counts.min() > 0
+    np.testing.assert_allclose(classes.counts.sum(), 100)
+    for table in features:
+        assert table.counts.min() > 0
+        np.testing.assert_allclose(table.counts.sum(axis=1), classes.counts)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [GaussianMechanism(8.0), LaplaceMechanism(6.0), DirichletMechanism(2.0**10 / 8, 2.0**20)],
+)
+def test_limits_hold_as_often_as_they_say(mechanism):
+    rng = np.random.default_rng(5)
+    shares = [rng.dirichlet(np.full(6, 0.4), 2) for _ in range(4)]
+    true = [
+        np.stack([rng.multinomial(600, first), rng.multinomial(300, second)]).astype(float)
+        for first, second in shares
+    ]
+    held = tight = drawn = 0
+    for _ in range(50):
+        noisy = Mechanism.draw_all([Request(mechanism, table, 1.0, True) for table in true], rng)
+        read = read_tables(
+            [NoisyTable(table, mechanism.noise, ("y", k)) for k, table in enumerate(noisy)], 900.0
+        )
+        for table, counts in zip(read, true, strict=True):
+            lower, upper = table.limits(0.9)
+            shares = counts / counts.sum(axis=1, keepdims=True)
+            held += np.sum((lower <= shares) & (shares <= upper))
+            # Half as wide they would not hold: the test would see a variance a quarter as large.
+            middle, half = (lower + upper) / 2, (upper - lower) / 4
+            tight += np.sum(np.abs(shares - middle) <= half)
+            drawn += counts.size
+    assert held / drawn >= 0.9 - 0.01
+    assert tight / drawn < 0.9
+
+
+# Calibration -----------------------------------------------------------------------
+
+
+def _calibrated(tables, mechanism, epsilon=1.0, order=None, adjacency="replace"):
+    return calibrate_tables(
+        tables,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=1e-5,
+        order=order,
+        adjacency=adjacency,
+        calibration="exact",
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 10.0])
+@pytest.mark.parametrize("order", [None, 5.0])
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_prior_that_is_subtracted_leaves_the_noise_of_the_gaussian(epsilon, order, adjacency):
+    tables = [CountTable(30_000, 10, 2, reading="best")] * 14
+    (dirichlet, *_), (gaussian, *_) = (
+        _calibrated(tables, name, epsilon, order, adjacency) for name in ("dirichlet", "gaussian")
+    )
+    total = Composition([(dirichlet, 14)])
+    spent = total.epsilon(1e-5) if order is None else total.rdp(order)
+    assert 0.999 * epsilon <= spent <= epsilon
+    np.testing.assert_allclose(dirichlet.noise.variance, gaussian.noise.variance, rtol=0.02)
+    # A count adds a thousandth of a deviation to the variance.
+    assert dirichlet.noise.per_count < 1.02 * np.sqrt(dirichlet.noise.variance) / 2**10
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 100.0])
+def test_priors_leave_room_for_counts_on_a_fine_grid(epsilon):
+    rows = ContributionBound(max_count=1.5, max_total=40.0)
+    table = CountTable(1e5, 1000, 2, rows, reading="best")
+    (mechanism,) = _calibrated([table], "dirichlet", epsilon)
+    counts = np.full((2, 1000), 1e6 + rows.grid)
+    mechanism.check_table(counts, rows.grid)
+    drawn = Mechanism.draw_all(
+        [Request(mechanism, counts, rows.grid, True)], np.random.default_rng(0)
+    )[0]
+    np.testing.assert_allclose(
+        drawn.mean(), 1e6, atol=5 * np.sqrt(mechanism.noise.of(1e6) / counts.size)
+    )
+
+
+@pytest.mark.parametrize(
+    ("d", "total", "sigma"), [(5, 300.0, 5.0), (6, 300.0, 25.0), (12, 300.0, 100.0)]
+)
+def test_the_expected_divergence_is_that_of_the_best_reading(d, total, sigma):
+    # By drawing rows, noise, and importance samples of the posterior of each cell.
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(d, 0.5), 1000)
+    noisy = total * p + rng.normal(0, sigma, p.shape)
+    prior = total * rng.beta(0.5, (d - 1) / 2, 6000)
+    read = np.empty_like(noisy)
+    for row, values in zip(read, noisy, strict=True):
+        weights = np.exp(-((values[:, np.newaxis] - prior) ** 2) / (2 * sigma**2))
+        row[:] = (weights @ prior) / weights.sum(axis=1)
+    read += 1.0
+    read /= read.sum(axis=1, keepdims=True)
+    values = np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300) / read), 0.0), axis=1)
+    table = CountTable(total, d, reading="best")
+    claimed = GaussianMechanism(sigma, 1.0).expected_divergence(table)
+    error = values.std() / np.sqrt(len(values))
+    # Rows are divided by their own sums here, and by the mean of it there.
+    assert abs(claimed - values.mean()) < 4 * error + 0.12 * values.mean()
+
+
+# Estimators ------------------------------------------------------------------------
+
+
+def _records(seed=0, n=3000):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    X = np.column_stack(
+        [rng.binomial(k, 0.2 + 0.2 * y) for k in (1, 3, 5)] + [rng.integers(9, size=n)] * 3
+    )
+    return X, y, {"classes": [0, 1, 2], "n_categories": [2, 4, 6, 9, 9, 9]}
+
+
+@pytest.mark.parametrize("reading", ["plain", "best"])
+def test_without_noise_the_reading_does_not_matter(reading):
+    X, y, public = _records()
+    model = DirichletCategoricalNB(epsilon=float("inf"), reading=reading, **public).fit(X, y)
+    theirs = CategoricalNB(min_categories=public["n_categories"]).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), theirs.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
+def test_the_best_reading_is_nearer_to_the_truth_than_the_plain_one(mechanism):
+    X, y, public = _records()
+    theirs = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)
+    found = {}
+    for reading in ("plain", "best"):
+        found[reading] = np.mean(
+            [
+                sum(
+                    np.sum(theirs.class_count_[:, np.newaxis] * np.exp(exact) * (exact - released))
+                    for exact, released in zip(
+                        theirs.feature_log_prob_, model.feature_log_prob_, strict=True
+                    )
+                )
+                / len(y)
+                for model in (
+                    DirichletCategoricalNB(
+                        epsilon=0.5, mechanism=mechanism, reading=reading, random_state=s, **public
+                    ).fit(X, y)
+                    for s in range(6)
+                )
+            ]
+        )
+    assert found["best"] < 0.8 * found["plain"]
+
+
+@pytest.mark.parametrize("estimator", ["naive Bayes", "network"])
+def test_what_is_read_depends_on_nothing_but_what_was_drawn(monkeypatch, estimator):
+    """Two data sets of one public size, and noise that forgets what it was added to."""
+
+    def draw_all(requests, generator):
+        return [50 + generator.normal(0, 20, request.counts.shape) for request in requests]
+
+    monkeypatch.setattr(Mechanism, "draw_all", staticmethod(draw_all))
+    released = []
+    for seed in (0, 1):
+        X, y, public = _records(seed)
+        if estimator == "naive Bayes":
+            model = DirichletCategoricalNB(random_state=7, **public).fit(X, y)
+            features = [*model.feature_log_prob_, *model.category_count_]
+            released.append([model.class_log_prior_, *features])
+        else:
+            table = pd.DataFrame({"y": y, "a": X[:, 1], "b": X[:, 2]})
+            states = {"y": [0, 1, 2], "a": list(range(4)), "b": list(range(6))}
+            structure = [("y", "a"), ("y", "b"), ("a", "b")]
+            model = PrivateBayesNetMLE(structure, states=states, random_state=7).fit(table)
+            limits = reduce(add, model.probability_limits().values())
+            released.append([*model.probabilities_.values(), *limits])
+    for first, second in zip(*released, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_limits_of_estimators_hold_their_own_probabilities():
+    X, y, public = _records()
+    model = DirichletCategoricalNB(random_state=0, epsilon=2.0, **public).fit(X, y)
+    exact = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)
+    inside = [
+        (lower <= np.exp(true) + 1e-9) & (np.exp(true) <= upper + 1e-9)
+        for (lower, upper), true in zip(
+            model.probability_limits(0.99), exact.feature_log_prob_, strict=True
+        )
+    ]
+    assert np.mean(np.concatenate([each.ravel() for each in inside])) > 0.95
+    plain = DirichletCategoricalNB(reading="plain", **public).fit(X, y)
+    with pytest.raises(ValueError, match="reading must be 'best'"):
+        plain.probability_limits()
+
+
+def test_an_unknown_reading_is_refused():
+    X, y, public = _records()
+    with pytest.raises(ValueError, match="'reading' parameter"):
+        DirichletCategoricalNB(reading="better", **public).fit(X, y)
+    with pytest.raises(ValueError, match="reading must be one of"):
+        CountTable(10, 2, reading="better")
