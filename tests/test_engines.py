@@ -506,6 +506,8 @@ def test_labels_beside_a_table_must_fit_its_partitions():
         clone(CATEGORICAL).fit(table[["code", "flag"]], dd.from_pandas(frame["label"], 2))
     with pytest.raises(TypeError, match="y must be the name of a column"):
         clone(CATEGORICAL).fit(IN_GROUPS["duckdb"](frame[["code", "flag"]]), frame["label"])
+    with pytest.raises(ValueError, match="X must have two dimensions"):
+        clone(CATEGORICAL).fit(table["code"], table["label"])
     X = da.from_array(frame[["code", "flag"]].to_numpy(), chunks=100)
     with pytest.raises(ValueError, match="y must have an entry for each row"):
         clone(CATEGORICAL).fit(X, frame["label"][:-1])

@@ -34,15 +34,15 @@ class DaskTable:
     kind = "a Dask collection"
 
     def __init__(self, X: Any, given: dict[str, Any]):
+        if X.ndim != 2:
+            raise ValueError(
+                f"X must have two dimensions, records and columns; got {X.ndim} of them"
+            )
         self._is_frame = hasattr(X, "to_dask_array")
         if self._is_frame:
             self._roles = Roles.of(list(X.columns), given)
             self.sample = X._meta[self._roles.features]
         else:
-            if X.ndim != 2:
-                raise ValueError(
-                    f"X must have two dimensions, records and columns; got {X.ndim} of them"
-                )
             self.sample = np.empty((0, X.shape[1]))
             X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         self._X = X
