@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ._messages import describe, errors_without_data
+from ._messages import describe, errors_without_data, warn
 
 #: Far beyond any count or parameter in use, and far from overflow.
 LARGEST = 1e100
 # Beyond this no table would fit into memory, and products of sizes would overflow.
 _LARGEST_SIZE = 2**31 - 1
+# scikit-learn's least smoothing, unless it is forced to less.
+_LEAST_ALPHA = 1e-10
 
 
 def check_real(
@@ -215,6 +217,29 @@ def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
     if not np.all(np.isfinite(prior) & (prior >= 0)):
         raise ValueError("class_prior must be finite and at least 0; some entries are not")
     return prior
+
+
+def check_alpha(alpha: Any, n_features: int, force: bool) -> Any:
+    """The smoothing of each feature, or of all, as scikit-learn reads it."""
+    if isinstance(alpha, Real):
+        alpha = float(alpha)
+    else:
+        alpha = np.asarray(alpha, dtype=float)
+        if alpha.shape != (n_features,):
+            raise ValueError(
+                "When alpha is an array, it should contains `n_features`. "
+                f"Got {len(alpha)} elements instead of {n_features}."
+            )
+        if not np.all(alpha >= 0):
+            raise ValueError("All values in alpha must be greater than 0.")
+    if np.min(alpha) < _LEAST_ALPHA and not force:
+        warn(
+            "alpha too small will result in numeric errors, setting alpha = "
+            f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
+            UserWarning,
+        )
+        alpha = np.maximum(alpha, _LEAST_ALPHA)
+    return alpha
 
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:

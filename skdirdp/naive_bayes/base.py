@@ -4,9 +4,9 @@ import threading
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp
@@ -16,98 +16,28 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._contributions import Weights, admit_counts, count_cells
-from .._messages import errors_without_data, warn
+from .._messages import errors_without_data
 from .._persons import Selection, select_rows
 from .._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
-from .._validation import check_class_prior, check_classes, check_tables, encode_labels
+from .._validation import (
+    check_alpha,
+    check_class_prior,
+    check_classes,
+    check_tables,
+    encode_labels,
+)
 from ..base import CountingEstimator, Release
 from ..engines import batch_in_memory, by_blocks, gathered, open_table
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import READINGS, CountTable
-from ..reading import NoisyTable, read_tables
+from ..reading import NoisyTable
 from .counting import NaiveBayesCounter
+from .tally import Estimate, FeatureCounts, Tally, shares_of
 
 # Fitted attributes that are known before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
-
-# scikit-learn's least smoothing, unless it is forced to less.
-_LEAST_ALPHA = 1e-10
-
-
-class FeatureCounts(Protocol):
-    """Exact counts of the features by class, as `_PrivateNaiveBayes._count` gives them."""
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Public parameters that had to be taken from the data."""
-
-    def __add__(self, other: Any) -> Any:
-        """The counts of both batches."""
-
-    def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
-        """Public descriptions of the tables, and their counts."""
-
-
-class Estimate(NamedTuple):
-    """What a table of counts is taken to be after its release.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (n_rows, n_categories)
-        Exact without noise. Else the released probabilities times the total of each row, as
-        far as that is known, and so with the mechanism's smoothing in them.
-    probabilities : ndarray of the same shape
-        With the smoothing in them in either case.
-    smoothing : float
-        What is yet to be added to `counts` so that they are as smooth as `probabilities`.
-    """
-
-    counts: np.ndarray
-    probabilities: np.ndarray
-    smoothing: float
-
-    def smoothed(self, extra: Any) -> np.ndarray:
-        """Probabilities with more smoothing, in counts by category."""
-        if not np.any(extra):
-            return self.probabilities
-        return smoothed_mean(self.counts, self.smoothing + extra)
-
-
-@dataclass(frozen=True)
-class Tally:
-    """Exact counts of all batches so far, held only until they are released.
-
-    Attributes
-    ----------
-    counted : how many records there are, and whose.
-    classes : ndarray of shape (n_classes,), the weight of each class.
-    contribution : what a record adds to `classes` at most.
-    features : the counts of the features.
-    leaks : public parameters that were taken from the data.
-    bounded : whether all records were held to the bounds that privacy needs.
-    weighted : whether records have weights of their own, whose sum nobody knows.
-    """
-
-    counted: Selection
-    classes: np.ndarray
-    contribution: ContributionBound
-    features: FeatureCounts
-    leaks: tuple[str, ...]
-    bounded: bool
-    weighted: bool
-
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.counted + other.counted,
-            self.classes + other.classes,
-            self.contribution | other.contribution,
-            self.features + other.features,
-            tuple(dict.fromkeys((*self.leaks, *other.leaks))),
-            self.bounded and other.bounded,
-            self.weighted or other.weighted,
-        )
 
 
 class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
@@ -522,16 +452,18 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             self.alpha_ = alpha
         else:
             prior = known_prior if classes is None else classes.drawn
-            shares = _shares(prior)
+            shares = shares_of(prior)
             estimates = [
-                self._estimate(table, exact, release, shares, least)
+                Estimate.as_drawn(table, release.drawn, shares)
+                if private
+                else Estimate(exact, release.drawn, least)
                 for table, exact, release in zip(described, counts, features, strict=True)
             ]
             drawn = [release.mechanism for release in features if release.mechanism is not None]
             self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
         with np.errstate(divide="ignore"):
             self.class_log_prior_ = np.log(prior)
-            self.class_count_ = n_samples * _shares(prior) if private else tally.classes
+            self.class_count_ = n_samples * shares_of(prior) if private else tally.classes
             self._keep(estimates, alpha - least)
         if not private and not tally.counted.unit.by_ids:  # ids of persons are not kept
             self._exact_tally_ = tally
@@ -563,42 +495,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             estimates.append(Estimate(counts, smoothed_mean(counts, least), least))
         if classes is None:
             return None, estimates
-        return classes.drawn if prior is None else _shares(prior), estimates
-
-    def _estimate(
-        self, table: CountTable, counts: np.ndarray, release: Release, shares: Any, least: float
-    ) -> Estimate:
-        """What is known of a table after its release; exact counts go on only without noise."""
-        if not self._is_private:
-            return Estimate(counts, release.drawn, least)
-        totals = np.array([table.n_samples])
-        if table.n_rows >= len(shares):  # rows belong to the classes, in order and equal numbers
-            totals *= len(shares) / table.n_rows
-            totals = totals * np.repeat(shares, len(release.drawn) // len(shares))
-        totals = totals[:, np.newaxis]
-        return Estimate(totals * release.drawn, release.drawn, 0.0)
+        return classes.drawn if prior is None else shares_of(prior), estimates
 
     def _check_alpha(self) -> Any:
-        """The smoothing of each feature, as scikit-learn reads it."""
-        if isinstance(self.alpha, Real):
-            alpha: Any = float(self.alpha)
-        else:
-            alpha = np.asarray(self.alpha, dtype=float)
-            if alpha.shape != (self.n_features_in_,):
-                raise ValueError(
-                    "When alpha is an array, it should contains `n_features`. "
-                    f"Got {len(alpha)} elements instead of {self.n_features_in_}."
-                )
-            if not np.all(alpha >= 0):
-                raise ValueError("All values in alpha must be greater than 0.")
-        if np.min(alpha) < _LEAST_ALPHA and not self.force_alpha:
-            warn(
-                "alpha too small will result in numeric errors, setting alpha = "
-                f"{_LEAST_ALPHA:.1e}. Use `force_alpha=True` to keep alpha unchanged.",
-                UserWarning,
-            )
-            alpha = np.maximum(alpha, _LEAST_ALPHA)
-        return alpha
+        # Of no interest to a single number, which may be looked at before any data.
+        n_features = vars(self).get("n_features_in_", 0)
+        return check_alpha(self.alpha, n_features, self.force_alpha)
 
     def _known_prior(self) -> np.ndarray | None:
         """The class prior, where it is not learnt."""
@@ -760,12 +662,3 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tags.input_tags.positive_only = True
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def _shares(weights: Any) -> np.ndarray:
-    return weights / weights.sum()
-
-
-def read_classes(classes: NoisyTable | None, total: float | None) -> np.ndarray | None:
-    """The class counts by themselves, where they were released."""
-    return None if classes is None else read_tables([classes], total)[0].counts

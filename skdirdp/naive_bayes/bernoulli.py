@@ -17,8 +17,8 @@ from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.rounding import product_up
 from ..reading import NoisyTable, read_tables
-from .base import read_classes
 from .numeric import _NumericNaiveBayes
+from .tally import read_classes
 
 # What the table of full and empty places costs beside that of the features, in squares.
 _PART_OF_FILL = 0.1

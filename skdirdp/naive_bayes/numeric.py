@@ -16,7 +16,8 @@ from .._sklearn_compat import Interval, StrOptions
 from .._validation import LARGEST
 from ..mechanisms.table import CountTable
 from ..reading import read_tables
-from .base import _PrivateNaiveBayes, read_classes
+from .base import _PrivateNaiveBayes
+from .tally import read_classes
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -168,8 +169,9 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     def _read(self, classes, features, total):
         # Classes hold about as many words as records: what is known of those tells of these.
         prior = read_classes(classes, total)
-        (read,) = read_tables(features, rows=[prior])
-        return prior, [read.counts]
+        # A single column is not released, and leaves nothing to read.
+        read = read_tables(features, rows=[prior] * len(features))
+        return prior, [table.counts for table in read]
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:
         """The public bounds on entries and totals of rows; None where there is none."""
