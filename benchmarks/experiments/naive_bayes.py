@@ -77,7 +77,7 @@ class FurtherNaiveBayes(FreshNaiveBayes):
     name = "naive-bayes-further"
     title = "Naive Bayes: three more data sets"
     reproduces = (
-        "whether the reading, chosen on the paper's eight data sets, carries over to data that were "
+        "whether the reading, chosen on the eight data sets, carries over to data that were "
         "looked at for nothing else"
     )
 
