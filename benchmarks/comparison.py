@@ -69,7 +69,8 @@ class ModelComparison(Experiment):
     def figure(self, results):
         names = list(dict.fromkeys(results["data"]))
         titles = {**self.scores, "expected_kl": "expected KL"}
-        columns = list(product(GUARANTEES, titles))
+        measured = set(results["guarantee"])
+        columns = list(product([each for each in GUARANTEES if each in measured], titles))
         across = len(columns)
         figure, axes = figures.panels(across * len(names), across, *self.panel_size)
         for place, (axis, (name, (guarantee, metric))) in enumerate(

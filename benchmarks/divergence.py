@@ -51,7 +51,7 @@ def divergence(tables: Iterable[np.ndarray], probabilities: Iterable[np.ndarray]
     total = 0.0
     for counts, released in zip(tables, probabilities, strict=True):
         weights = counts / counts.sum()
-        total += float(np.sum(xlogy(weights, _rows(counts))) - np.sum(weights * np.log(released)))
+        total += float(np.sum(xlogy(weights, _rows(counts))) - np.sum(xlogy(weights, released)))
     return total
 
 

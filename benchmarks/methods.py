@@ -81,11 +81,16 @@ def ratio_claims(
 
 
 def reading_claims(
-    results: pd.DataFrame, what: str, loss: str | None, accuracy: str | None
+    results: pd.DataFrame,
+    what: str,
+    loss: str | None,
+    accuracy: str,
+    promised: float | None = None,
 ) -> list[Claim]:
     """What a better reading of the same release is worth, in every case and on average.
 
-    `loss` and `accuracy` are the names of the scores that models have.
+    `loss` and `accuracy` are the names of scores, the smaller and the larger the better;
+    `promised` is the largest mean ratio of the Dirichlet mechanism to Algorithm 1.
     """
     new, old, paper = "auto, read", "auto", "Dirichlet, Algorithm 1"
     kl = by_method(results, "expected_kl")
@@ -99,20 +104,18 @@ def reading_claims(
         ratio = losses[new] / losses[old]
         claims.append(_every_case(f"cross-entropy on {what}", ratio))
         claims.append(_on_average(f"cross-entropy on {what}, ε ≤ 1", _up_to(ratio, 1), 0.9))
-    if accuracy is not None:
-        scores = by_method(results, accuracy)
-        gain = scores[new] - scores[old]
-        claims.append(
-            Claim(
-                "skdirdp",
-                f"Read well, models are on average no less accurate on {what}",
-                bool(gain.mean() >= 0),
-                f"mean gain {gain.mean():+.4f}, from {gain.min():+.3f} to {gain.max():+.3f}",
-            )
+    scores = by_method(results, accuracy)
+    gain = scores[new] - scores[old]
+    claims.append(
+        Claim(
+            "skdirdp",
+            f"Read well, the {accuracy.replace('_', '-')} on {what} is on average not lower",
+            bool(gain.mean() >= 0),
+            f"mean gain {gain.mean():+.4f}, from {gain.min():+.3f} to {gain.max():+.3f}",
         )
+    )
     dirichlet = kl["Dirichlet, read"] / kl[paper]
-    at_one = ("DP", 1.0)
-    here = kl.xs(at_one, level=("guarantee", "epsilon"))
+    here = kl.xs(("DP", 1.0), level=("guarantee", "epsilon"))
     beside = here["Dirichlet, read"] / here[new]
     claims += [
         Claim(
@@ -125,16 +128,21 @@ def reading_claims(
         ),
         Claim(
             "skdirdp",
-            f"At (1, 1e-5)-DP it is on average at most 0.10 of Algorithm 1's on {what}, and at "
-            "most 1.3 times that of `auto`",
-            bool(
-                dirichlet.xs(at_one, level=("guarantee", "epsilon")).mean() <= 0.10
-                and beside.mean() <= 1.3
-            ),
-            f"{dirichlet.xs(at_one, level=('guarantee', 'epsilon')).mean():.3f} of Algorithm 1's; "
-            f"{beside.mean():.3f} times that of `auto`",
+            f"At (1, 1e-5)-DP it is on average at most 1.3 times that of `auto` on {what}",
+            bool(beside.mean() <= 1.3),
+            f"{beside.mean():.3f} times, from {beside.min():.3f} to {beside.max():.3f}",
         ),
     ]
+    if promised is not None:
+        ratio = here["Dirichlet, read"] / here[paper]
+        claims.append(
+            Claim(
+                "skdirdp",
+                f"At (1, 1e-5)-DP it is on average at most {promised:g} of Algorithm 1's on {what}",
+                bool(ratio.mean() <= promised),
+                f"mean {ratio.mean():.3f}, from {ratio.min():.3f} to {ratio.max():.3f}",
+            )
+        )
     return claims
 
 

@@ -14,7 +14,7 @@ DOCS = ROOT / "docs"
 
 # Modules whose names are public.
 MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".pipeline", ".posterior")
-MODULES += (".exceptions", ".model_selection")
+MODULES += (".exceptions", ".model_selection", ".reading")
 ALSO = ("PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
@@ -29,6 +29,7 @@ SELF_CONTAINED += (
     "scale",
     "synthesis",
     "model_selection",
+    "reading",
 )
 
 

@@ -8,8 +8,10 @@ from ..experiment import Experiment
 EXPERIMENTS: dict[str, tuple[str, str]] = {
     "naive-bayes": ("naive_bayes", "NaiveBayes"),
     "naive-bayes-fresh": ("naive_bayes", "FreshNaiveBayes"),
+    "naive-bayes-further": ("naive_bayes", "FurtherNaiveBayes"),
     "bayes-net": ("bayes_net", "BayesNet"),
     "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
+    "reading": ("reading", "Reading"),
     "synthesis": ("synthesis", "Synthesis"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),

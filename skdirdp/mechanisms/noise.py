@@ -28,6 +28,13 @@ class Noise(NamedTuple):
         What every count in the cell adds to it.
     is_laplace : bool
         Whether it has Laplace's heavier tails; else those of a normal variable, nearly.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> noise = DirichletMechanism(r=0.5, alpha=4.0).noise
+    >>> noise.of(0), noise.of(10)  # alpha / r**2, and 1 / r more for every count
+    (16.0, 36.0)
     """
 
     variance: float
@@ -35,14 +42,31 @@ class Noise(NamedTuple):
     is_laplace: bool = False
 
     def of(self, counts):
-        """The variance of cells that hold so much."""
+        """The variance of cells that hold so much.
+
+        Parameters
+        ----------
+        counts : float or ndarray
+
+        Returns
+        -------
+        float or ndarray
+        """
         return self.variance + self.per_count * counts
 
     def reach(self, confidence: float) -> float:
         """How many deviations noise stays within, on either side, with this probability.
 
         Sums of Laplace variables have lighter tails than one of them; the larger of both
-        quantiles holds for all.
+        quantiles is taken.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1)
+
+        Returns
+        -------
+        float
         """
         normal = float(ndtri((1 + confidence) / 2))
         return max(normal, -np.log1p(-confidence) / np.sqrt(2)) if self.is_laplace else normal

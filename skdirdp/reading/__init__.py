@@ -6,8 +6,9 @@ margins (`margins`), and the rows of a table resemble their pool (`tables`), how
 told by the release itself (`mixture`). docs/theory.md, section 16, has the formulas.
 """
 
+from ..mechanisms.noise import Noise
 from .margins import Reconciled, reconcile
 from .noisy import NoisyTable
 from .tables import ReadTable, read_tables
 
-__all__ = ["NoisyTable", "ReadTable", "Reconciled", "read_tables", "reconcile"]
+__all__ = ["Noise", "NoisyTable", "ReadTable", "Reconciled", "read_tables", "reconcile"]

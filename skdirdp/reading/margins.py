@@ -39,8 +39,7 @@ class Reconciled:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.mechanisms.noise import Noise
-    >>> from skdirdp.reading import NoisyTable, reconcile
+    >>> from skdirdp.reading import Noise, NoisyTable, reconcile
     >>> tables = [NoisyTable(np.array([60.0, 50.0]), Noise(2.0), ("x",))] * 2
     >>> reconcile(tables)[0].variance(["x"])  # of the average of two
     1.0
@@ -87,8 +86,7 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.mechanisms.noise import Noise
-    >>> from skdirdp.reading import NoisyTable, reconcile
+    >>> from skdirdp.reading import Noise, NoisyTable, reconcile
     >>> by_class = NoisyTable(np.array([60.0, 40.0]), Noise(1.0), ("class",))
     >>> table = NoisyTable(np.array([[30.0, 34.0], [21.0, 21.0]]), Noise(1.0), ("class", "x"))
     >>> first, second = reconcile([by_class, table])

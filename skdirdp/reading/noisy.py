@@ -26,8 +26,7 @@ class NoisyTable:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.mechanisms.noise import Noise
-    >>> from skdirdp.reading import NoisyTable
+    >>> from skdirdp.reading import Noise, NoisyTable
     >>> NoisyTable(np.array([[12.5, -3.0], [7.5, 3.0]]), Noise(4.0, 0.5), ("class", "x")).variance()
     6.5
     """

@@ -32,8 +32,7 @@ class ReadTable:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.mechanisms.noise import Noise
-    >>> from skdirdp.reading import NoisyTable, read_tables
+    >>> from skdirdp.reading import Noise, NoisyTable, read_tables
     >>> (read,) = read_tables([NoisyTable(np.array([60.0, 50.0]), Noise(4.0), ("x",))], total=110)
     >>> lower, upper = read.limits(0.95)
     >>> bool((lower < 6 / 11).any() and (upper > 6 / 11).any())
@@ -101,8 +100,7 @@ def read_tables(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.mechanisms.noise import Noise
-    >>> from skdirdp.reading import NoisyTable, read_tables
+    >>> from skdirdp.reading import Noise, NoisyTable, read_tables
     >>> noisy = np.array([[430.0, 52.0, -11.0], [390.0, 61.0, 7.0]])
     >>> (read,) = read_tables([NoisyTable(noisy, Noise(400.0), ("class", "x"))])
     >>> bool((read.counts > 0).all())
