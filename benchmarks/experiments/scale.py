@@ -316,8 +316,8 @@ class Scale(Experiment):
             claims.append(
                 Claim(
                     "skdirdp",
-                    f"With a second worker Dask is at least {AT_LEAST_GAIN:g} times as fast, by the "
-                    "clock",
+                    f"With a second worker Dask is at least {AT_LEAST_GAIN:g} times as fast, by "
+                    "the clock",
                     bool(gain >= AT_LEAST_GAIN),
                     f"{gain:.2f} times as fast",
                 )
