@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow.dataset as ds
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -33,7 +34,7 @@ from skdirdp.engines.expressions import bounded_rows
 from skdirdp.engines.frames import Frame
 
 from .probes import Recorder, drawn_tables, outside_bounds
-from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, dask_frame, names
+from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, arrow, dask_frame, names
 
 CLASSES = ["a", "b", "c"]
 COLOURS = ["blue", "green", "red"]
@@ -161,6 +162,26 @@ def test_without_noise_the_model_is_that_of_memory(table):
     exact = DirichletNB(epsilon=float("inf"), classes=CLASSES)
     sums = clone(exact).fit(ELSEWHERE[table](numbers), "label").feature_count_
     np.testing.assert_allclose(sums, exact.fit(numbers, "label").feature_count_, rtol=1e-12)
+
+
+def test_folders_of_files_are_read_with_their_partitions_and_filters(tmp_path):
+    frame = records()
+    ds.write_dataset(
+        arrow(frame),
+        tmp_path,
+        format="parquet",
+        partitioning=["colour"],
+        partitioning_flavor="hive",
+    )
+    folder = ds.dataset(tmp_path, partitioning="hive")
+    assert len(list(folder.get_fragments())) == len(COLOURS)
+    some = frame[frame["much"] > 1]
+    filtered = folder.filter(ds.field("much") > 1)
+    for files, rows in ((folder, frame), (filtered, some)):
+        _, tables = counted("network", lambda _, files=files: files)
+        for (_, table), (_, other) in zip(tables, counted("network", frame=rows)[1], strict=True):
+            np.testing.assert_array_equal(table, other)
+    assert len(some) < len(frame)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])

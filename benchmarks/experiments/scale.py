@@ -33,6 +33,7 @@ AT_MOST_RATIO = 1.5
 AT_MOST_MEMORY = 2048.0  # MiB, of all processes
 AT_MOST_GROWTH = 200.0  # MiB, of the client
 AT_MOST_SLOPE = 1.1
+AT_LEAST_GAIN = 1.2
 
 
 # The table ---------------------------------------------------------------------------
@@ -225,8 +226,8 @@ class Scale(Experiment):
     def _slopes(self, results: pd.DataFrame) -> pd.Series:
         """The power of the number of rows that processor time grows with, by engine."""
         ours = results[~results["bare"]]
-        return ours.groupby("engine")[["rows", "seconds"]].apply(
-            lambda found: slope(found["rows"], found["seconds"]) if len(found) > 1 else float("nan")
+        return ours.groupby("engine")[["rows", "processor"]].apply(
+            lambda found: slope(found["rows"], found["processor"]) if len(found) > 1 else np.nan
         )
 
     def figure(self, results: pd.DataFrame):
@@ -265,7 +266,8 @@ class Scale(Experiment):
             "Each in processes of its own, after a small fit that imports what it needs; the best "
             f"of {_REPEATS} runs. The bare group-by is one query for each of the ten features, by "
             "class, without a model. The peak is of client, scheduler and workers together; DuckDB "
-            "and Polars count in the client's own process. Seconds are by the clock of a machine "
+            "and Polars count in the client's own process. Memory is looked at 50 times a second. "
+            "Seconds are by the clock of a machine "
             "that was shared with other work; processor time, which the ratios and the power of "
             "the rows are of, hardly depends on that."
         )
@@ -313,7 +315,11 @@ class Scale(Experiment):
             gain = times["Dask, 1 worker"] / times["Dask, 2 workers"]
             claims.append(
                 Claim(
-                    "skdirdp", "A second worker helps", bool(gain > 1), f"{gain:.2f} times as fast"
+                    "skdirdp",
+                    f"With a second worker Dask is at least {AT_LEAST_GAIN:g} times as fast, by "
+                    "the clock",
+                    bool(gain >= AT_LEAST_GAIN),
+                    f"{gain:.2f} times as fast",
                 )
             )
         return claims

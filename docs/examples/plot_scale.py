@@ -46,16 +46,17 @@ import subprocess
 import sys
 
 FIT = f"""
-import resource, pickle, sys
+import pickle, re, sys
+import numpy as np
 import pyarrow.dataset
 from skdirdp import DirichletNB
 
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak():  # in MiB, as Linux tells it
+    return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) / 1024
 
 model = DirichletNB(epsilon=0.1, classes=range(10), max_count=16, max_total=400)
 files = sorted({[str(path) for path in folder.iterdir()]!r})
-model.fit(pyarrow.dataset.dataset(files[:1]), "digit")  # so that all is imported
+model.fit(np.eye(64)[:10], range(10))  # so that all is imported
 before = peak()
 model.fit(pyarrow.dataset.dataset(files), "digit")
 pickle.dump((model, peak() - before), sys.stdout.buffer)
@@ -65,7 +66,7 @@ import pickle
 done = subprocess.run([sys.executable, "-c", FIT], check=True, capture_output=True)
 model, growth = pickle.loads(done.stdout)
 print(model.privacy_)
-print(f"{growth:.0f} MiB more at the peak than after one file of fifteen")
+print(f"{growth:.0f} MiB more at the peak than before it began")
 
 # %%
 # What it took
@@ -74,7 +75,7 @@ print(f"{growth:.0f} MiB more at the peak than after one file of fifteen")
 import matplotlib.pyplot as plt
 
 figure, axis = plt.subplots(figsize=(7, 2.2))
-sizes = {"the fit, beyond one file's": growth, "the folder": on_disk}
+sizes = {"the fit": growth, "the folder": on_disk}
 axis.barh(list(sizes), list(sizes.values()), color=["C0", "0.6"])
 axis.set_xlabel("MiB")
 plt.tight_layout()

@@ -1,6 +1,9 @@
 """PyArrow datasets: read and counted batch by batch, within the memory of a few batches."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import pandas as pd
 
 from .._messages import errors_without_data
 from .parts import Counter, Refusal, Roles, added, count_part, outcome, persons_after
@@ -47,15 +50,30 @@ class ArrowTable:
                     before = persons_after(before, part.groups, counter.max_rows)
         return outcome(total)
 
-    def _frames(self):
-        columns = self._roles.columns
+    def _frames(self) -> Iterator[pd.DataFrame]:
+        columns, total = self._roles.columns, None
+        batches: Iterable[Any]
         if hasattr(self._X, "to_batches"):
-            batches = self._X.to_batches(columns=columns, batch_size=_BATCH_ROWS, **_READ_AHEAD)
+            batches = _batches(self._X, columns=columns, batch_size=_BATCH_ROWS, **_READ_AHEAD)
             total = -(-self._X.count_rows() // _BATCH_ROWS)
         else:
-            batches, total = (batch.select(columns) for batch in self._X), None
+            batches = (batch.select(columns) for batch in self._X)
         for batch in shown(batches, total, "batch"):
             yield batch.to_pandas()
+
+
+def _batches(dataset: Any, **options: Any) -> Iterator[Any]:
+    """The batches of a dataset, one file after the other.
+
+    A scan of all files at once holds on to more memory the more files it has read.
+    """
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # filtered datasets do not say what they are made of
+        yield from dataset.to_batches(**options)
+        return
+    for fragment in fragments:
+        yield from fragment.to_batches(schema=dataset.schema, **options)
 
 
 def check_named(given: dict[str, Any]) -> set[str]:

@@ -5,7 +5,7 @@ is counted is on a public grid, on which sums are exact in whatever order they a
 (docs/theory.md, 2.6); so it makes no difference how a table is divided.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -140,7 +140,8 @@ def persons_after(before: Any, groups: Any, max_rows: int) -> Any:
     if isinstance(before, Refusal) or len(groups) == 0:
         return before
     try:
-        return select_rows(groups, len(groups), max_rows, before)
+        # Which rows of this part they are is not for the next one.
+        return replace(select_rows(groups, len(groups), max_rows, before), rows=None)
     except Exception as error:
         return Refusal.of(error)
 
