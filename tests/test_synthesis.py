@@ -11,8 +11,9 @@ from skdirdp import PrivacyAccountant, PrivateBayesNet
 from skdirdp.accounting import Composition
 from skdirdp.bayes_net.domains import Categories, Numbers
 from skdirdp.bayes_net.released import ReleasedColumn
-from skdirdp.bayes_net.steps import Unlisted, found_categories
+from skdirdp.bayes_net.steps import Steps, Unlisted, found_categories
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.selection import SelectionMechanism
 
 from .probes import Recorder, encodings
@@ -163,6 +164,13 @@ def test_a_refused_charge_releases_nothing_and_keeps_the_model():
         model.fit(people(500, seed=1))
     assert vars(model) == before
     assert len(accountant) == 1
+
+
+def test_no_step_is_taken_before_it_is_paid_for():
+    steps = Steps(GaussianMechanism(3.0), 4, 100)
+    for release in (steps.release_scores, lambda counts: steps.release_columns([counts])):
+        with pytest.raises(AssertionError, match="paid for"):
+            release(np.ones(3))
 
 
 def test_secure_noise_differs_between_fits_and_a_seed_warns_and_repeats():

@@ -241,7 +241,7 @@ class Synthesis(Experiment):
             claims.append(
                 Claim(
                     "skdirdp",
-                    f"Margins are nearer than {peer}'s in at least 80% of the cases",
+                    f"Margins are nearer than {peer}'s in at least 80% of the cases that were run",
                     bool((ratios < 1).mean() >= 0.8),
                     f"{(ratios < 1).sum()} of {len(ratios)}, {ratios.min():.2f} to "
                     f"{ratios.max():.2f} of its distances; {faster.min():.0f} to "

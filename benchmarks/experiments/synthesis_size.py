@@ -54,15 +54,9 @@ class SynthesisSize(Experiment):
     def measure(self, task: Row, settings: Settings) -> list[Row]:
         _, peak = peak_memory(learn_and_draw, task["rows"], task["columns"])
         call = learn_and_draw(task["rows"], task["columns"])
-        start, wall = time.process_time(), time.perf_counter()
+        start = time.process_time()
         call()
-        return [
-            {
-                "seconds": time.process_time() - start,
-                "wall": time.perf_counter() - wall,
-                "MiB": peak,
-            }
-        ]
+        return [{"seconds": time.process_time() - start, "MiB": peak}]
 
     def figure(self, results: pd.DataFrame):
         figure, (axis,) = figures.panels(1, width=5, height=3)
@@ -74,11 +68,11 @@ class SynthesisSize(Experiment):
         return figure
 
     def table(self, results: pd.DataFrame) -> pd.DataFrame:
-        shown = results.rename(columns={"wall": "by the clock"})
-        return shown.round({"seconds": 1, "by the clock": 1, "MiB": 0})
+        return results.round({"seconds": 1, "MiB": 0})
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
+            "Seconds of processor time, of one core, to learn the table and draw as many records. "
             "Half of the columns are numbers and half categories, at (1, 1e-5)-DP. The peak is of "
             "the whole process, with the table itself and the records that were drawn."
         )
@@ -88,9 +82,9 @@ class SynthesisSize(Experiment):
         return [
             Claim(
                 "skdirdp",
-                "A million records of 50 columns within 2 minutes and 4 GiB",
-                bool(row.wall <= WITHIN["seconds"] and row.MiB <= WITHIN["MiB"]),
-                f"{row.wall:.0f} s and {row.MiB / 1024:.1f} GiB",
+                "A million records of 50 columns within 2 minutes of one core and 4 GiB",
+                bool(row.seconds <= WITHIN["seconds"] and row.MiB <= WITHIN["MiB"]),
+                f"{row.seconds:.0f} s and {row.MiB / 1024:.1f} GiB",
             )
             for row in results[wanted].itertuples()
         ]

@@ -60,8 +60,11 @@ class Steps:
         self._generator = generator
 
     def _noisy(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
-        if self._generator is None:
+        if mechanism.is_exact:
             return values
+        # Not an assert statement, which `python -O` leaves out.
+        if self._generator is None:
+            raise AssertionError("a step was taken before it was paid for")
         return mechanism.noisy(values, self._generator)
 
     def release_columns(self, counts: Sequence[np.ndarray]) -> list[np.ndarray]:
