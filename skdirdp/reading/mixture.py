@@ -99,7 +99,9 @@ def read_cells(groups: Sequence[Cells]) -> list[Posterior]:
     weights = _learnt([_some(cells) for cells in flat])
     weights[weights < _NO_WEIGHT] = 0.0
     sizes = [cells.shape[1] for cells in flat]
-    table, everything = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(flat, axis=1)
+    table = np.repeat(np.arange(len(sizes)), sizes)
+    everything = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+    del flat  # tables may be large
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(table), _BLOCK)]
     moments = np.concatenate(
         [_moments(everything[:, block], weights[table[block]]) for block in blocks], axis=1
