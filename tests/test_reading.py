@@ -478,6 +478,24 @@ def test_limits_of_estimators_hold_their_own_probabilities():
         plain.probability_limits()
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1e5])
+@pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_reading_does_not_fail_after_the_charge(epsilon, mechanism, adjacency):
+    """Nothing but noise, and hardly any; a class that nobody is in, a feature of one category."""
+    X, y, public = _records(n=100)
+    X[:, 3] = 0
+    public |= {"classes": [0, 1, 2, 3], "n_categories": [2, 4, 6, 1, 9, 9]}
+    common = {"epsilon": epsilon, "mechanism": mechanism, "adjacency": adjacency, "n_samples": 100}
+    model = DirichletCategoricalNB(**common, **public)
+    with np.errstate(all="raise", under="ignore"):
+        assert np.isfinite(model.fit(X, y).predict_joint_log_proba(X)).all()
+        table = pd.DataFrame({"y": y, "a": X[:, 1], "c": X[:, 3]})
+        states = {"y": [0, 1, 2, 3], "a": list(range(4)), "c": [0]}
+        network = PrivateBayesNetMLE([("y", "a"), ("c", "a")], states=states, **common)
+        assert np.isfinite(network.fit(table).score_samples(table)).all()
+
+
 def test_an_unknown_reading_is_refused():
     X, y, public = _records()
     with pytest.raises(ValueError, match="'reading' parameter"):

@@ -12,7 +12,16 @@ from ..comparison import ModelComparison
 from ..data import split
 from ..divergence import clipped, divergence, expected_kl
 from ..experiment import Claim, Row, seeded
-from ..methods import CLIPPED, PRIVATE, READ, budget, by_method, ratio_claims, reading_claims
+from ..methods import (
+    CLIPPED,
+    PRIVATE,
+    READ,
+    READING_NOTE,
+    budget,
+    by_method,
+    ratio_claims,
+    reading_claims,
+)
 
 _DRAWS = 20  # per repeat, for expectations that have no closed form
 _FITS = 2  # per repeat, of networks that are read as a whole
@@ -48,7 +57,7 @@ class BayesNet(ModelComparison):
         return (
             "At (1, 1e-5)-DP. The budget is split over the nodes as the library does by default, "
             "and evenly for Algorithm 1 and for clipped noise. Log-likelihoods are per held-out "
-            "record.\n\n"
+            "record. " + READING_NOTE + "\n"
             "What the split is worth: the expected KL divergence with the optimised split, as a "
             "part of that with an even one.\n\n" + figures.markdown(_split_ratios(results))
         )

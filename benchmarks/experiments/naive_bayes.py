@@ -15,7 +15,16 @@ from .. import data, figures
 from ..comparison import ModelComparison
 from ..divergence import clipped, divergence, expected_kl
 from ..experiment import Claim, Row, seeded
-from ..methods import CLIPPED, PRIVATE, READ, budget, by_method, ratio_claims, reading_claims
+from ..methods import (
+    CLIPPED,
+    PRIVATE,
+    READ,
+    READING_NOTE,
+    budget,
+    by_method,
+    ratio_claims,
+    reading_claims,
+)
 
 _DRAWS = 40  # per repeat, for expectations that have no closed form
 _FITS = 2  # per repeat, of models that are read as a whole
@@ -39,7 +48,7 @@ class NaiveBayes(ModelComparison):
         return _measure_split(loaded, *data.split(len(loaded.y), repeat), task, repeat)
 
     def remarks(self, results):
-        return _REMARKS + _effects(results)
+        return _REMARKS + READING_NOTE + _effects(results)
 
     def claims(self, results):
         return (

@@ -22,9 +22,9 @@ _SPREADS = np.array([0.0, *4.0 ** np.arange(-9, 1)])
 # Widths at 0, over the centre. A row is not taken to have much less than a hundredth of what its
 # pool has, unless it is seen to.
 _NEAR_ZERO = 4.0 ** np.arange(-3, 1)
-# Parts that do not care for the centre: as wide as the mean of a row, and as all of it.
-_FLAT = 2
-# The weights of widths about the centre, of those that do not care, and of those at 0, before
+# Widths of parts that care little for the centre, over the mean of a row.
+_WIDE = np.array([1.0, 2.0])
+# The weights of widths about the centre, of those that care little, and of those at 0, before
 # anything is seen; and by how many imagined cells the weights of a model, and then those of a
 # table, are held to these.
 _WEIGHTS = (0.4, 0.5, 0.1)
@@ -99,7 +99,9 @@ def read_cells(groups: Sequence[Cells]) -> list[Posterior]:
     weights = _learnt([_some(cells) for cells in flat])
     weights[weights < _NO_WEIGHT] = 0.0
     sizes = [cells.shape[1] for cells in flat]
-    table, everything = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(flat, axis=1)
+    table = np.repeat(np.arange(len(sizes)), sizes)
+    everything = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
+    del flat  # tables may be large
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(table), _BLOCK)]
     moments = np.concatenate(
         [_moments(everything[:, block], weights[table[block]]) for block in blocks], axis=1
@@ -114,7 +116,7 @@ def read_cells(groups: Sequence[Cells]) -> list[Posterior]:
 
 @cache
 def _first_weights() -> np.ndarray:
-    sizes = np.array([len(_SPREADS), _FLAT, len(_NEAR_ZERO)])
+    sizes = np.array([len(_SPREADS), len(_WIDE), len(_NEAR_ZERO)])
     return np.repeat(_WEIGHTS / sizes, sizes)
 
 
@@ -171,10 +173,10 @@ def _parts(cells: np.ndarray, which) -> list[tuple[np.ndarray, np.ndarray]]:
     for part in which:
         if part < len(_SPREADS):
             found.append((centre, sampled * (1 + total * _SPREADS[part]) + centre_variance))
-        elif part < len(_SPREADS) + _FLAT:
-            found.append((centre, (mean if part == len(_SPREADS) else total) ** 2))
+        elif part < len(_SPREADS) + len(_WIDE):
+            found.append((centre, (_WIDE[part - len(_SPREADS)] * mean) ** 2))
         else:
-            width = np.maximum(_NEAR_ZERO[part - len(_SPREADS) - _FLAT] * centre, least)
+            width = np.maximum(_NEAR_ZERO[part - len(_SPREADS) - len(_WIDE)] * centre, least)
             found.append((np.zeros_like(centre), width**2))
     return found
 
