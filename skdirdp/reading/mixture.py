@@ -177,7 +177,7 @@ def _parts(cells: np.ndarray, which) -> list[tuple[np.ndarray, np.ndarray]]:
             found.append((centre, (_WIDE[part - len(_SPREADS)] * mean) ** 2))
         else:
             width = np.maximum(_NEAR_ZERO[part - len(_SPREADS) - len(_WIDE)] * centre, least)
-            found.append((np.zeros_like(centre), width**2))
+            found.append((np.array(0.0), width**2))
     return found
 
 
@@ -201,7 +201,8 @@ def _part(noisy, variance, centre, spread) -> _Part:
     z = (noisy * spread + centre * variance) / (both * deviation)
     log_beyond, above = _beyond_zero(z)
     likelihood = log_beyond - ((noisy - centre) ** 2 / both + np.log(both)) / 2
-    likelihood -= _beyond_zero(centre / np.sqrt(spread))[0]
+    # Of what lies about 0, half is cut off.
+    likelihood -= _beyond_zero(centre / np.sqrt(spread))[0] if centre.ndim else -np.log(2)
     mean = z + above
     return _Part(likelihood, deviation * mean, deviation**2 * (1 + z * mean))
 
