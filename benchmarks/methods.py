@@ -26,12 +26,10 @@ CLIPPED = {
 }
 BASELINES = ("no privacy", "random guess")
 
-#: Said wherever those are shown.
+#: Said where results are older than that.
 READING_NOTE = (
-    "The methods called *read* were measured before the widest part of the reading's prior was "
-    "narrowed, from all that a row holds to twice its mean, which their results on small tables "
-    "led to. On twelve cases that were measured both ways, most of them the worst of these, the "
-    "expected KL divergence was 1.025 of that as drawn before and 0.957 after.\n"
+    "What is *read* was measured before the widest part of the reading's prior was narrowed, from "
+    "all that a row holds to twice its mean, because of what was seen on small tables.\n"
 )
 
 EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

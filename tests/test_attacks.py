@@ -14,6 +14,8 @@ is called wrong with probability `FALSE_ALARM` at most, and a claim half as larg
 truth passes with probability `MISS` at most, provided that the attack is as good as the
 claim says the best one is. So both are tested: fits at epsilon against the claim of
 epsilon, and fits at twice epsilon against the same claim.
+
+Attacks look at what was drawn (`reading="plain"`), which is all that a better reading is made of.
 """
 
 import functools
@@ -180,7 +182,7 @@ def attack_categorical_features(mechanism, adjacency):
     def fit(parameters, first):
         X = data[0] if first else data[1]
         model = DirichletCategoricalNB(
-            classes=[0, 1], n_categories=3, fit_prior=False, **parameters
+            classes=[0, 1], n_categories=3, fit_prior=False, reading="plain", **parameters
         )
         return model.fit(X, np.zeros(len(X), dtype=int))
 
@@ -200,9 +202,9 @@ def attack_categorical_classes(mechanism, adjacency):
 
     def fit(parameters, first):
         y, X = (data[0] if first else data[1]).T
-        return DirichletCategoricalNB(classes=[0, 1, 2], n_categories=3, **parameters).fit(
-            X[:, np.newaxis], y
-        )
+        return DirichletCategoricalNB(
+            classes=[0, 1, 2], n_categories=3, reading="plain", **parameters
+        ).fit(X[:, np.newaxis], y)
 
     def changes(model):
         noise = model.privacy_.mechanisms
@@ -222,7 +224,9 @@ def attack_multinomial(mechanism, adjacency):
 
     def fit(parameters, first):
         X = data[0] if first else data[1]
-        model = DirichletNB(classes=[0, 1], max_count=1, max_total=2, fit_prior=False, **parameters)
+        model = DirichletNB(
+            classes=[0, 1], max_count=1, max_total=2, fit_prior=False, reading="plain", **parameters
+        )
         return model.fit(X, np.zeros(len(X), dtype=int))
 
     def changes(model):
@@ -243,7 +247,9 @@ def attack_complement(mechanism, adjacency):
 
     def fit(parameters, first):
         X = data[0] if first else data[1]
-        model = DirichletComplementNB(classes=[0, 1], max_count=1, max_total=2, **parameters)
+        model = DirichletComplementNB(
+            classes=[0, 1], max_count=1, max_total=2, reading="plain", **parameters
+        )
         return model.fit(X, np.zeros(len(X), dtype=int))
 
     def changes(model):
@@ -265,7 +271,7 @@ def attack_bernoulli(mechanism, adjacency):
 
     def fit(parameters, first):
         records = data[0] if first else data[1]
-        model = DirichletBernoulliNB(classes=[0, 1], fit_prior=False, **parameters)
+        model = DirichletBernoulliNB(classes=[0, 1], fit_prior=False, reading="plain", **parameters)
         return model.fit(records[:, 1:], records[:, 0])
 
     def changes(model):
@@ -314,6 +320,7 @@ def attack_network(mechanism, adjacency):
             {"root": [], "left": ["root"], "right": ["root"]},
             states={"root": [0], "left": [0, 1, 2], "right": [0, 1, 2]},
             split="even",
+            reading="plain",
             **parameters,
         )
         return model.fit(frames[0] if first else frames[1])
@@ -396,7 +403,7 @@ def attack_person(mechanism, adjacency):
         X = np.array([*mine, *[2] * CROWD])[:, np.newaxis]
         ids = [*[-1] * len(mine), *range(CROWD)]
         model = DirichletCategoricalNB(
-            classes=[0, 1], n_categories=3, fit_prior=False, **parameters
+            classes=[0, 1], n_categories=3, fit_prior=False, reading="plain", **parameters
         )
         return model.fit(X, np.zeros(len(X), dtype=int), groups=ids)
 

@@ -19,7 +19,6 @@ from ..methods import (
     CLIPPED,
     PRIVATE,
     READ,
-    READING_NOTE,
     budget,
     by_method,
     ratio_claims,
@@ -48,7 +47,7 @@ class NaiveBayes(ModelComparison):
         return _measure_split(loaded, *data.split(len(loaded.y), repeat), task, repeat)
 
     def remarks(self, results):
-        return _REMARKS + READING_NOTE + _effects(results)
+        return _REMARKS + _effects(results)
 
     def claims(self, results):
         return (
