@@ -6,7 +6,7 @@ from operator import add
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 from sklearn.naive_bayes import CategoricalNB
 
 from skdirdp import DirichletCategoricalNB, PrivateBayesNetMLE
@@ -70,6 +70,38 @@ def test_the_noisy_counts_of_a_dirichlet_release_are_gamma_variables():
     )
     drawn = noisy.ravel() * mechanism.r + mechanism.alpha
     assert stats.kstest(drawn, stats.gamma(0.25 * 8 + 3).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "epsilon"),
+    [
+        (DirichletMechanism(r=1.5, alpha=2.0), 1.0),
+        (DirichletMechanism(r=1.0, alpha=10.0), 0.5),
+        (DirichletMechanism(r=200.0, alpha=2.0**20), 0.3),
+        (DirichletMechanism(r=1.5, alpha=2.0, adjacency="add_remove"), 1.0),
+        (DirichletMechanism(r=200.0, alpha=2.0**20, adjacency="add_remove"), 0.3),
+    ],
+)
+def test_the_best_attack_on_noisy_counts_reaches_what_is_claimed_and_no_more(mechanism, epsilon):
+    r, alpha, n = mechanism.r, mechanism.alpha, 400_000
+    generator = np.random.default_rng(9)
+    neighbours = ([1.0, 0.0], [0.0, 1.0]) if mechanism.adjacency == "replace" else ([0.0], [1.0])
+
+    def share_beyond(counts):
+        """Of releases, those whose likelihood ratio is above exp(epsilon)."""
+        (noisy,) = Mechanism.draw_all(
+            [Request(mechanism, np.tile(counts, (n, 1)), 1.0, as_counts=True)], generator
+        )
+        logs = r * np.log(noisy * r + alpha)
+        if len(counts) == 2:
+            return np.mean(logs[:, 0] - logs[:, 1] > epsilon)
+        return np.mean(special.gammaln(alpha + r) - special.gammaln(alpha) - logs > epsilon)
+
+    here, there = (share_beyond(counts) for counts in neighbours)
+    found, error = here - np.exp(epsilon) * there, np.sqrt((here + np.exp(2 * epsilon) * there) / n)
+    claimed = float(mechanism.delta(epsilon))
+    assert found < claimed + 4 * error
+    assert found > claimed / 2 + 4 * error
 
 
 @pytest.mark.parametrize("mechanism", [DirichletMechanism(0.5, 6.0), GaussianMechanism(7.0, 1.0)])
