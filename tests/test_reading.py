@@ -132,7 +132,7 @@ def operator_of(tables, total=None):
         for table in tables:
             stop = start + table.counts.size
             counts = cells[start:stop].reshape(table.counts.shape)
-            parts.append(NoisyTable(counts, Noise(table.variance()), table.axes))
+            parts.append(NoisyTable(counts, Noise(table.variance), table.axes))
             start = stop
         return np.concatenate([found.counts.ravel() for found in reconcile(parts, total)])
 
@@ -148,7 +148,7 @@ def test_tables_that_share_one_variable_are_reconciled_by_least_squares(total):
     # Weighted least squares under the constraint that all margins agree, by its KKT system.
     sizes = [table.counts.size for table in tables]
     starts = np.cumsum([0, *sizes])
-    precision = np.repeat([1 / table.variance() for table in tables], sizes)
+    precision = np.repeat([1 / table.variance for table in tables], sizes)
     rows, wanted = [], []
     for k, table in enumerate(tables):
         for state in range(SIZES["a"]):
@@ -194,7 +194,7 @@ def test_reconciled_tables_agree_and_tell_their_variance(axes, total):
             np.testing.assert_allclose(first.counts.sum(), total)
     # The covariance follows from the linear map, cell by cell; the mean of it is claimed.
     matrix, _ = operator_of(tables, total)
-    noise = np.concatenate([np.full(table.counts.size, table.variance()) for table in tables])
+    noise = np.concatenate([np.full(table.counts.size, table.variance) for table in tables])
     variances = (matrix**2) @ noise
     start = 0
     for table in found:
@@ -209,7 +209,7 @@ def test_tables_with_nothing_in_common_stay_as_they_are():
     tables = tables_of("a", "bc")
     for table, found in zip(tables, reconcile(tables), strict=True):
         np.testing.assert_array_equal(found.counts, table.counts)
-        np.testing.assert_allclose(found.variance(table.axes), table.variance())
+        np.testing.assert_allclose(found.variance(table.axes), table.variance)
 
 
 def test_axes_that_do_not_fit_are_refused():

@@ -13,8 +13,10 @@ the table itself or, where it was set to an average, that of the average.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -51,19 +53,15 @@ class Reconciled:
 
     def variance(self, kept: Sequence[Hashable]) -> float:
         """The variance of a cell of the margin that keeps some variables."""
-        sizes = dict(zip(self.table.axes, self.counts.shape, strict=True))
-        size = prod(sizes[name] for name in kept)
-        # Each part has the noise of what it was set to first, or else of the table itself.
-        holders = [*self.shared, (frozenset(sizes), self.table.variance())]
-        total = 0.0
-        for part in _subsets(kept):
-            variables, variance = next(each for each in holders if part <= each[0])
-            freedom = prod(sizes[name] - 1 for name in part)
-            cells = prod(sizes[name] for name in variables)
-            # A part's sum of squares is spread over the cells of the margin.
-            total += freedom * variance * cells / size
+        axes = self.table.axes
+        holders = tuple(
+            tuple(name in variables for name in axes) for variables, _ in self.shared
+        )
+        parts = _parts_of_margin(self.counts.shape, tuple(name in kept for name in axes), holders)
+        variances = [variance for _, variance in self.shared]
+        total = sum(map(mul, parts, (*variances, self.table.variance)))
         # Of a margin that is public, noise is left that is far below any other.
-        return max(total / size, _LEAST * self.table.variance())
+        return max(total, _LEAST * self.table.variance)
 
     def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
         """Sums over all other variables, in the order of the table's own."""
@@ -93,13 +91,13 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     >>> bool(np.allclose(first.counts, second.counts.sum(axis=1)))
     True
     """
-    counts = [table.counts.astype(float) for table in tables]
+    counts = [np.asarray(table.counts, dtype=float) for table in tables]
     shared: list[list[tuple[_Variables, float]]] = [[] for _ in tables]
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables <= set(table.axes)]
         margins = [_margin(counts[i], tables[i].axes, variables) for i in holders]
         size = margins[0].size
-        precisions = np.array([size / (tables[i].variance() * counts[i].size) for i in holders])
+        precisions = np.array([size / (tables[i].variance * counts[i].size) for i in holders])
         if not variables and total is not None:
             average, variance = np.array(total), 0.0
         else:
@@ -125,6 +123,34 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     ]
 
 
+@lru_cache(maxsize=1 << 12)
+def _parts_of_margin(
+    shape: tuple[int, ...], kept: tuple[bool, ...], holders: tuple[tuple[bool, ...], ...]
+) -> list[float]:
+    """How much of the noise of each holder, and of the table itself, a cell of a margin has.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the table.
+    kept : tuple of bool
+        Which variables the margin has.
+    holders : tuple of tuple of bool
+        Which variables were set to averages, in turn.
+    """
+    every = (*holders, (True,) * len(shape))
+    size = prod(n for n, keeps in zip(shape, kept, strict=True) if keeps)
+    shares = [0.0] * len(every)
+    for part in _subsets([i for i, keeps in enumerate(kept) if keeps]):
+        # A part has the noise of what it was set to first, or else of the table itself.
+        place = next(i for i, has in enumerate(every) if all(has[axis] for axis in part))
+        freedom = prod(shape[axis] - 1 for axis in part)
+        cells = prod(n for n, has in zip(shape, every[place], strict=True) if has)
+        # Its sum of squares is spread over the cells of the margin.
+        shares[place] += freedom * cells / size**2
+    return shares
+
+
 def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variables]:
     """All intersections of tables' variables, smaller ones first."""
     often = Counter(name for table in tables for name in table.axes)
@@ -143,7 +169,8 @@ def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variab
 
 def _margin(counts: np.ndarray, axes: Sequence[Hashable], kept: Iterable[Hashable]) -> np.ndarray:
     kept = set(kept)
-    return counts.sum(axis=tuple(i for i, name in enumerate(axes) if name not in kept))
+    lost = tuple(i for i, name in enumerate(axes) if name not in kept)
+    return counts.sum(axis=lost) if lost else counts
 
 
 def _reordered(
@@ -153,6 +180,6 @@ def _reordered(
     return margin.transpose([before.index(name) for name in want if name in kept])
 
 
-def _subsets(names: Sequence[Hashable]) -> Iterator[_Variables]:
-    for size in range(len(names) + 1):
-        yield from map(frozenset, combinations(names, size))
+def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    for size in range(len(places) + 1):
+        yield from combinations(places, size)

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class NoisyTable:
     --------
     >>> import numpy as np
     >>> from skdirdp.reading import Noise, NoisyTable
-    >>> NoisyTable(np.array([[12.5, -3.0], [7.5, 3.0]]), Noise(4.0, 0.5), ("class", "x")).variance()
+    >>> NoisyTable(np.array([[12.5, -3.0], [7.5, 3.0]]), Noise(4.0, 0.5), ("class", "x")).variance
     6.5
     """
 
@@ -41,6 +42,7 @@ class NoisyTable:
                 f"axes must name each of the {self.counts.ndim} dimensions once; got {self.axes}"
             )
 
+    @cached_property
     def variance(self) -> float:
         """The mean variance of a cell's noise."""
         return float(self.noise.of(max(self.counts.mean(), 0.0)))

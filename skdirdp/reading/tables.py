@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._validation import check_real
-from ..mechanisms.noise import Noise
 from .margins import Reconciled, reconcile
-from .mixture import Cells, Posterior, read_cells
+from .mixture import OF_POOLS, OF_ROWS, Cells, varying
 from .noisy import NoisyTable
+from .posteriors import Posterior, read_cells
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,8 @@ class ReadTable:
     ----------
     counts : ndarray
         Positive.
-    noisy : ndarray
-        What was seen: noisy counts that agree with those of other tables. Some may be negative.
-    variances : ndarray, or float
-        Of their noise.
-    row_variance : float
-        Of the noise of the sum of a row.
-    noise : Noise
-        As it was drawn.
+    seen : Reconciled
+        Noisy counts that agree with those of other tables. Some may be negative.
 
     Examples
     --------
@@ -40,10 +34,7 @@ class ReadTable:
     """
 
     counts: np.ndarray
-    noisy: np.ndarray
-    variances: np.ndarray | float
-    row_variance: float
-    noise: Noise
+    seen: Reconciled
 
     def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Limits for the true share of each cell in its row.
@@ -61,11 +52,14 @@ class ReadTable:
         lower, upper : ndarray
         """
         check_real("confidence", confidence, above=0, below=1)
-        reach = self.noise.reach((1 + confidence) / 2)
-        off, row_off = reach * np.sqrt(self.variances), reach * np.sqrt(self.row_variance)
-        row = self.noisy.sum(axis=-1, keepdims=True)
+        noisy, axes = self.seen.counts, self.seen.table.axes
+        reach = self.seen.table.noise.reach((1 + confidence) / 2)
+        variance, slope = self.seen.variance(axes), self.seen.table.noise.per_count
+        off = reach * np.sqrt(varying(noisy, variance, slope, noisy.mean()))
+        row_off = reach * np.sqrt(self.seen.variance(axes[:-1]))
+        row = noisy.sum(axis=-1, keepdims=True)
         least, most = np.maximum(row - row_off, 0.0), np.maximum(row + row_off, 0.0)
-        low, high = np.maximum(self.noisy - off, 0.0), np.maximum(self.noisy + off, 0.0)
+        low, high = np.maximum(noisy - off, 0.0), np.maximum(noisy + off, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lower = np.where(most > 0, low / most, 0.0)
             upper = np.where(least > 0, high / least, 1.0)
@@ -114,10 +108,14 @@ def read_tables(
         _Reader(table, total, shares, known)
         for table, shares in zip(reconcile(tables, total), expected, strict=True)
     ]
-    for stage in (_Reader.alone, _Reader.by_one, _Reader.by_all):
+    for stage, first in (
+        (_Reader.alone, OF_POOLS),
+        (_Reader.by_one, OF_ROWS),
+        (_Reader.by_all, OF_ROWS),
+    ):
         waiting = [(reader, cells) for reader in readers for cells in stage(reader)]
         if waiting:
-            found = read_cells([cells for _, cells in waiting])
+            found = read_cells([cells for _, cells in waiting], first)
             for (reader, _), posterior in zip(waiting, found, strict=True):
                 reader.keep(posterior)
     return [reader.result() for reader in readers]
@@ -135,10 +133,11 @@ class _Reader:
     ):
         self._table, self._known = table, known
         *self._given, self._last = table.table.axes
-        # Of a table that nothing is seen in, the noise is all that can be told.
-        least = np.sqrt(table.variance(()))
-        self._total = float(max(table.counts.sum(), least)) if total is None else float(total)
-        self._found: list[tuple[np.ndarray, np.ndarray]] = []
+        if total is None:
+            # Of a table that nothing is seen in, the noise is all that can be told.
+            total = max(table.counts.sum(), np.sqrt(table.variance(())))
+        self._total = float(total)
+        self._found: list[Posterior] = []
         self._margins = [self._read_margin(name, shares) for name in self._given]
         self._rows = self._read_rows()
 
@@ -165,33 +164,33 @@ class _Reader:
         return self._read(self._given, expected)
 
     def _read(self, axes: Sequence[Hashable], expected: np.ndarray) -> np.ndarray:
-        nothing = np.array(0.0)
         cells = Cells(
             self._table.margin(axes).reshape(1, -1),
-            np.array(self._table.variance(axes)),
-            expected.reshape(1, -1),
-            nothing,
-            np.array([[self._total]]),
-            nothing,
+            self._table.variance(axes),
+            0.0,
+            expected.reshape(1, -1) / self._total,
+            np.zeros((1, expected.size)),
+            np.array([self._total]),
+            np.zeros(1),
+            expected.size,
+            is_last=True,
         )
-        read = read_cells([cells])[0].mean.reshape(expected.shape)
-        return read * (self._total / read.sum())
+        return self._total * read_cells([cells], OF_POOLS)[0].shares.reshape(expected.shape)
 
     # What they are like ------------------------------------------------------------
 
     def alone(self) -> list[Cells]:
         """The last variable, expected to have equal shares."""
         size = self._table.counts.shape[-1]
-        nothing = np.array(0.0)
-        return [self._cells([], np.full((1, size), 1 / size), nothing, self._total, nothing)]
+        even = np.full((1, size), 1 / size)
+        return [self._cells([], even, np.zeros((1, size)), self._total, 0.0)]
 
     def by_one(self) -> list[Cells]:
         """The last variable given each of the others, expected to be what it is alone."""
         if not self._given:
             return []
-        mean, variance = self._found[0]
         return [
-            self._cells([name], mean, variance, margin, margin / self._total)
+            self._cells([name], *self._found[0], margin, margin / self._total)
             for name, margin in zip(self._given, self._margins, strict=True)
         ]
 
@@ -214,33 +213,27 @@ class _Reader:
         variance = mean**2 * np.minimum(relative, 1.0).reshape(-1, size)
         return [self._cells(self._given, mean, variance, self._rows, np.minimum(part, 1.0))]
 
-    def _cells(self, given, mean, variance, rows, part) -> Cells:
+    def _cells(self, given, shares, variances, rows, part) -> Cells:
         axes = [*given, self._last]
         noisy = self._table.margin(axes)
-        noisy = noisy.reshape(-1, noisy.shape[-1])
-        rows, part = np.reshape(rows, (-1, 1)), np.reshape(part, (-1, 1))
-        noise = self._variances(noisy, axes)
-        return Cells(noisy, noise, rows * mean, rows**2 * variance, rows, part)
-
-    def _variances(self, noisy: np.ndarray, axes: Sequence[Hashable]) -> np.ndarray:
-        """Of the cells of a margin: the same on average, and more where there is more."""
-        mean, slope = self._table.variance(axes), self._table.table.noise.per_count
-        return np.maximum(mean + slope * (noisy - noisy.mean()), mean / 2)
+        return Cells(
+            noisy.reshape(-1, noisy.shape[-1]),
+            self._table.variance(axes),
+            self._table.table.noise.per_count,
+            shares,
+            variances,
+            np.reshape(rows, -1),
+            np.reshape(part, -1),
+            noisy.shape[-1],
+            is_last=len(given) == len(self._given),
+        )
 
     def keep(self, found: Posterior) -> None:
-        """The shares of each row, and their variances."""
-        total = found.mean.sum(axis=1, keepdims=True)
-        self._found.append((found.mean / total, found.variance / total**2))
+        self._found.append(found)
 
     def result(self) -> ReadTable:
-        mean = self._found[-1][0]
+        shares = self._found[-1].shares
         if not self._given and self._last in self._known:  # as rows of other tables are
-            mean = self._known[self._last][np.newaxis] / self._total
-        noisy = self._table.counts
-        return ReadTable(
-            (self._rows.reshape(-1, 1) * mean).reshape(noisy.shape),
-            noisy,
-            self._variances(noisy, [*self._given, self._last]),
-            self._table.variance(self._given),
-            self._table.table.noise,
-        )
+            shares = self._known[self._last][np.newaxis] / self._total
+        counts = np.multiply(self._rows.reshape(-1, 1), shares, out=shares)
+        return ReadTable(counts.reshape(self._table.counts.shape), self._table)
