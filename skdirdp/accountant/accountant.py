@@ -363,7 +363,7 @@ class PrivacyAccountant(StewardMixin):
                 f"got {mechanism.adjacency!r}"
             )
         # Also without a limit, only what can be composed later is recorded now.
-        check_computable(mechanism, releases, self._ledger.limits)
+        check_computable(spec, releases, self._ledger.limits)
         return spec, releases
 
     def _after(
