@@ -23,7 +23,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from skdirdp import PrivacyAccountant
-from skdirdp.accountant import LedgerError
+from skdirdp.accountant import LedgerError, one_message
 from skdirdp.accountant import postgres as module
 from skdirdp.accountant.ledger import Ledger, Limits
 from skdirdp.accountant.postgres import PostgresSession as Session
@@ -185,51 +185,68 @@ def broken(*_):
     )
 
 
-def test_a_charge_whose_answer_is_lost_counts_and_returns(accountant, monkeypatch):
-    commit = Session.commit
+def unanswered(*_):
+    raise psycopg.OperationalError("gone")
 
-    def commit_and_break(connection):
-        commit(connection)
-        broken()
 
-    monkeypatch.setattr(Session, "commit", commit_and_break)
+@pytest.fixture(params=["in one message", "in a transaction"])
+def commits(request, monkeypatch):
+    """By which function a charge is committed, as arguments of setattr, and how that breaks."""
+    if request.param == "in one message":
+        return (one_message, "write"), unanswered
+    monkeypatch.setattr(module.PostgresStorage, "shortcut", lambda _: None)
+    return (Session, "commit"), broken
+
+
+def test_a_charge_whose_answer_is_lost_counts_and_returns(accountant, monkeypatch, commits):
+    place, fail = commits
+    commit = getattr(*place)
+
+    def commit_and_break(*arguments):
+        commit(*arguments)
+        fail()
+
+    monkeypatch.setattr(*place, commit_and_break)
     accountant.charge(PureDP(0.1), label="once")
     assert [charge.label for charge in accountant._charges()] == ["once"]
 
 
-def test_a_charge_whose_commit_is_lost_is_made_again(accountant, monkeypatch):
-    commit = Session.commit
+def test_a_charge_whose_commit_is_lost_is_made_again(accountant, monkeypatch, commits):
+    place, fail = commits
+    commit = getattr(*place)
     attempts = []
 
-    def break_first(connection):
+    def break_first(*arguments):
         attempts.append(1)
-        (broken if len(attempts) < 3 else commit)(connection)
+        return (fail if len(attempts) < 3 else commit)(*arguments)
 
-    monkeypatch.setattr(Session, "commit", break_first)
+    monkeypatch.setattr(*place, break_first)
     accountant.charge(PureDP(0.1), label="once")
     assert len(attempts) == 3
     assert [charge.label for charge in accountant._charges()] == ["once"]
 
 
-def test_a_charge_that_is_lost_again_and_again_is_an_error(accountant, monkeypatch):
-    monkeypatch.setattr(Session, "commit", broken)
+def test_a_charge_that_is_lost_again_and_again_is_an_error(accountant, monkeypatch, commits):
+    place, fail = commits
+    monkeypatch.setattr(*place, fail)
     with pytest.raises(LedgerError, match="the charge was not recorded"):
         accountant.charge(PureDP(0.1))
     assert len(accountant) == 0
 
 
 def test_where_nobody_can_be_asked_the_charge_is_an_error_and_its_key_settles_it(
-    accountant, monkeypatch
+    accountant, monkeypatch, commits
 ):
-    commit = Session.commit
+    place, fail = commits
+    commit = getattr(*place)
     with monkeypatch.context() as patch:
 
-        def commit_and_vanish(connection):
-            commit(connection)
+        def commit_and_vanish(*arguments):
+            commit(*arguments)
             patch.setattr(module.PostgresStorage, "_begin", broken)
-            broken()
+            fail()
 
-        patch.setattr(Session, "commit", commit_and_vanish)
+        patch.setattr(*place, commit_and_vanish)
         patch.setattr(module, "_RECONNECT_SECONDS", 0.3)
         with pytest.raises(LedgerError, match=r"cannot be asked .*nothing may be released"):
             accountant.charge(PureDP(0.1), key="job 17")

@@ -272,11 +272,15 @@ class PrivacyAccountant(StewardMixin):
         _check_text("label", label)
         _check_text("key", key)
         check_key(key)
+        is_new = key is None
+        key = uuid4().hex if key is None else key
         for _ in range(_ATTEMPTS - 1):
-            # What is known not to be in the ledger can be decided and written again.
+            # What is not in the ledger can be decided and written again; under the same key, so
+            # that it counts once even if a connection that is lost to us brings it there later.
             with suppress(ConnectionLostError):
-                return self._charge(mechanism, spec, releases, label, key)
-        return self._charge(mechanism, spec, releases, label, key)
+                return self._charge(mechanism, spec, releases, label, key, is_new)
+            is_new = False
+        return self._charge(mechanism, spec, releases, label, key, is_new)
 
     def _charge(
         self,
@@ -284,33 +288,37 @@ class PrivacyAccountant(StewardMixin):
         spec: str,
         releases: int,
         label: str | None,
-        key: str | None,
+        key: str,
+        is_new: bool,
     ) -> None:
         limits = self._ledger.limits
         # Composed before others are made to wait. What this process knows is often all there
-        # is, and then one transaction is enough; else the ledger is read, and what was added
-        # meanwhile is composed inside the lock.
-        for has_looked in (False, True):
-            before = self._spent() if has_looked else self._known()
-            after = self._after(before, mechanism, spec, releases)
-            admitted = admits(after, limits)
-            if not (admitted or has_looked):
-                continue
-            if admitted or key is not None:
-                with self._ledger.writing() as transaction:
-                    if key is not None and (earlier := transaction.find(key)) is not None:
-                        _check_same_charge(earlier, (spec, releases, label, self._split), key)
-                        return
-                    latest = caught_up(transaction, before)
-                    if latest is not before:
-                        if not has_looked:
-                            continue
-                        before, after = latest, self._after(latest, mechanism, spec, releases)
-                        admitted = admits(after, limits)
-                    if admitted:
-                        transaction.append(spec, releases, label, self._split, key=key)
-                        position = transaction.last()
-            break
+        # is, and then it can be written at once.
+        before = self._known()
+        after = self._after(before, mechanism, spec, releases)
+        if admits(after, limits):
+            written = self._ledger.append_after(
+                before.position, spec, releases, label, self._split, key=key, is_new=is_new
+            )
+            if written is not None:
+                remember(self._ledger.identity, after.at(written))
+                return
+        # Else the ledger is read, and what was added meanwhile is composed inside the lock.
+        before = self._spent()
+        after = self._after(before, mechanism, spec, releases)
+        admitted = admits(after, limits)
+        if admitted or not is_new:
+            with self._ledger.writing() as transaction:
+                if not is_new and (earlier := transaction.find(key)) is not None:
+                    _check_same_charge(earlier, (spec, releases, label, self._split), key)
+                    return
+                latest = caught_up(transaction, before)
+                if latest is not before:
+                    before, after = latest, self._after(latest, mechanism, spec, releases)
+                    admitted = admits(after, limits)
+                if admitted:
+                    transaction.append(spec, releases, label, self._split, key=key)
+                    position = transaction.last()
         # The costly words come after the lock is given back.
         if not admitted:
             raise BudgetExceededError(_refusal(spec, releases, label, before, after, limits))
@@ -363,7 +371,7 @@ class PrivacyAccountant(StewardMixin):
                 f"got {mechanism.adjacency!r}"
             )
         # Also without a limit, only what can be composed later is recorded now.
-        check_computable(mechanism, releases, self._ledger.limits)
+        check_computable(spec, releases, self._ledger.limits)
         return spec, releases
 
     def _after(

@@ -16,7 +16,7 @@ from .._messages import plural
 from ..accounting import Composition
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.worst_case import RenyiCurve
-from .codec import describe
+from .codec import decode, describe
 from .ledger import Charge, Limits, Split
 from .spending import Exposure, Spending
 
@@ -42,19 +42,23 @@ def check_adjacency(adjacency: str, spent: Spending) -> None:
         )
 
 
-def check_computable(mechanism: Any, releases: int, limits: Limits) -> None:
+def check_computable(spec: str, releases: int, limits: Limits) -> None:
     """Refuse a charge that would leave the ledger without a total, whatever else is in it."""
-    try:
-        computable = _is_ordinary(mechanism, releases) or _is_computable(
-            mechanism, releases, limits
-        )
-    except (ArithmeticError, MemoryError, RuntimeError):
-        computable = False
-    if not computable:
+    if not _has_total(spec, releases, limits):
         raise ValueError(
-            f"{plural(releases, 'release')} of {describe(mechanism)} cannot be composed: what "
+            f"{plural(releases, 'release')} of {describe(decode(spec))} cannot be composed: what "
             "they cost is beyond floating-point numbers. Nothing was charged or released"
         )
+
+
+# The same kind is charged again and again.
+@lru_cache(maxsize=1024)
+def _has_total(spec: str, releases: int, limits: Limits) -> bool:
+    mechanism = decode(spec)
+    try:
+        return _is_ordinary(mechanism, releases) or _is_computable(mechanism, releases, limits)
+    except (ArithmeticError, MemoryError, RuntimeError):
+        return False
 
 
 def _is_ordinary(mechanism: Any, releases: int) -> bool:

@@ -51,6 +51,15 @@ def entry_hash(before: str, entry: Sequence[Any]) -> str:
     return _digest(before, *entry)
 
 
+def around_time(before: str, entry: Sequence[Any]) -> tuple[str, str]:
+    """What `entry_hash` is taken of, before and after the time of the entry.
+
+    For a server that says the time and takes the hash itself. Both texts are ASCII.
+    """
+    id_, _, *others = entry
+    return _text((before, id_))[:-1] + ',"', '",' + _text(others)[1:]
+
+
 def followed(
     rows: Iterable[Sequence[Any]], entries: int, before: str
 ) -> Iterator[tuple[Sequence[Any], str]]:

@@ -1,5 +1,7 @@
 """The tables of a ledger, the same in SQLite and in PostgreSQL."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .chain import ENTRY, header_hash
@@ -56,7 +58,20 @@ TABLES = (
     """,
 )
 
-_HEADER = "identity, created, epsilon, delta, renyi_order, adaptive, name, adjacency, unit, origin"
+#: The columns of a header, but for the number of the ledger.
+HEADER = (
+    "identity",
+    "created",
+    "epsilon",
+    "delta",
+    "renyi_order",
+    "adaptive",
+    "name",
+    "adjacency",
+    "unit",
+    "origin",
+)
+_HEADER = ", ".join(HEADER)
 _CHARGE = ", ".join(ENTRY)
 
 
@@ -83,22 +98,43 @@ class Session(Protocol):
         """Raise UnusableError where the tables or triggers are not those that were made."""
 
 
-def insert_header(session: Session, header: Header) -> None:
+@dataclass(frozen=True)
+class Shortcut:
+    """A way to write a charge without a look at the ledger before.
+
+    `user` is who charges. ``append(header, before, entry)`` writes an entry of that user, whose
+    time it fills in, if the ledger is the one of the header and its last hash is `before`. It
+    returns the entry and its hash, or None if nothing was written, which others may be the
+    reason of, or a key that is not new.
+    """
+
+    user: str
+    append: Callable[[Header, str, tuple[Any, ...]], tuple[Sequence[Any], str] | None]
+
+
+def header_values(header: Header) -> tuple[Any, ...]:
+    """What the columns of `HEADER` hold."""
     limits = header.limits
+    return (
+        header.identity,
+        header.created,
+        limits.epsilon,
+        limits.delta,
+        limits.order,
+        int(limits.adaptive),
+        header.name,
+        header.adjacency,
+        header.unit,
+        header.origin,
+    )
+
+
+def insert_header(session: Session, header: Header) -> None:
+    names = ", ".join(f":{name}" for name in HEADER)
     session.execute(
-        f"INSERT INTO ledgers (id, {_HEADER}) VALUES (:number, :identity, :created, :epsilon,"
-        " :delta, :renyi_order, :adaptive, :name, :adjacency, :unit, :origin)",
+        f"INSERT INTO ledgers (id, {_HEADER}) VALUES (:number, {names})",
         number=header.number,
-        identity=header.identity,
-        created=header.created,
-        epsilon=limits.epsilon,
-        delta=limits.delta,
-        renyi_order=limits.order,
-        adaptive=int(limits.adaptive),
-        name=header.name,
-        adjacency=header.adjacency,
-        unit=header.unit,
-        origin=header.origin,
+        **dict(zip(HEADER, header_values(header), strict=True)),
     )
     session.execute(
         "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)",

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from .chain import entry_hash, followed, header_hash
 from .layout import (
     Session,
+    Shortcut,
     insert_charge,
     select_by_key,
     select_charges,
@@ -68,6 +69,9 @@ class Storage(Protocol):
     def transaction(self, number: int, *, to_write: bool) -> Any:
         """A context with a `Session` on one ledger, for which others wait."""
 
+    def shortcut(self) -> Shortcut | None:
+        """A way to write a charge without a transaction, where there is one."""
+
 
 @dataclass(frozen=True)
 class _Checked:
@@ -77,6 +81,14 @@ class _Checked:
     hash: str
     sums: Sums
     first: First | None = None
+
+    def position(self) -> Position:
+        return (self.entries, self.hash) if self.entries else NOTHING
+
+    def followed_by(self, entry: Any, hash_: str) -> "_Checked":
+        sums = dict(self.sums)
+        _add(sums, entry)
+        return _Checked(self.entries + 1, hash_, sums, self.first or _first(entry))
 
 
 # By the place and the identity of the ledger. Each value stays true: a ledger only grows.
@@ -176,23 +188,15 @@ class Transaction:
         checked = self._catch_up()
         if releases > _LARGEST:
             raise OverflowError(f"releases must be at most {_LARGEST}; got {releases}")
-        where = (
-            (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
-        )
         whoever, now = self._signature
         entry = (
             self._entries + 1,
             now if time is None else time.astimezone(timezone.utc).isoformat(),
             whoever if user is None else user,
-            uuid.uuid4().hex if key is None else key,
-            spec,
-            releases,
-            label,
-            *where,
+            *_rest_of_entry(spec, releases, label, split, key),
         )
         _check_texts(entry)
-        kind = (*where[:2], spec)
-        if checked.sums.get(kind, 0) + self._own.get(kind, 0) + releases > _LARGEST:
+        if _together(entry, checked.sums, self._own) > _LARGEST:
             raise UnusableError(f"it cannot sum more than {_LARGEST} releases of one kind")
         if self._entries == 0:
             self._own_first = (spec, releases)
@@ -240,9 +244,7 @@ class Transaction:
 
     def _keep(self, sums: Sums, first: First | None) -> None:
         self._checked = _Checked(self._entries, self._hash, sums, first)
-        _CHECKED[self._place] = self._checked
-        while len(_CHECKED) > _MAX_CHECKED:
-            _CHECKED.popitem(last=False)
+        _keep_checked(self._place, self._checked)
 
     def _followed(self, checked: _Checked) -> Iterator[tuple[Any, str]]:
         """The entries after those that are checked, up to the head, which has to fit."""
@@ -379,6 +381,64 @@ class Ledger:
             yield transaction
         transaction.committed()
 
+    def append_after(
+        self,
+        position: Position,
+        spec: str,
+        releases: int,
+        label: str | None,
+        split: Split | None,
+        *,
+        key: str,
+        is_new: bool = False,
+    ) -> Position | None:
+        """Write a charge, if the last one is at a position and the key is new; its own position.
+
+        `is_new` says of the key that nobody can have used it. None says that nothing was
+        written, and that a look at the ledger is needed. What is written is on disk when this
+        returns.
+
+        Raises
+        ------
+        ConnectionLostError
+            Nothing was written, and all can be done again.
+        """
+        shortcut = self._storage.shortcut()
+        checked = _CHECKED.get((self.path, self.identity))
+        # What this process has checked is the newest that it knows: a ledger that is back at an
+        # earlier position has lost charges, and only a look at it tells.
+        if shortcut is not None and checked is not None and checked.position() == position:
+            return self._append_unseen(shortcut, checked, spec, releases, label, split, key)
+        with self.writing() as transaction:
+            if transaction.last() != position:
+                return None
+            if not is_new and transaction.find(key) is not None:
+                return None
+            transaction.append(spec, releases, label, split, key=key)
+            return transaction.last()
+
+    def _append_unseen(
+        self,
+        shortcut: Shortcut,
+        checked: _Checked,
+        spec: str,
+        releases: int,
+        label: str | None,
+        split: Split | None,
+        key: str,
+    ) -> Position | None:
+        rest = _rest_of_entry(spec, releases, label, split, key)
+        entry = (checked.entries + 1, "", shortcut.user, *rest)
+        _check_texts(entry)
+        if _together(entry, checked.sums) > _LARGEST:
+            return None  # the longer way says what is wrong, and with which ledger
+        written = shortcut.append(self._header, checked.hash, entry)
+        if written is None:
+            return None
+        checked = checked.followed_by(*written)
+        _keep_checked((self.path, self.identity), checked)
+        return checked.position()
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:
             self._temporary.keep_until_exit()
@@ -401,6 +461,20 @@ def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
     return PostgresStorage(path, name)
 
 
+def _keep_checked(place: tuple[str, str], checked: _Checked) -> None:
+    _CHECKED[place] = checked
+    while len(_CHECKED) > _MAX_CHECKED:
+        _CHECKED.popitem(last=False)
+
+
+def _rest_of_entry(
+    spec: str, releases: int, label: str | None, split: Split | None, key: str | None
+) -> tuple[Any, ...]:
+    """The values of `ENTRY` that do not depend on when and by whom it is made."""
+    where = (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
+    return uuid.uuid4().hex if key is None else key, spec, releases, label, *where
+
+
 def _charge(entry: Any) -> Charge:
     id, time, user, key, spec, releases, label, *split = entry
     split = Split(*split) if split[0] else None
@@ -415,6 +489,12 @@ def _first(entry: Any) -> First:
 def _add(sums: Sums, entry: Any) -> None:
     _, _, _, _, spec, releases, _, split, part, *_ = entry
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
+
+
+def _together(entry: Any, *before: Sums) -> int:
+    """How many releases of its kind there are with an entry."""
+    _, _, _, _, spec, releases, _, split, part, *_ = entry
+    return releases + sum(sums.get((split, part, spec), 0) for sums in before)
 
 
 def _check_texts(values: tuple[Any, ...]) -> None:

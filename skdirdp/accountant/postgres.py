@@ -11,30 +11,39 @@ SQLAlchemy keeps, and what the database itself enforces:
 - **A charge that returned is on disk**: ``synchronous_commit`` is on in every transaction.
   A server that runs with ``fsync = off`` can still lose what it confirmed.
 
+Where this process knows the ledger, a charge is one message to the server, which writes it
+only if nobody else has charged meanwhile: see `skdirdp.accountant.one_message`.
+
 When a connection breaks before the commit was sent, nothing was written, and the charge
 is tried again. When it breaks during the commit, a new connection waits for the lock,
 which the server gives away only when the old transaction is over, and looks whether the
-charge is there. If the server cannot be asked, the charge is an error: it may have been
-recorded, and nothing is released.
+charge is there. A message that comes to the server still later finds that the same charge
+was made again, or counts without a release. If the server cannot be asked, the charge is an
+error: it may have been recorded, and nothing is released.
 """
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timezone
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
+import psycopg
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from .layout import LAYOUT_VERSION, TABLES, insert_header
+from . import one_message
+from .chain import followed
+from .layout import LAYOUT_VERSION, TABLES, Shortcut, insert_header, select_charges
 from .locks import BUSY_SECONDS, GATE, interrupts_wait
 from .records import ConnectionLostError, Header, LedgerError, UnusableError
+
+_Answer = TypeVar("_Answer")
 
 #: The name of a budget whose accountant was given none.
 DEFAULT_NAME = "default"
@@ -116,7 +125,8 @@ _BEGIN = f"""
         set_config('synchronous_commit', CASE current_setting('synchronous_commit')
             WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
 """
-_LOCK = "SELECT pg_advisory_xact_lock({lock_class}, {number:d})"
+# Goes on where that ends, with a wait that is limited by what was set there.
+_LOCK = ", pg_advisory_xact_lock({lock_class}, {number:d})"
 # For whoever makes budgets; those have numbers from 1 on.
 _ALL = 0
 
@@ -144,6 +154,7 @@ class PostgresSession:
         self._connection = connection
         self._failed = False
         self.head: tuple[str, int, str] | None = None
+        self.user: str | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         try:
@@ -164,6 +175,7 @@ class PostgresSession:
         self._connection.invalidate()
 
     def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+        self.user = user
         return user, time.astimezone(timezone.utc).isoformat()
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
@@ -199,6 +211,7 @@ class PostgresStorage:
         self.place = url.render_as_string(hide_password=False)  # has none
         self.name = DEFAULT_NAME if name is None else name
         self._url = url
+        self._user: str | None = None
         if password:
             _PASSWORDS[self.place] = password
 
@@ -243,6 +256,7 @@ class PostgresStorage:
         """One ledger, on which nobody else writes if this does."""
         with self._explained(), self._connected(number if to_write else None) as session:
             yield session
+            self._user = session.user or self._user
             if session.head is not None:
                 try:
                     session.commit()
@@ -250,21 +264,61 @@ class PostgresStorage:
                     session.abandon()
                     self._check_committed(number, session.head)
 
+    def shortcut(self) -> Shortcut | None:
+        """One message, once the server has said as whom it knows this process."""
+        return None if self._user is None else Shortcut(self._user, self._append)
+
+    def _append(
+        self, header: Header, before: str, entry: tuple[Any, ...]
+    ) -> tuple[Sequence[Any], str] | None:
+        with self._explained(), interrupts_wait(), GATE.operation():
+            # Without SQLAlchemy's own way to run statements, which takes as long as the server.
+            connection = _engine(self._url, self.place).raw_connection()
+            driver: Any = connection.driver_connection
+            try:
+                if not one_message.is_alive(driver):
+                    connection.invalidate()
+                    return None
+                begin = _begin_writing(header.number)
+                row = one_message.write(driver, begin, header, before, entry)
+            except psycopg.errors.UniqueViolation:
+                return None  # the key was used before
+            except psycopg.Error as error:
+                # A transaction that has failed, and waits to be rolled back, is not committed.
+                if driver.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                    raise UnusableError(self._reason(error)) from None
+                connection.invalidate()
+                row = self._find(header.number, entry)
+            except BaseException:
+                connection.invalidate()
+                raise
+            finally:
+                with suppress(SQLAlchemyError, psycopg.Error):
+                    connection.close()
+            return None if row is None else next(followed([row], entry[0] - 1, before))
+
+    def _find(self, number: int, entry: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The row of an entry whose message was not answered."""
+        id_, _, *others = entry
+        rows = self._ask(number, lambda session: select_charges(session, number, id_ - 1, id_))
+        if not rows or list(rows[0][2:-1]) != others:
+            raise self._not_recorded()
+        return rows[0]
+
     def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:
         """Find out what became of a commit whose answer never came."""
         _, id_, hash_ = head
+        rows = self._ask(number, lambda session: select_charges(session, number, id_ - 1, id_))
+        if not rows or rows[0][-1] != hash_:
+            raise self._not_recorded()
+
+    def _ask(self, number: int, question: Callable[[PostgresSession], _Answer]) -> _Answer:
+        """Ask a ledger with a new connection, after all that was sent before is over."""
         give_up = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
                 with self._connected(number) as session:
-                    found = session.execute(
-                        "SELECT 1 FROM charges"
-                        " WHERE ledger = :ledger AND id = :id AND hash = :hash",
-                        ledger=number,
-                        id=id_,
-                        hash=hash_,
-                    )
-                break
+                    return question(session)
             except SQLAlchemyError:
                 if time.monotonic() > give_up:
                     raise LedgerError(
@@ -275,10 +329,11 @@ class PostgresStorage:
                         )
                     ) from None
             time.sleep(0.2)
-        if not found:
-            raise ConnectionLostError(
-                self._unusable("the connection broke, and the charge was not recorded")
-            )
+
+    def _not_recorded(self) -> ConnectionLostError:
+        return ConnectionLostError(
+            self._unusable("the connection broke, and the charge was not recorded")
+        )
 
     @contextmanager
     def _connected(self, lock: int | None = None) -> Iterator[PostgresSession]:
@@ -293,9 +348,7 @@ class PostgresStorage:
                     connection.close()
 
     def _begin(self, lock: int | None) -> Connection:
-        begin = _BEGIN
-        if lock is not None:
-            begin += ";" + _LOCK.format(lock_class=_LOCK_CLASS, number=lock)
+        begin = _BEGIN if lock is None else _begin_writing(lock)
         engine = _engine(self._url, self.place)
         for attempt in ("with a connection that may be old", "with a new one"):
             connection = engine.connect()
@@ -328,10 +381,10 @@ class PostgresStorage:
                     self._unusable("the connection broke, and nothing was written")
                 ) from None
             raise LedgerError(self._unusable(self._reason(error))) from None
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, psycopg.Error) as error:
             raise LedgerError(self._unusable(self._reason(error))) from None
 
-    def _reason(self, error: SQLAlchemyError) -> str:
+    def _reason(self, error: Exception) -> str:
         cause = error.orig if isinstance(error, DBAPIError) else error
         state = getattr(cause, "sqlstate", None)
         lines = str(cause).strip().splitlines() or [type(cause).__name__]
@@ -372,6 +425,10 @@ def _parse(address: str) -> tuple[URL, str | None]:
     )
 
 
+def _begin_writing(number: int) -> str:
+    return _BEGIN + _LOCK.format(lock_class=_LOCK_CLASS, number=number)
+
+
 # Of the ledger's own few statements.
 _statement = lru_cache(maxsize=64)(text)
 
@@ -402,18 +459,15 @@ def _engine(url: URL, place: str) -> Engine:
     password = _PASSWORDS.get(place)
     engine = _ENGINES.get((place, password))
     if engine is None:
-        try:
-            engine = create_engine(
-                url.set(password=password),
-                isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
-                connect_args=_CONNECT,
-                pool_size=2,
-                max_overflow=30,
-                pool_timeout=BUSY_SECONDS,
-                hide_parameters=True,
-            )
-        except ImportError:
-            raise UnusableError("psycopg is not here: pip install skdirdp[postgres]") from None
+        engine = create_engine(
+            url.set(password=password),
+            isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
+            connect_args=_CONNECT,
+            pool_size=2,
+            max_overflow=30,
+            pool_timeout=BUSY_SECONDS,
+            hide_parameters=True,
+        )
         engine = _ENGINES.setdefault((place, password), engine)
     return engine
 

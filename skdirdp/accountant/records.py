@@ -29,7 +29,10 @@ class UnusableError(LedgerError):
 
 
 class ConnectionLostError(LedgerError):
-    """A connection broke, and what was about to be written is certainly not in the ledger."""
+    """A connection broke, and what was about to be written is not in the ledger.
+
+    It may still be on its way to the server: who tries again does so with the same key.
+    """
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Copies(Budget):
     direction: str
     number: int
 
-    @property
+    @cached_property
     def capacity(self) -> Amounts:
         return {self.kind: Fraction(self.number)}
 
