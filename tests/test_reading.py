@@ -23,7 +23,9 @@ from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.noise import Noise
 from skdirdp.reading import NoisyTable, read_tables, reconcile
-from skdirdp.reading.mixture import Cells, _improved, _part, read_cells
+from skdirdp.reading import mixture, posteriors
+from skdirdp.reading.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
+from skdirdp.reading.posteriors import read_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 
@@ -220,47 +222,65 @@ def test_axes_that_do_not_fit_are_refused():
 # The prior -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("noisy", [-60.0, -5.0, 0.0, 12.0, 400.0])
-@pytest.mark.parametrize(("centre", "spread"), [(0.0, 4.0), (30.0, 9.0), (30.0, 1e4)])
-def test_the_parts_of_a_posterior_are_those_of_the_integrals(noisy, centre, spread):
-    variance = 25.0
-    part = _part(*(np.array([each]) for each in (noisy, variance, centre, spread)))
-    prior = stats.truncnorm(-centre / np.sqrt(spread), np.inf, centre, np.sqrt(spread))
-    # Around the top of the integrand, which may be far from both.
-    top = max((noisy * spread + centre * variance) / (spread + variance), 0.0)
-
-    def moment(power):
-        return integrate.quad(
-            lambda x: x**power * np.exp(prior.logpdf(x) - (noisy - x) ** 2 / 50 - shift),
-            max(top - 60, 0),
-            top + 60,
-            points=[top],
-            limit=200,
-        )[0]
-
-    shift = prior.logpdf(top) - (noisy - top) ** 2 / 50
-    mass = moment(0)
-    np.testing.assert_allclose(part.mean[0], moment(1) / mass, rtol=1e-6)
-    np.testing.assert_allclose(part.square[0], moment(2) / mass, rtol=1e-6)
-    # Up to a constant, that of the noise's own density.
-    expected = np.log(mass) + shift - np.log(variance) / 2
-    np.testing.assert_allclose(part.log_likelihood[0], expected, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("noisy", "centre"), [(12.0, 10.0), (-20.0, 10.0), (90.0, 20.0), (3.0, 0.5), (400.0, 350.0)]
+)
+def test_the_parts_of_a_posterior_are_those_of_the_integrals(noisy, centre):
+    variance, total, width = 25.0, 400.0, 20
+    cell = Flat(*(np.array([x]) for x in (noisy, variance, centre, 2.0, total, 0.25, total / width)))
+    parts = Parts.of(cell)
+    # As documented: about the centre, from a sample of the pool on; then of the row's mean; at 0.
+    sampled = centre * (1 - centre / total) * 0.75
+    widths = [np.sqrt(sampled * (1 + total * rho) + 2.0) for rho in (0, 32**-3, 32**-2, 1 / 32, 1)]
+    priors = [stats.truncnorm(-centre / width, np.inf, centre, width) for width in widths]
+    priors.append(stats.expon(scale=total / width))
+    priors += [stats.halfnorm(scale=max(part * centre, 2.0)) for part in (1 / 8, 1.0)]
+    found = []
+    for prior in priors:
+        x = np.linspace(1e-6, 700.0, 400_001)  # a fine grid suits all of them
+        density = prior.pdf(x) * np.exp(-((noisy - x) ** 2) / (2 * variance))
+        found.append([integrate.simpson(x**power * density, x=x) for power in range(3)])
+    mass, first, second = np.transpose(found)
+    np.testing.assert_allclose(parts.mean[:, 0], first / mass, rtol=1e-4)
+    np.testing.assert_allclose(parts.square[:, 0], second / mass, rtol=1e-4)
+    np.testing.assert_allclose(parts.likelihood[:, 0], mass / mass.max(), rtol=1e-4, atol=1e-12)
 
 
-def test_a_step_of_em_never_lowers_the_likelihood():
+@pytest.mark.parametrize("first", [OF_ROWS, OF_POOLS])
+def test_every_step_of_em_raises_the_likelihood(first, monkeypatch):
     rng = np.random.default_rng(0)
-    likelihood, prior = rng.random((200, 5)), np.full(5, 0.2)
-    weights = rng.dirichlet(np.ones(5), 2)
-    starts = [0, 120]
+    likelihood = rng.random((len(first), 200))
+    sizes = np.array([120, 80])
+    rows = Rows(sizes, np.array([0, 120]), np.repeat([0, 1], sizes))
 
-    def objective(weights):
-        per_cell = np.log((likelihood * np.repeat(weights, [120, 80], axis=0)).sum(axis=1))
-        return per_cell.sum() + 3 * (prior * np.log(weights)).sum()
+    def objective(weights, before, cells):
+        of_cells = (likelihood * weights[:, rows.of_cells]).sum(axis=0)
+        return np.log(of_cells).sum() + cells * (before[:, np.newaxis] * np.log(weights)).sum()
 
-    for _ in range(10):
-        better = _improved(weights, likelihood, starts, prior, 3.0)
-        assert objective(better) >= objective(weights) - 1e-9
-        weights = better
+    assert np.isclose(first.sum(), 1)
+    common, own = [np.repeat(first[:, np.newaxis], 2, axis=1)], []
+    for steps in range(1, 8):
+        monkeypatch.setattr(mixture, "_STEPS", steps)
+        learnt = mixture.common_weights(likelihood, first)
+        common.append(np.repeat(learnt[:, np.newaxis], 2, axis=1))
+        own.append(mixture.row_weights(likelihood, rows, first))
+    # The imagined cells of a model count once, and these two rows have its weights.
+    assert (np.diff([objective(weights, first, 2.5) for weights in common]) > 0).all()
+    assert (np.diff([objective(weights, first, 2.0) for weights in own]) > 0).all()
+
+
+def cells_of(noisy, variance, shares, total, per_count=0.0, is_last=True):
+    return Cells(
+        noisy,
+        variance,
+        per_count,
+        np.atleast_2d(shares),
+        np.zeros(np.atleast_2d(shares).shape),
+        np.broadcast_to(np.asarray(total, dtype=float), len(noisy)),
+        np.zeros(len(noisy)),
+        noisy.shape[1],
+        is_last,
+    )
 
 
 def test_rows_that_are_alike_are_read_as_alike_and_others_are_not():
@@ -269,18 +289,47 @@ def test_rows_that_are_alike_are_read_as_alike_and_others_are_not():
 
     def spread(true):
         noisy = true + rng.normal(0, 20, true.shape)
-        total = np.full((len(true), 1), 1000.0)
-        nothing = np.zeros_like(true)
-        cells = Cells(
-            noisy, np.array(400.0), np.tile(pool, (len(true), 1)), nothing, total, np.array(0.0)
-        )
-        read = read_cells([cells])[0].mean
-        return np.sqrt(np.mean((read - true) ** 2))
+        read = read_cells([cells_of(noisy, 400.0, pool / 1000, 1000.0)], OF_ROWS)[0].shares
+        return np.sqrt(np.mean((1000 * read - true) ** 2))
 
     alike = np.tile(pool, (40, 1))
     others = rng.dirichlet(np.ones(5), 40) * 1000
-    assert spread(alike) < 7  # the noise has 20
+    assert spread(alike) < 10  # the noise has 20
     assert spread(others) < 21
+
+
+@pytest.mark.parametrize("per_count", [0.0, 0.05])
+@pytest.mark.parametrize("sigma", [2.0, 30.0])
+def test_means_that_are_looked_up_are_those_that_are_computed(per_count, sigma, monkeypatch):
+    rng = np.random.default_rng(0)
+    pool = rng.dirichlet(np.full(6000, 0.3)) + 1e-7
+    pool /= pool.sum()
+    totals = np.array([60_000.0, 45_000.0, 90_000.0])
+    rows = np.stack([rng.dirichlet(300 * pool + 0.01) * total for total in totals])
+    noisy = rows + rng.normal(0, sigma, rows.shape)
+    cells = cells_of(noisy, sigma**2, pool, totals, per_count, is_last=False)
+    (quick,) = read_cells([cells], OF_ROWS)
+    monkeypatch.setattr(posteriors, "_LONG", 1 << 30)
+    monkeypatch.setattr(posteriors, "_ENOUGH", 1 << 30)  # all cells tell the weights
+    (slow,) = read_cells([cells], OF_ROWS)
+    true = rows / totals[:, np.newaxis]
+    off, error = np.abs(quick.shares - slow.shares).sum(), np.abs(slow.shares - true).sum()
+    assert off < 0.1 * error
+    assert np.abs(quick.shares - true).sum() < 1.01 * error
+    np.testing.assert_allclose(quick.shares.sum(axis=1), 1)
+    np.testing.assert_allclose(quick.variances.sum(), slow.variances.sum(), rtol=0.1)
+
+
+def test_a_large_table_of_short_rows_is_read_in_blocks_as_it_is_at_once(monkeypatch):
+    rng = np.random.default_rng(1)
+    noisy = rng.normal(30, 10, (4000, 3))
+    cells = [cells_of(noisy, 100.0, np.full((4000, 3), 1 / 3), 90.0)]
+    (whole,) = read_cells(cells, OF_ROWS)
+    for size in ("_BLOCK", "_ENOUGH_OF_ALL"):
+        monkeypatch.setattr(posteriors, size, 1 << 11)
+    monkeypatch.setattr(posteriors, "_ENOUGH", 1 << 30)
+    (parts,) = read_cells(cells, OF_ROWS)
+    np.testing.assert_allclose(parts.shares, whole.shares, rtol=1e-9)
 
 
 # Tables ----------------------------------------------------------------------------
