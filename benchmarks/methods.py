@@ -26,12 +26,6 @@ CLIPPED = {
 }
 BASELINES = ("no privacy", "random guess")
 
-#: Said where results are older than that.
-READING_NOTE = (
-    "What is *read* was measured before the widest part of the reading's prior was narrowed, from "
-    "all that a row holds to twice its mean, because of what was seen on small tables.\n"
-)
-
 EPSILONS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 ORDER, DELTA = 5.0, 1e-5
 GUARANTEES = {"RDP": f"({ORDER:g}, ε)-RDP", "DP": f"(ε, {DELTA:g})-DP"}

@@ -16,7 +16,6 @@ from ..methods import (
     CLIPPED,
     PRIVATE,
     READ,
-    READING_NOTE,
     budget,
     by_method,
     ratio_claims,
@@ -24,7 +23,7 @@ from ..methods import (
 )
 
 _DRAWS = 20  # per repeat, for expectations that have no closed form
-_FITS = 2  # per repeat, of networks that are read as a whole
+_FITS = 4  # per repeat, of networks that are read as a whole
 
 #: Methods that split the budget by what serves the likelihood, and the same split evenly.
 EVEN = {
@@ -57,7 +56,7 @@ class BayesNet(ModelComparison):
         return (
             "At (1, 1e-5)-DP. The budget is split over the nodes as the library does by default, "
             "and evenly for Algorithm 1 and for clipped noise. Log-likelihoods are per held-out "
-            "record. " + READING_NOTE + "\n"
+            "record.\n\n"
             "What the split is worth: the expected KL divergence with the optimised split, as a "
             "part of that with an even one.\n\n" + figures.markdown(_split_ratios(results))
         )

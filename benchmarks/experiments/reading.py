@@ -23,7 +23,6 @@ from .. import data, figures
 from ..corpora import DOCSTRINGS, SOURCES, corpus, length
 from ..divergence import divergence
 from ..experiment import Claim, Experiment, Row, Settings, seeded
-from ..methods import READING_NOTE
 from .bayes_net import family_counts
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -138,7 +137,7 @@ class Reading(Experiment):
             "and Liu for the counted records and taken as public. One is added to what is read, "
             "as to all but the plain projection, which has zeros: its divergence is infinite, and "
             "its predictions take 1e-9 instead. Texts are read as in experiment `text`; that rule "
-            "and all of its constants are those of the other experiments. " + READING_NOTE
+            "and all of its constants are those of the other experiments."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

@@ -54,9 +54,7 @@ class Reconciled:
     def variance(self, kept: Sequence[Hashable]) -> float:
         """The variance of a cell of the margin that keeps some variables."""
         axes = self.table.axes
-        holders = tuple(
-            tuple(name in variables for name in axes) for variables, _ in self.shared
-        )
+        holders = tuple(tuple(name in variables for name in axes) for variables, _ in self.shared)
         parts = _parts_of_margin(self.counts.shape, tuple(name in kept for name in axes), holders)
         variances = [variance for _, variance in self.shared]
         total = sum(map(mul, parts, (*variances, self.table.variance)))

@@ -21,18 +21,23 @@ from scipy.special import erfcx
 # Widths about the centre: variances over that of a sample of n records, less one, over n.
 _SPREADS = np.array([0.0, *32.0 ** np.arange(-3, 1)])
 # Widths at 0, over the centre.
-_NEAR_ZERO = np.array([1 / 8, 1.0])
+_NEAR_ZERO = np.array([1 / 64, 1 / 8, 1.0])
 # A width at 0 is at least so much of the noise, or of the mean of a row.
-_OF_NOISE, _OF_MEAN = 0.5, 0.1
+_OF_NOISE, _OF_MEAN = 0.1, 0.02
 _LEAST = 0.02
 #: Weights before anything is seen, of the widths about the centre, of the exponential part and of
 #: the widths at 0. Rows are taken to have little to do with their pool, until they are seen to;
 #: a pool, of which nothing is known, is taken to be even.
-OF_ROWS = np.repeat([0.06, 0.5, 0.1], [len(_SPREADS), 1, len(_NEAR_ZERO)])
-OF_POOLS = np.repeat([0.5, 0.05, 0.2, 0.05], [1, len(_SPREADS) - 1, 1, len(_NEAR_ZERO)])
+OF_ROWS = np.repeat(
+    [0.1 / len(_SPREADS), 0.8, 0.1 / len(_NEAR_ZERO)], [len(_SPREADS), 1, len(_NEAR_ZERO)]
+)
+OF_POOLS = np.repeat(
+    [0.9, 0.04 / (len(_SPREADS) - 1), 0.04, 0.02 / len(_NEAR_ZERO)],
+    [1, len(_SPREADS) - 1, 1, len(_NEAR_ZERO)],
+)
 # How many imagined cells hold the weights of a model, and those of a row, to what they were.
-_CELLS_OF_MODEL, _CELLS_OF_ROW = 5.0, 2.0
-_STEPS = 6
+_CELLS_OF_MODEL, _CELLS_OF_ROW = 15.0, 2.0
+_STEPS = 8
 
 
 class Cells(NamedTuple):
@@ -106,7 +111,9 @@ class Flat(NamedTuple):
         first = np.cumsum([0, *lengths[:-1]])
         of_table = np.add.reduceat(noisy, rows.starts[first]) / np.add.reduceat(rows.sizes, first)
         noise = np.repeat([*noise.T, of_table], lengths, axis=1)
-        by_row = np.stack([total, part, total / np.repeat([group.width for group in groups], lengths), *noise])
+        by_row = np.stack(
+            [total, part, total / np.repeat([group.width for group in groups], lengths), *noise]
+        )
         total, part, mean, variance, per_count, of_table = by_row[:, rows.of_cells]
         # Where a table has one row of shares, all of its rows have that.
         ends = np.cumsum([group.shares.size for group in groups])

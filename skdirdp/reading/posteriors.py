@@ -66,8 +66,10 @@ def _some(group: Cells) -> Cells:
     step = -(-group.noisy.size // _ENOUGH)
     if step == 1:
         return group
-    return group.columns(slice(None, None, step)) if _is_long(group) else group.rows(
-        slice(None, None, step)
+    return (
+        group.columns(slice(None, None, step))
+        if _is_long(group)
+        else group.rows(slice(None, None, step))
     )
 
 
