@@ -433,7 +433,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tables = tally.features.tables(n_samples, least)
         if known_prior is None:
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
-        tables = [(replace(table, reading=self.reading), counts) for table, counts in tables]
+        to_read = {
+            table: replace(table, reading=self.reading) for table in {table for table, _ in tables}
+        }
+        tables = [(to_read[table], counts) for table, counts in tables]
         releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
         described = [table for table, _ in tables]
         if known_prior is None:

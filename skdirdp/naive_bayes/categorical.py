@@ -1,7 +1,7 @@
 """Categorical naive Bayes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from .._validation import check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
-from ..reading import read_tables
+from ..reading import NoisyTable, read_tables
 from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.
@@ -42,19 +42,12 @@ class CategoryCounts:
         )
 
     def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
-        return [
-            (
-                CountTable(
-                    n_samples,
-                    counts.shape[1],
-                    counts.shape[0],
-                    self.contribution,
-                    min_smoothing=alpha,
-                ),
-                counts,
-            )
-            for counts in self.counts
-        ]
+        # Features with equally many categories have the same description.
+        described = {
+            shape: CountTable(n_samples, shape[1], shape[0], self.contribution, min_smoothing=alpha)
+            for shape in {counts.shape for counts in self.counts}
+        }
+        return [(described[counts.shape], counts) for counts in self.counts]
 
 
 def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -328,7 +321,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def _read(self, classes, features, total):
         # Each table holds the class counts, as the sums of its rows.
-        tables = [replace(table, axes=("class", k)) for k, table in enumerate(features)]
+        tables = [
+            NoisyTable(table.counts, table.noise, ("class", k)) for k, table in enumerate(features)
+        ]
         read = read_tables(([] if classes is None else [classes]) + tables, total)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read

@@ -13,7 +13,7 @@ the table itself or, where it was set to an average, that of the average.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
 from operator import mul
@@ -53,13 +53,22 @@ class Reconciled:
 
     def variance(self, kept: Sequence[Hashable]) -> float:
         """The variance of a cell of the margin that keeps some variables."""
-        axes = self.table.axes
-        holders = tuple(tuple(name in variables for name in axes) for variables, _ in self.shared)
-        parts = _parts_of_margin(self.counts.shape, tuple(name in kept for name in axes), holders)
-        variances = [variance for _, variance in self.shared]
-        total = sum(map(mul, parts, (*variances, self.table.variance)))
+        keeps = tuple([name in kept for name in self.table.axes])
+        parts = _parts_of_margin(self.counts.shape, keeps, self._holders)
+        total = sum(map(mul, parts, self._variances))
         # Of a margin that is public, noise is left that is far below any other.
         return max(total, _LEAST * self.table.variance)
+
+    @cached_property
+    def _holders(self) -> tuple[tuple[bool, ...], ...]:
+        """Which variables were set to averages."""
+        axes = self.table.axes
+        return tuple([tuple([name in held for name in axes]) for held, _ in self.shared])
+
+    @cached_property
+    def _variances(self) -> list[float]:
+        """Of the averages, and of the table itself."""
+        return [*(variance for _, variance in self.shared), self.table.variance]
 
     def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
         """Sums over all other variables, in the order of the table's own."""
@@ -92,23 +101,25 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     counts = [np.asarray(table.counts, dtype=float) for table in tables]
     shared: list[list[tuple[_Variables, float]]] = [[] for _ in tables]
     for variables in _shared_sets(tables, total is not None):
-        holders = [i for i, table in enumerate(tables) if variables <= set(table.axes)]
-        margins = [_margin(counts[i], tables[i].axes, variables) for i in holders]
+        holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
+        # Axes stand in each table's own order, and are compared in that of the first.
+        order = tables[holders[0]].axes
+        margins = [
+            _reordered(
+                _margin(counts[i], tables[i].axes, variables), tables[i].axes, order, variables
+            )
+            for i in holders
+        ]
         size = margins[0].size
-        precisions = np.array([size / (tables[i].variance * counts[i].size) for i in holders])
         if not variables and total is not None:
             average, variance = np.array(total), 0.0
         else:
-            # Axes stand in each table's own order, and are compared in one.
-            margins = [
-                _reordered(margin, tables[i].axes, tables[holders[0]].axes, variables)
-                for i, margin in zip(holders, margins, strict=True)
-            ]
-            average = np.tensordot(precisions / precisions.sum(), np.stack(margins), axes=1)
+            spreads = [tables[i].variance * counts[i].size / size for i in holders]
+            precisions = 1 / np.array(spreads)
             variance = float(1 / precisions.sum())
-        for i in holders:
-            here = _reordered(average, tables[holders[0]].axes, tables[i].axes, variables)
-            off = here - _margin(counts[i], tables[i].axes, variables)
+            average = np.tensordot(precisions * variance, np.stack(margins), axes=1)
+        for i, margin in zip(holders, margins, strict=True):
+            off = _reordered(average - margin, order, tables[i].axes, variables)
             shape = [
                 n if name in variables else 1
                 for name, n in zip(tables[i].axes, counts[i].shape, strict=True)
@@ -174,6 +185,8 @@ def _margin(counts: np.ndarray, axes: Sequence[Hashable], kept: Iterable[Hashabl
 def _reordered(
     margin: np.ndarray, have: Sequence[Hashable], want: Sequence[Hashable], kept: _Variables
 ) -> np.ndarray:
+    if margin.ndim < 2:
+        return margin
     before = [name for name in have if name in kept]
     return margin.transpose([before.index(name) for name in want if name in kept])
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import erfcx
+from scipy.special import erfcx, ndtr
 
 # Widths about the centre: variances over that of a sample of n records, less one, over n.
 _SPREADS = np.array([0.0, *32.0 ** np.arange(-3, 1)])
@@ -174,44 +174,54 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, cells: Flat) -> "Parts":
         noisy, variance, centre = cells.noisy, cells.variance, cells.centre
+        shape = (len(_SPREADS) + 1 + len(_NEAR_ZERO), len(noisy))
+        about, flat, at_zero = slice(len(_SPREADS)), len(_SPREADS), slice(len(_SPREADS) + 1, None)
+        deviation = np.sqrt(variance)
         # What a sample of the pool would differ from it by is the least that rows do. A row that
         # is nearly all of its pool cannot differ much, and tells nothing of how others do.
         sampled = centre * np.maximum(1 - centre / cells.total, _LEAST)
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
-        about = np.multiply.outer(_SPREADS, cells.total)
-        about += 1
-        about *= sampled
-        about += cells.centre_variance
-        deviation = np.sqrt(variance)
+        spread = np.empty(shape)
+        spread[about] = _SPREADS[:, np.newaxis]
+        spread[about] *= cells.total
+        spread[about] += 1
+        spread[about] *= sampled
+        spread[about] += cells.centre_variance
         least = np.maximum(np.minimum(_OF_NOISE * deviation, _OF_MEAN * cells.mean), _LEAST)
-        at_zero = np.maximum(np.multiply.outer(_NEAR_ZERO, centre), least) ** 2
-        # Normal distributions: the posterior's deviation, its mean in these, the likelihood.
-        spread = np.concatenate([about, at_zero])
+        spread[at_zero] = np.maximum(_NEAR_ZERO[:, np.newaxis] * centre, least)
+        spread[at_zero] **= 2
+        spread[flat] = 1  # that of a part which is not normal, and follows
+        # The posterior of a normal part has a deviation, and a mean in units of that.
         both = spread + variance
-        moved = noisy * spread
-        moved[: len(about)] += centre * variance
         deviations = np.sqrt(spread * variance / both)
-        z = moved / (both * deviations)
-        off = np.concatenate(
-            [np.broadcast_to(noisy - centre, about.shape), np.broadcast_to(noisy, at_zero.shape)]
-        )
-        logs = (off**2 / both + np.log(both)) / -2
-        logs[: len(about)] -= _beyond_zero(centre / np.sqrt(about))[0]
-        logs[len(about) :] += np.log(2)  # half of what lies about 0 is cut off
-        # The exponential one moves the posterior of a flat prior.
+        z = noisy * spread
+        z[about] += centre * variance
+        z /= both * deviations
+        logs = np.empty(shape)
+        logs[:] = noisy
+        logs[about] -= centre
+        logs *= logs
+        logs /= both
+        logs += np.log(both)
+        logs /= -2
+        logs[about] -= np.log(ndtr(centre / np.sqrt(spread[about])))
+        logs[at_zero] += np.log(2)  # half of what lies about 0 is cut off
+        # The exponential part moves the posterior of a flat prior.
         rate = 1 / cells.mean
         shift = variance * rate
-        place = len(about)
-        z = np.insert(z, place, (noisy - shift) / deviation, axis=0)
-        deviations = np.insert(deviations, place, deviation, axis=0)
-        tilt = (shift / 2 - noisy) * rate + np.log(rate * np.sqrt(2 * np.pi))
-        logs = np.insert(logs, place, tilt, axis=0)
+        z[flat] = (noisy - shift) / deviation
+        deviations[flat] = deviation
+        logs[flat] = (shift / 2 - noisy) * rate + np.log(rate * np.sqrt(2 * np.pi))
         log_beyond, above = _beyond_zero(z)
         logs += log_beyond
         logs -= logs.max(axis=0)
-        mean = z + above
-        return cls(np.exp(logs), deviations * mean, deviations**2 * (1 + z * mean))
+        above += z
+        z *= above
+        z += 1
+        z *= deviations
+        z *= deviations
+        return cls(np.exp(logs, out=logs), deviations * above, z)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of counts, by weights of each part for each of them."""

@@ -45,4 +45,4 @@ class NoisyTable:
     @cached_property
     def variance(self) -> float:
         """The mean variance of a cell's noise."""
-        return float(self.noise.of(max(self.counts.mean(), 0.0)))
+        return float(self.noise.of(max(self.counts.sum() / self.counts.size, 0.0)))

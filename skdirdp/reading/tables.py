@@ -129,6 +129,9 @@ def read_tables(
     return [reader.result() for reader in readers]
 
 
+_NO_PART = np.zeros(1)
+
+
 class _Reader:
     """One table on its way from coarse to fine."""
 
@@ -140,6 +143,7 @@ class _Reader:
             # Of a table that nothing is seen in, the noise is all that can be told.
             total = max(table.counts.sum(), np.sqrt(table.variance(())))
         self._total = float(total)
+        self._whole = np.array([self._total])
 
     # One variable ------------------------------------------------------------------
 
@@ -149,12 +153,14 @@ class _Reader:
         shares = np.full((1, size), 1 / size)
         if self._expected is not None and name != self._last:
             shares = (self._expected / self._expected.sum()).reshape(1, -1)
-        return self._cells([name], shares, np.zeros((1, size)), self._total, 0.0, is_last=False)
+        return self._cells(
+            [name], shares, np.zeros((1, size)), self._whole, _NO_PART, is_last=False
+        )
 
     def start(self, known: dict[Hashable, Posterior]) -> None:
         """Take what is known of each variable."""
         self._margins = [self._total * known[name].shares[0] for name in self._given]
-        self._rows = self._margins[0] if self._given else np.array(self._total)
+        self._rows = self._margins[0] if self._given else self._whole
         self._found = [known[self._last]]
 
     # All that are given ------------------------------------------------------------
@@ -168,7 +174,7 @@ class _Reader:
             shares = np.multiply.outer(shares, margin / self._total)
         self._rows = self._total * shares
         shares = shares.reshape(1, -1)
-        return [self._cells(self._given, shares, np.zeros_like(shares), self._total, 0.0)]
+        return [self._cells(self._given, shares, np.zeros_like(shares), self._whole, _NO_PART)]
 
     def keep_rows(self, found: Posterior) -> None:
         self._rows = self._total * found.shares.reshape(self._rows.shape)
@@ -224,19 +230,19 @@ class _Reader:
         axes: Sequence[Hashable],
         shares: np.ndarray,
         variances: np.ndarray,
-        rows: np.ndarray | float,
-        part: np.ndarray | float,
+        rows: np.ndarray,
+        part: np.ndarray,
         is_last: bool = True,
     ) -> Cells:
-        """A margin of some variables, one row for each that has its own expected shares."""
+        """A margin of some variables, by rows that hold so much."""
         return Cells(
-            self._table.margin(axes).reshape(np.size(rows), -1),
+            self._table.margin(axes).reshape(rows.size, -1),
             self._table.variance(axes),
             self._table.table.noise.per_count,
             shares,
             variances,
-            np.reshape(rows, -1),
-            np.reshape(part, -1),
+            rows.reshape(-1),
+            part.reshape(-1),
             shares.shape[-1],
             is_last,
         )
