@@ -1,14 +1,15 @@
 """Means of the counts of large tables, looked up instead of computed one by one.
 
-What the prior makes of a count depends on the noisy count and on the centre alone, once rows are
-taken to hold about as much as each other. So it is computed for a grid of both, with the weights
-of each row, and between the points of the grid by interpolation: linear along noisy counts, and
-the nearest of the centres, which lie about 15% apart.
+What the prior makes of a count depends on the noisy count, on the centre, and on what its row
+holds; for the widths of the normal parts, rows are taken to hold about as much as each other. So
+it is computed for a grid of noisy counts and centres, with the mean and the weights of each row,
+and between the points of the grid by interpolation: linear along noisy counts, and the nearest of
+the centres, which lie about 15% apart.
 """
 
 import numpy as np
 
-from .mixture import Cells, Flat, Parts, varying
+from .mixture import Cells, Flat, Parts, exponential, varying
 
 # Noisy counts, in deviations of their noise.
 _STEP = 0.5
@@ -90,10 +91,11 @@ def _tables(
     filled = np.flatnonzero(sizes)
     at = np.arange(len(centres)) - rows.mean()
     relative = np.interp(at, filled, relative[filled] / sizes[filled])
+    variances = varying(noisy, cells.variance, cells.per_count, cells.noisy.mean())
     parts = Parts.of(
         Flat(
             noisy,
-            varying(noisy, cells.variance, cells.per_count, cells.noisy.mean()),
+            variances,
             centre,
             centre**2 * np.repeat(relative, len(_NOISY)),
             total,
@@ -101,10 +103,21 @@ def _tables(
             total / cells.width,
         )
     )
-    likelihood = weights.T @ parts.likelihood
-    mean = weights.T @ (parts.likelihood * parts.mean)
-    square = weights.T @ (parts.likelihood * parts.square)
-    return mean / likelihood, square / likelihood
+    # The exponential part by the mean of each row, instead of that of the average row.
+    line, variance = noisy[: len(_NOISY)], variances[: len(_NOISY)]
+    average = exponential(line, variance, total[: len(_NOISY)] / cells.width)[0]
+    logs, mean, square = exponential(line, variance, cells.total[:, np.newaxis] / cells.width)
+    logs -= average
+    logs += np.log(weights[-1][:, np.newaxis])
+    own = np.tile(np.exp(logs), len(centres)) * parts.likelihood[-1]
+    normal, of_normal = weights[:-1].T, parts.likelihood[:-1]
+    likelihood = normal @ of_normal + own
+    found = []
+    for values, of_rows in ((parts.mean, mean), (parts.square, square)):
+        sums = normal @ (of_normal * values[:-1])
+        sums += own * np.tile(of_rows, len(centres))
+        found.append(sums / likelihood)
+    return found[0], found[1]
 
 
 def _between(values: np.ndarray, place: np.ndarray, rest: np.ndarray, out: np.ndarray) -> None:

@@ -25,15 +25,15 @@ _NEAR_ZERO = np.array([1 / 64, 1 / 8, 1.0])
 # A width at 0 is at least so much of the noise, or of the mean of a row.
 _OF_NOISE, _OF_MEAN = 0.1, 0.02
 _LEAST = 0.02
-#: Weights before anything is seen, of the widths about the centre, of the exponential part and of
-#: the widths at 0. Rows are taken to have little to do with their pool, until they are seen to;
+#: Weights before anything is seen, of the widths about the centre, of the widths at 0, and of the
+#: exponential part. Rows are taken to have little to do with their pool, until they are seen to;
 #: a pool, of which nothing is known, is taken to be even.
 OF_ROWS = np.repeat(
-    [0.1 / len(_SPREADS), 0.8, 0.1 / len(_NEAR_ZERO)], [len(_SPREADS), 1, len(_NEAR_ZERO)]
+    [0.1 / len(_SPREADS), 0.1 / len(_NEAR_ZERO), 0.8], [len(_SPREADS), len(_NEAR_ZERO), 1]
 )
 OF_POOLS = np.repeat(
-    [0.9, 0.04 / (len(_SPREADS) - 1), 0.04, 0.02 / len(_NEAR_ZERO)],
-    [1, len(_SPREADS) - 1, 1, len(_NEAR_ZERO)],
+    [0.9, 0.04 / (len(_SPREADS) - 1), 0.02 / len(_NEAR_ZERO), 0.04],
+    [1, len(_SPREADS) - 1, len(_NEAR_ZERO), 1],
 )
 # How many imagined cells hold the weights of a model, and those of a row, to what they were.
 _CELLS_OF_MODEL, _CELLS_OF_ROW = 15.0, 2.0
@@ -161,6 +161,8 @@ def varying(noisy, variance, per_count, mean):
 class Parts(NamedTuple):
     """What each part of the prior (first dimension) makes of each noisy count (second).
 
+    The exponential part is the last.
+
     Attributes
     ----------
     likelihood : ndarray, up to a factor of each count.
@@ -174,9 +176,8 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, cells: Flat) -> "Parts":
         noisy, variance, centre = cells.noisy, cells.variance, cells.centre
-        shape = (len(_SPREADS) + 1 + len(_NEAR_ZERO), len(noisy))
-        about, flat, at_zero = slice(len(_SPREADS)), len(_SPREADS), slice(len(_SPREADS) + 1, None)
-        deviation = np.sqrt(variance)
+        shape = (len(_SPREADS) + len(_NEAR_ZERO), len(noisy))
+        about, at_zero = slice(len(_SPREADS)), slice(len(_SPREADS), None)
         # What a sample of the pool would differ from it by is the least that rows do. A row that
         # is nearly all of its pool cannot differ much, and tells nothing of how others do.
         sampled = centre * np.maximum(1 - centre / cells.total, _LEAST)
@@ -188,40 +189,40 @@ class Parts(NamedTuple):
         spread[about] += 1
         spread[about] *= sampled
         spread[about] += cells.centre_variance
-        least = np.maximum(np.minimum(_OF_NOISE * deviation, _OF_MEAN * cells.mean), _LEAST)
+        least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
+        np.maximum(least, _LEAST, out=least)
         spread[at_zero] = np.maximum(_NEAR_ZERO[:, np.newaxis] * centre, least)
         spread[at_zero] **= 2
-        spread[flat] = 1  # that of a part which is not normal, and follows
-        # The posterior of a normal part has a deviation, and a mean in units of that.
+        # The posterior has a deviation, and a mean in units of that.
         both = spread + variance
         deviations = np.sqrt(spread * variance / both)
         z = noisy * spread
         z[about] += centre * variance
         z /= both * deviations
-        logs = np.empty(shape)
-        logs[:] = noisy
-        logs[about] -= centre
-        logs *= logs
-        logs /= both
-        logs += np.log(both)
-        logs /= -2
-        logs[about] -= np.log(ndtr(centre / np.sqrt(spread[about])))
-        logs[at_zero] += np.log(2)  # half of what lies about 0 is cut off
-        # The exponential part moves the posterior of a flat prior.
-        rate = 1 / cells.mean
-        shift = variance * rate
-        z[flat] = (noisy - shift) / deviation
-        deviations[flat] = deviation
-        logs[flat] = (shift / 2 - noisy) * rate + np.log(rate * np.sqrt(2 * np.pi))
+        off = np.empty(shape)
+        off[:] = noisy
+        off[about] -= centre
+        off *= off
+        off /= both
+        off += np.log(both)
+        off /= -2
+        off[about] -= np.log(ndtr(centre / np.sqrt(spread[about])))
+        off[at_zero] += np.log(2)  # half of what lies about 0 is cut off
         log_beyond, above = _beyond_zero(z)
-        logs += log_beyond
-        logs -= logs.max(axis=0)
+        off += log_beyond
         above += z
         z *= above
         z += 1
         z *= deviations
         z *= deviations
-        return cls(np.exp(logs, out=logs), deviations * above, z)
+        above *= deviations
+        of_mean = exponential(noisy, variance, cells.mean)
+        logs, mean, square = (
+            np.concatenate([normal, other[np.newaxis]])
+            for normal, other in zip((off, above, z), of_mean, strict=True)
+        )
+        logs -= logs.max(axis=0)
+        return cls(np.exp(logs, out=logs), mean, square)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of counts, by weights of each part for each of them."""
@@ -269,6 +270,20 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
         weights = np.add.reduceat(shares, rows.starts, axis=1) + _CELLS_OF_ROW * before
         weights /= weights.sum(axis=0)
     return weights
+
+
+def exponential(
+    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logarithms of likelihoods, means and squares, of the part with the mean of a row."""
+    deviation, rate = np.sqrt(variance), 1 / mean
+    shift = variance * rate
+    # The posterior of a flat prior, moved.
+    z = (noisy - shift) / deviation
+    log_beyond, above = _beyond_zero(z)
+    above += z
+    logs = (shift / 2 - noisy) * rate + np.log(rate * np.sqrt(2 * np.pi)) + log_beyond
+    return logs, deviation * above, variance * (1 + z * above)
 
 
 def _beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

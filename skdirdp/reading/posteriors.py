@@ -13,7 +13,7 @@ from .mixture import Cells, Flat, Parts, Rows, common_weights, row_weights
 # many. Read at once is at most a block.
 _ENOUGH, _ENOUGH_OF_ALL, _BLOCK = 1 << 11, 1 << 15, 1 << 15
 # Large tables are looked up if rows are long.
-_LARGE, _LONG = 1 << 14, 64
+_LARGE, _LONG = 1 << 13, 64
 
 
 class Posterior(NamedTuple):
@@ -37,7 +37,8 @@ def read_cells(groups: Sequence[Cells], first: np.ndarray) -> list[Posterior]:
     -------
     list of Posterior
     """
-    if sum(group.noisy.size for group in groups) <= _BLOCK:
+    size = sum(group.noisy.size for group in groups)
+    if size <= _BLOCK and not any(map(_is_long, groups)):
         rows, parts = _parts(groups)
         return _posteriors(groups, rows, parts, common_weights(parts.likelihood, first))
     some = [_some(group) for group in groups]
