@@ -367,6 +367,23 @@ def test_without_noise_the_network_is_that_of_the_data():
             assert probability == pytest.approx(held.mean(), abs=0.01)
 
 
+def test_both_readings_are_of_one_release_and_the_best_is_nearer():
+    X = people()
+    with pytest.warns(PrivacyLeakWarning):
+        best, plain = (
+            learner(epsilon=0.5, alpha=0.0, reading=reading, random_state=0).fit(X)
+            for reading in ("best", "plain")
+        )
+    assert plain.structure_ == best.structure_
+    assert plain.sigma_ == best.sigma_
+    assert plain.privacy_ == best.privacy_
+    assert plain.model_.check_model()
+    # What noise made negative is nothing as drawn, and smoothed otherwise.
+    assert min(table.min() for table in plain.probabilities_.values()) < 1e-9
+    assert min(table.min() for table in best.probabilities_.values()) > 1e-6
+    assert best.score(X) > plain.score(X)
+
+
 def test_the_model_is_a_pgmpy_network_with_the_same_answers(fitted):
     from pgmpy.inference import VariableElimination
 

@@ -242,6 +242,13 @@ def fit_tables(
     return beliefs
 
 
+def clipped(values: np.ndarray) -> np.ndarray:
+    """Noisy counts as probabilities, those below 0 as 0; equal ones where nothing is left."""
+    positive = np.maximum(values, 0.0)
+    total = positive.sum()
+    return positive / total if total > 0 else np.full(values.shape, 1 / values.size)
+
+
 def _started(measurement: Measurement, total: float) -> np.ndarray:
     """A positive table near to the measured one, with its own total of 1."""
     values = measurement.values

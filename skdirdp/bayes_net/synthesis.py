@@ -12,13 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from .._contributions import count_cells
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
-from .._sklearn_compat import Interval, _fit_context
+from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer
 from ..base import CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
-from .clique_tree import CliqueTree, Measurement, fit_tables, spread
+from ..mechanisms.table import READINGS
+from .clique_tree import Clique, CliqueTree, Measurement, clipped, fit_tables, spread
 from .columns import Records, as_records, check_states, factorise
 from .domains import NO_VALUE, Categories, Domain, Numbers
 from .inference import MOST_CELLS, eliminated, family_table, in_order, potentials
@@ -81,7 +82,8 @@ class PrivateBayesNet(ReleasedNetwork):
         apart.
     alpha : float, default=1.0
         The least smoothing: so many records more for each configuration of a column's
-        parents, spread as the column is. With noise there are more of them.
+        parents, spread as the column is. With noise there are more of them, unless it is
+        read plainly.
     columns : array-like of column names, default=None
         The names of the columns of X when it is an array. None numbers them from 0.
     max_cells : int, default=10_000
@@ -97,6 +99,11 @@ class PrivateBayesNet(ReleasedNetwork):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy tables of cliques, at no cost of privacy: "best" makes them
+        agree with each other and with the counts of columns, and smooths as noise asks for;
+        "plain" takes each as it was drawn, with counts below 0 as 0. What is released is the
+        same, and so is the structure.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -170,6 +177,7 @@ class PrivateBayesNet(ReleasedNetwork):
         "alpha": [Interval(Real, 0, None, closed="left")],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 16, MOST_CELLS, closed="both")],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     # Gaussian noise alone can be spent step by step without loss.
@@ -193,6 +201,7 @@ class PrivateBayesNet(ReleasedNetwork):
         order=None,
         adjacency="replace",
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -210,6 +219,7 @@ class PrivateBayesNet(ReleasedNetwork):
         self.order = order
         self.adjacency = adjacency
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -407,12 +417,11 @@ class PrivateBayesNet(ReleasedNetwork):
             clique: Measurement(clique, table.reshape(tree.shape(clique)), sigma)
             for clique, (table, sigma) in zip(tree.cliques, tables, strict=True)
         }
-        for name, noisy in zip(names, counts, strict=True):
-            alone = Measurement((name,), *columns[name].grouped(noisy, steps.column.sigma))
-            if (name,) in measured:
-                alone = alone & measured[name,]
-            measured[name,] = alone.shrunk(total)
-        beliefs = fit_tables(tree, list(measured.values()), total, _STEPS)
+        alone = {
+            (name,): Measurement((name,), *columns[name].grouped(noisy, steps.column.sigma))
+            for name, noisy in zip(names, counts, strict=True)
+        }
+        beliefs = self._read(tree, measured, alone, total)
 
         self.structure_ = parents
         self.states_ = {name: columns[name].states for name in names}
@@ -430,6 +439,22 @@ class PrivateBayesNet(ReleasedNetwork):
             for node, family in self._families.items()
         }
 
+    def _read(
+        self,
+        tree: CliqueTree,
+        cliques: Mapping[Clique, Measurement],
+        columns: Mapping[Clique, Measurement],
+        total: float,
+    ) -> list[np.ndarray]:
+        """Probabilities of the cells of each clique, from noisy counts of them and of columns."""
+        if self.reading == "plain":
+            return [clipped(cliques[clique].values) for clique in tree.cliques]
+        measured = dict(cliques)
+        for nodes, alone in columns.items():
+            both = alone & cliques[nodes] if nodes in cliques else alone
+            measured[nodes] = both.shrunk(total)
+        return fit_tables(tree, list(measured.values()), total, _STEPS)
+
     def _smoothed(
         self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family, shares: np.ndarray
     ) -> np.ndarray:
@@ -437,8 +462,9 @@ class PrivateBayesNet(ReleasedNetwork):
         home = tree.home((*family.parents, family.node))
         assert home is not None
         sigma = self.sigma_["cliques"][tree.cliques[home]]
+        by_noise = _SMOOTHING * sigma if self.reading == "best" else 0.0
         # Where a row has no records at all, it is that of the column.
-        more = max(float(self.alpha) + _SMOOTHING * sigma, 1e-9)
+        more = max(float(self.alpha) + by_noise, 1e-9)
         weights = self.n_records_ * family_table(tree, beliefs, family) + more * shares
         return weights / weights.sum(axis=1, keepdims=True)
 
