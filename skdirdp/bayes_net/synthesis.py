@@ -417,7 +417,7 @@ class PrivateBayesNet(ReleasedNetwork):
             clique: Measurement(clique, table.reshape(tree.shape(clique)), sigma)
             for clique, (table, sigma) in zip(tree.cliques, tables, strict=True)
         }
-        alone = {
+        alone: dict[Clique, Measurement] = {
             (name,): Measurement((name,), *columns[name].grouped(noisy, steps.column.sigma))
             for name, noisy in zip(names, counts, strict=True)
         }
