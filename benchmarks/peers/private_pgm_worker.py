@@ -1,7 +1,8 @@
 """Runs inside private-pgm's environment: ``private_pgm_worker.py QUESTION given.npz found.json``.
 
 It imports nothing of this project, which need not be installed there. Mechanisms run with their
-authors' defaults: AIM for all pairs of columns of at most 10 000 cells.
+authors' defaults: AIM for all pairs of columns of at most 10 000 cells. "AIM 2" is AIM with models
+of at most 2 MB, where the default is 80.
 """
 
 import json
@@ -19,8 +20,9 @@ from mst import MST
 MOST_CELLS = 10_000
 
 
-def synthesize(given, method: str) -> dict:
+def synthesize(given, question: str) -> dict:
     """Synthetic records of a table of category numbers, and what they took."""
+    method, *size = question.split()
     names = [f"c{i}" for i in range(given["X"].shape[1])]
     domain = Domain(names, given["sizes"].tolist())
     data = Dataset(pd.DataFrame(given["X"], columns=names), domain)
@@ -31,7 +33,8 @@ def synthesize(given, method: str) -> dict:
         drawn = MST(data, epsilon, delta)
     else:
         pairs = [each for each in combinations(names, 2) if domain.size(each) <= MOST_CELLS]
-        _, drawn = AIM(epsilon, delta).run(data, [(pair, 1.0) for pair in pairs])
+        limits = {"max_model_size": float(size[0])} if size else {}
+        _, drawn = AIM(epsilon, delta, **limits).run(data, [(pair, 1.0) for pair in pairs])
     return {
         "seconds": time.process_time() - start,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
