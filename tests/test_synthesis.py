@@ -462,6 +462,32 @@ def test_columns_without_a_common_table_have_no_error_bar(fitted):
         fitted.marginal(["moon"])
 
 
+def test_columns_with_pooled_categories_are_counted_once_more():
+    X = people(2000)
+    with listening() as steps:
+        model = learner(epsilon=1.0).fit(X)
+    assert len(model.states_["city"]) < len(CITIES)
+    sizes = [len(values) for _, values, _ in steps]
+    assert sizes.count(len(CITIES) + 1) == 2  # and a cell for missing values
+    assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"]) + 1
+    # All categories are apart where there is no noise, so that cliques tell all.
+    with listening() as steps:
+        model = learner(epsilon=float("inf"), max_parents=1).fit(X)
+    assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"])
+
+
+def test_what_is_counted_twice_is_nearer():
+    """With one column there are no pairs, so that all but the first quarter is spent on it."""
+    counts = np.repeat(np.arange(12), 100)
+    X = pd.DataFrame({"a": counts})
+    model = PrivateBayesNet({"a": list(range(12))}, epsilon=0.15)
+    with listening() as steps:
+        model.fit(X)
+    first, *_, second = (mechanism.sigma for mechanism, *_ in steps)
+    assert second < first
+    assert len(model.states_["a"]) < 12
+
+
 def test_what_is_known_of_the_structure_holds():
     known = {"required": [("sex", "age")], "forbidden": [("age", "works"), ("works", "age")]}
     model = learner(structure=known).fit(people(1000))

@@ -27,7 +27,11 @@ def environment(create: bool, peer: str = "diffprivlib") -> Path | None:
     requirements, module = PEERS[peer]
     folder = Path(get_data_home()) / "skdirdp" / peer
     if not requirements:
-        return folder if Path(_python(folder)).exists() else None
+        if Path(_python(folder)).exists():
+            return folder
+        if create:
+            print(f"no environment for {peer}: make one in {folder}", file=sys.stderr)
+        return None
     ready = folder / "requirements.txt"  # written last, so that half an environment is none
     wanted = "\n".join(requirements)
     if ready.exists() and ready.read_text() == wanted:

@@ -19,7 +19,7 @@ from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
 from ..mechanisms.table import READINGS
-from .clique_tree import Clique, CliqueTree, Measurement, clipped, fit_tables, spread
+from .clique_tree import CliqueTree, Measurement, clipped, fit_tables, spread, with_columns
 from .columns import Records, as_records, check_states, factorise
 from .domains import NO_VALUE, Categories, Domain, Numbers
 from .inference import MOST_CELLS, eliminated, family_table, in_order, potentials
@@ -61,7 +61,8 @@ class PrivateBayesNet(ReleasedNetwork):
     Structure and parameters come from one budget, in steps of which each uses what the ones
     before released: the names of columns that nobody could list; the counts of every column;
     a score of how much each pair of columns depends on each other; and the counts of small
-    sets of columns, chosen by the scores. Everything else is made of these.
+    sets of columns, chosen by the scores, together with those of columns whose rare categories
+    the sets do not tell apart. Everything else is made of these.
 
     Parameters
     ----------
@@ -384,7 +385,8 @@ class PrivateBayesNet(ReleasedNetwork):
     ) -> None:
         """All steps after the charge. What is exact is forgotten when it returns."""
         names, max_cells = list(domains), int(self.max_cells)
-        counts = steps.release_columns([count_cells(cells[n], domains[n].n_cells) for n in names])
+        exact = {name: count_cells(cells[name], domains[name].n_cells) for name in names}
+        counts = steps.release_columns(list(exact.values()))
         total = total_of(counts) if n_records is None else float(n_records)
         least = _TOLD * max(steps.column.sigma, steps.clique_sigma)
         columns = {
@@ -412,16 +414,29 @@ class PrivateBayesNet(ReleasedNetwork):
             Family(clique[-1], clique[:-1], sizes[clique[-1]], tree.shape(clique[:-1]))
             for clique in tree.cliques
         ]
-        tables = steps.release_cliques([family.count(codes) for family in families])
+        pooled = [name for name in names if columns[name].is_pooled]
+        tables, again = steps.release_cliques(
+            [family.count(codes) for family in families], [exact[name] for name in pooled]
+        )
         measured = {
             clique: Measurement(clique, table.reshape(tree.shape(clique)), sigma)
             for clique, (table, sigma) in zip(tree.cliques, tables, strict=True)
         }
-        alone: dict[Clique, Measurement] = {
-            (name,): Measurement((name,), *columns[name].grouped(noisy, steps.column.sigma))
+        own = {
+            name: Measurement((name,), noisy, steps.column.sigma)
             for name, noisy in zip(names, counts, strict=True)
         }
-        beliefs = self._read(tree, measured, alone, total)
+        for name, (table, sigma) in zip(pooled, again, strict=True):
+            own[name] = both = own[name] & Measurement((name,), table, sigma)
+            columns[name] = columns[name].counted_again(both.values, total, float(both.sigma))
+        alone = [
+            Measurement((name,), *columns[name].grouped(each.values, float(each.sigma)))
+            for name, each in own.items()
+        ]
+        if self.reading == "plain":
+            beliefs = [clipped(measured[clique].values) for clique in tree.cliques]
+        else:
+            beliefs = fit_tables(tree, with_columns(measured, alone, total), total, _STEPS)
 
         self.structure_ = parents
         self.states_ = {name: columns[name].states for name in names}
@@ -429,31 +444,13 @@ class PrivateBayesNet(ReleasedNetwork):
         self.sigma_ = {
             "columns": steps.column.sigma,
             "pairs": steps.pair.sigma,
-            "cliques": {
-                clique: sigma for clique, (_, sigma) in zip(tree.cliques, tables, strict=True)
-            },
+            "cliques": {clique: each.sigma for clique, each in measured.items()},
         }
         self._released_ = columns
         self.probabilities_ = {
-            node: self._smoothed(tree, beliefs, family, shares[node])
+            node: self._smoothed(tree, beliefs, family, columns[node].group_shares)
             for node, family in self._families.items()
         }
-
-    def _read(
-        self,
-        tree: CliqueTree,
-        cliques: Mapping[Clique, Measurement],
-        columns: Mapping[Clique, Measurement],
-        total: float,
-    ) -> list[np.ndarray]:
-        """Probabilities of the cells of each clique, from noisy counts of them and of columns."""
-        if self.reading == "plain":
-            return [clipped(cliques[clique].values) for clique in tree.cliques]
-        measured = dict(cliques)
-        for nodes, alone in columns.items():
-            both = alone & cliques[nodes] if nodes in cliques else alone
-            measured[nodes] = both.shrunk(total)
-        return fit_tables(tree, list(measured.values()), total, _STEPS)
 
     def _smoothed(
         self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family, shares: np.ndarray
