@@ -3,6 +3,7 @@
 import resource
 import time
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -57,7 +58,12 @@ class Peer:
 PEERS = {
     "MST": Peer("private_pgm", "MST", (*CASES, *TRIED)),
     "PrivBayes": Peer("dpmm", "PrivBayes", tuple((name, 1.0, DELTA) for name in DATA)),
-    "AIM": Peer("private_pgm", "AIM", ((CHOSEN_ON, 1.0, DELTA),), limit=7200.0),
+    "AIM": Peer(
+        "private_pgm",
+        "AIM",
+        tuple((name, 1.0, DELTA) for name in (CHOSEN_ON, "hours_income", "diamonds")),
+        limit=7200.0,
+    ),
 }
 MOST_CELLS, MOST_TRIPLES = 10_000, 200
 
@@ -109,6 +115,14 @@ def accuracy(train: np.ndarray, test: np.ndarray) -> float:
     return float(model.fit(train[:, :-1], train[:, -1]).score(test[:, :-1], test[:, -1]))
 
 
+@cache
+def accuracy_real(name: str, repeat: int, settings: Settings) -> float:
+    """The same for a classifier that learnt real records: all methods share it."""
+    X, _ = load(name, settings)
+    train, test = data.split(len(X), repeat)
+    return accuracy(X[train], X[test])
+
+
 def ours(train: np.ndarray, test: np.ndarray, sizes: np.ndarray, task: Row, repeat: int) -> Row:
     names = [f"c{i}" for i in range(len(sizes))]
     states = {name: list(range(size)) for name, size in zip(names, sizes.tolist(), strict=True)}
@@ -156,9 +170,11 @@ class Synthesis(Experiment):
         X, sizes = load(task["data"], settings)
         peer = PEERS.get(task["method"])
         repeats = QUICK_REPEATS if settings.quick else REPEATS if peer is None else peer.repeats
-        return [self._measure_once(X, sizes, task, repeat) for repeat in range(repeats)]
+        return [self._measure_once(X, sizes, task, repeat, settings) for repeat in range(repeats)]
 
-    def _measure_once(self, X: np.ndarray, sizes: np.ndarray, task: Row, repeat: int) -> Row:
+    def _measure_once(
+        self, X: np.ndarray, sizes: np.ndarray, task: Row, repeat: int, settings: Settings
+    ) -> Row:
         train, test = (X[part] for part in data.split(len(X), repeat))
         found: dict[str, Any]
         if task["method"] == OURS:
@@ -182,7 +198,7 @@ class Synthesis(Experiment):
             "pairs": margin_distance(train, records, sizes, 2),
             "triples": margin_distance(train, records, sizes, 3),
             "accuracy": accuracy(records, test),
-            "accuracy_real": accuracy(train, test),
+            "accuracy_real": accuracy_real(task["data"], repeat, settings),
         }
 
     def figure(self, results: pd.DataFrame):
@@ -235,7 +251,9 @@ class Synthesis(Experiment):
             "the process are for learning and drawing. All numbers of the method were chosen on "
             f"{CHOSEN_ON}. MST and AIM are those of private-pgm ({PRIVATE_PGM}), which is no "
             "package: they are run where there is an environment of it. PrivBayes is that of dpmm "
-            f"0.1.9. All have their authors' defaults.{ended}"
+            "0.1.9. All have their authors' defaults. For AIM, products of tables were ordered "
+            "greedily and margins beyond its cliques computed by numpy: the same numbers, in less "
+            f"time than its authors' program takes.{ended}"
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
