@@ -256,9 +256,9 @@ class Synthesis(Experiment):
             f"{CHOSEN_ON}. MST and AIM are those of private-pgm ({PRIVATE_PGM}), which is no "
             "package: they are run where there is an environment of it. PrivBayes is that of dpmm "
             "0.1.9. All have their authors' defaults. AIM was changed for speed alone: products of "
-            "tables in greedy order, margins beyond its cliques by numpy. Margins were the same "
-            "within rounding, and the first 12 choices of a run as before; times are lower than "
-            "those of its authors' program, which failed on german_credit at ε = 0.1 (not a number)."
+            "tables in greedy order, and margins beyond its cliques by numpy, which were the same "
+            "within rounding. Times are lower than those of its authors' program, which failed on "
+            "german_credit at ε = 0.1 (not a number)."
             f"{ended}"
         )
 
