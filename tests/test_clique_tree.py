@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skdirdp.bayes_net.clique_tree import CliqueTree, Measurement, fit_tables, nearest_counts
+from skdirdp.bayes_net.clique_tree import (
+    CliqueTree,
+    Measurement,
+    clipped,
+    fit_tables,
+    nearest_counts,
+)
 from skdirdp.bayes_net.inference import eliminated, potentials
 from skdirdp.bayes_net.search import Knowledge, grow_families, parse_knowledge
 from skdirdp.bayes_net.tables import Family, draw_codes
@@ -240,3 +246,8 @@ def test_knowledge_that_contradicts_itself_is_refused(known, message):
 
 def test_nothing_known_is_no_restriction():
     assert parse_knowledge(None, ["a"], 3) == Knowledge()
+
+
+def test_clipped_counts_are_probabilities_also_where_nothing_is_left():
+    np.testing.assert_allclose(clipped(np.array([[-1.0, 3.0], [1.0, 0.0]])), [[0, 0.75], [0.25, 0]])
+    np.testing.assert_allclose(clipped(np.array([-1.0, 0.0, -2.0])), 1 / 3)

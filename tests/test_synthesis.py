@@ -367,6 +367,23 @@ def test_without_noise_the_network_is_that_of_the_data():
             assert probability == pytest.approx(held.mean(), abs=0.01)
 
 
+def test_both_readings_are_of_one_release_and_the_best_is_nearer():
+    X = people()
+    with pytest.warns(PrivacyLeakWarning):
+        best, plain = (
+            learner(epsilon=0.5, alpha=0.0, reading=reading, random_state=0).fit(X)
+            for reading in ("best", "plain")
+        )
+    assert plain.structure_ == best.structure_
+    assert plain.sigma_ == best.sigma_
+    assert plain.privacy_ == best.privacy_
+    assert plain.model_.check_model()
+    # What noise made negative is nothing as drawn, and smoothed otherwise.
+    assert min(table.min() for table in plain.probabilities_.values()) < 1e-9
+    assert min(table.min() for table in best.probabilities_.values()) > 1e-6
+    assert best.score(X) > plain.score(X)
+
+
 def test_the_model_is_a_pgmpy_network_with_the_same_answers(fitted):
     from pgmpy.inference import VariableElimination
 
@@ -443,6 +460,32 @@ def test_columns_without_a_common_table_have_no_error_bar(fitted):
         assert fitted.marginal_error(list(pair)) == np.inf
     with pytest.raises(ValueError, match="columns must be"):
         fitted.marginal(["moon"])
+
+
+def test_columns_with_pooled_categories_are_counted_once_more():
+    X = people(2000)
+    with listening() as steps:
+        model = learner(epsilon=1.0).fit(X)
+    assert len(model.states_["city"]) < len(CITIES)
+    sizes = [len(values) for _, values, _ in steps]
+    assert sizes.count(len(CITIES) + 1) == 2  # and a cell for missing values
+    assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"]) + 1
+    # All categories are apart where there is no noise, so that cliques tell all.
+    with listening() as steps:
+        model = learner(epsilon=float("inf"), max_parents=1).fit(X)
+    assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"])
+
+
+def test_what_is_counted_twice_is_nearer():
+    """With one column there are no pairs, so that all but the first quarter is spent on it."""
+    counts = np.repeat(np.arange(12), 100)
+    X = pd.DataFrame({"a": counts})
+    model = PrivateBayesNet({"a": list(range(12))}, epsilon=0.15)
+    with listening() as steps:
+        model.fit(X)
+    first, *_, second = (mechanism.sigma for mechanism, *_ in steps)
+    assert second < first
+    assert len(model.states_["a"]) < 12
 
 
 def test_what_is_known_of_the_structure_holds():

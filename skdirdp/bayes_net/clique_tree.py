@@ -162,6 +162,17 @@ class Measurement:
         return Measurement(self.nodes, shrunk(self.values, total, sigma), self.sigma)
 
 
+def with_columns(
+    cliques: Mapping[Clique, Measurement], columns: Sequence[Measurement], total: float
+) -> list[Measurement]:
+    """What was measured of cliques, and of columns alone, whose counts are shrunk."""
+    measured = dict(cliques)
+    for alone in columns:
+        both = alone & cliques[alone.nodes] if alone.nodes in cliques else alone
+        measured[alone.nodes] = both.shrunk(total)
+    return list(measured.values())
+
+
 class _Loss:
     """Half the sum of squared errors in deviations, of tables within the cliques."""
 
@@ -240,6 +251,13 @@ def fit_tables(
             if gain <= _SETTLED * value:
                 break
     return beliefs
+
+
+def clipped(values: np.ndarray) -> np.ndarray:
+    """Noisy counts as probabilities, those below 0 as 0; equal ones where nothing is left."""
+    positive = np.maximum(values, 0.0)
+    total = positive.sum()
+    return positive / total if total > 0 else np.full(values.shape, 1 / values.size)
 
 
 def _started(measurement: Measurement, total: float) -> np.ndarray:

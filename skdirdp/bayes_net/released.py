@@ -6,7 +6,7 @@ beside each other. Within a group records are spread as the column's own release
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -77,7 +77,7 @@ class ReleasedColumn:
         keep_all : bool, default=False
             Whether rare categories stay apart, if they are no more than `most`.
         """
-        counts = nearest_counts(shrunk(noisy, total, sigma), total)
+        counts = _likely(noisy, total, sigma)
         least = max(least, _EMPTY)
         drawn = np.ones(len(counts), dtype=bool)
         drawn[domain.optional] = counts[domain.optional] >= max(least, _SURELY * sigma)
@@ -93,10 +93,17 @@ class ReleasedColumn:
             groups[:-1] = _runs(counts[:-1], least, most_runs)
             groups[-1] = joined = groups[-2] + drawn[-1]
         groups[~drawn] = joined
-        # One record more in all, so that nothing is impossible.
-        smooth = counts + 1 / len(counts)
-        sums = np.bincount(groups, smooth)
-        return cls(domain, groups, sums / sums.sum(), smooth / sums[groups], drawn)
+        return cls(domain, groups, *_shares(groups, counts), drawn)
+
+    def counted_again(self, noisy: np.ndarray, total: float, sigma: float) -> "ReleasedColumn":
+        """The same groups, with shares from better counts."""
+        group_shares, cell_shares = _shares(self.groups, _likely(noisy, total, sigma))
+        return replace(self, group_shares=group_shares, cell_shares=cell_shares)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether rare categories are counted together: cliques do not tell them apart."""
+        return isinstance(self.domain, Categories) and self.n_groups < self.drawn.sum()
 
     @property
     def n_groups(self) -> int:
@@ -156,6 +163,19 @@ class ReleasedColumn:
     @cached_property
     def _drawn_shares(self) -> np.ndarray:
         return np.where(self.drawn, self.cell_shares, 0.0)
+
+
+def _likely(noisy: np.ndarray, total: float, sigma: float) -> np.ndarray:
+    """Counts of a total, none below 0, from noisy ones."""
+    return nearest_counts(shrunk(noisy, total, sigma), total)
+
+
+def _shares(groups: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those of groups, and of cells within their groups."""
+    # One record more in all, so that nothing is impossible.
+    smooth = counts + 1 / len(counts)
+    sums = np.bincount(groups, smooth)
+    return sums / sums.sum(), smooth / sums[groups]
 
 
 def _pooled(counts: np.ndarray, least: float, most: int) -> np.ndarray:

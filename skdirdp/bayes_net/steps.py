@@ -19,6 +19,9 @@ _PARTS = (0.25, 0.05, 0.70)
 _PART_PER_CELL = 2 / 3
 
 
+Released = tuple[np.ndarray, float]
+
+
 @dataclass(frozen=True)
 class Unlisted:
     """A column of values that nobody could list, numbered. Exact."""
@@ -46,9 +49,10 @@ class Steps:
         self.pair = for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._cliques = cliques
         self._generator: np.random.Generator | None = None
-        # The least part that a clique can get, beside as many of the largest.
+        self._max_cells = max_cells
+        # The least part that a clique can get, beside as many of the largest, and as many columns.
         least = replace(
-            cliques, sigma=cliques.sigma * np.sqrt(1 + n_columns * max_cells**_PART_PER_CELL)
+            cliques, sigma=cliques.sigma * np.sqrt(1 + 2 * n_columns * max_cells**_PART_PER_CELL)
         )
         for mechanism in (self.column, self.pair, least):
             mechanism.check_table(np.zeros(1))  # noise that cannot be drawn is refused now
@@ -73,12 +77,17 @@ class Steps:
     def release_scores(self, scores: np.ndarray) -> np.ndarray:
         return self._noisy(self.pair, scores)
 
-    def release_cliques(self, counts: Sequence[np.ndarray]) -> list[tuple[np.ndarray, float]]:
-        weights = [each.size**_PART_PER_CELL for each in counts]
+    def release_cliques(
+        self, cliques: Sequence[np.ndarray], columns: Sequence[np.ndarray] = ()
+    ) -> tuple[list[Released], list[Released]]:
+        """Counts of cliques, and once more of some columns, with the deviations of their noise."""
+        counts = [*cliques, *columns]
+        weights = [min(each.size, self._max_cells) ** _PART_PER_CELL for each in counts]
         parts = divided(self._cliques, weights)
-        return [
+        released = [
             (self._noisy(part, each), part.sigma) for part, each in zip(parts, counts, strict=True)
         ]
+        return released[: len(cliques)], released[len(cliques) :]
 
 
 def found_categories(

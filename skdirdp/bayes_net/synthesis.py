@@ -12,13 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from .._contributions import count_cells
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
-from .._sklearn_compat import Interval, _fit_context
+from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer
 from ..base import CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
-from .clique_tree import CliqueTree, Measurement, fit_tables, spread
+from ..mechanisms.table import READINGS
+from .clique_tree import CliqueTree, Measurement, clipped, fit_tables, spread, with_columns
 from .columns import Records, as_records, check_states, factorise
 from .domains import NO_VALUE, Categories, Domain, Numbers
 from .inference import MOST_CELLS, eliminated, family_table, in_order, potentials
@@ -60,7 +61,8 @@ class PrivateBayesNet(ReleasedNetwork):
     Structure and parameters come from one budget, in steps of which each uses what the ones
     before released: the names of columns that nobody could list; the counts of every column;
     a score of how much each pair of columns depends on each other; and the counts of small
-    sets of columns, chosen by the scores. Everything else is made of these.
+    sets of columns, chosen by the scores, together with those of columns whose rare categories
+    the sets do not tell apart. Everything else is made of these.
 
     Parameters
     ----------
@@ -81,7 +83,8 @@ class PrivateBayesNet(ReleasedNetwork):
         apart.
     alpha : float, default=1.0
         The least smoothing: so many records more for each configuration of a column's
-        parents, spread as the column is. With noise there are more of them.
+        parents, spread as the column is. With noise there are more of them, unless it is
+        read plainly.
     columns : array-like of column names, default=None
         The names of the columns of X when it is an array. None numbers them from 0.
     max_cells : int, default=10_000
@@ -97,6 +100,11 @@ class PrivateBayesNet(ReleasedNetwork):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
+    reading : {"best", "plain"}, default="best"
+        What is made of the noisy tables of cliques, at no cost of privacy: "best" makes them
+        agree with each other and with the counts of columns, and smooths as noise asks for;
+        "plain" takes each as it was drawn, with counts below 0 as 0. What is released is the
+        same, and so is the structure.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -170,6 +178,7 @@ class PrivateBayesNet(ReleasedNetwork):
         "alpha": [Interval(Real, 0, None, closed="left")],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 16, MOST_CELLS, closed="both")],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     # Gaussian noise alone can be spent step by step without loss.
@@ -193,6 +202,7 @@ class PrivateBayesNet(ReleasedNetwork):
         order=None,
         adjacency="replace",
         max_rows=1,
+        reading="best",
         accountant=None,
         label=None,
         random_state=None,
@@ -210,6 +220,7 @@ class PrivateBayesNet(ReleasedNetwork):
         self.order = order
         self.adjacency = adjacency
         self.max_rows = max_rows
+        self.reading = reading
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -374,7 +385,8 @@ class PrivateBayesNet(ReleasedNetwork):
     ) -> None:
         """All steps after the charge. What is exact is forgotten when it returns."""
         names, max_cells = list(domains), int(self.max_cells)
-        counts = steps.release_columns([count_cells(cells[n], domains[n].n_cells) for n in names])
+        exact = {name: count_cells(cells[name], domains[name].n_cells) for name in names}
+        counts = steps.release_columns(list(exact.values()))
         total = total_of(counts) if n_records is None else float(n_records)
         least = _TOLD * max(steps.column.sigma, steps.clique_sigma)
         columns = {
@@ -402,17 +414,29 @@ class PrivateBayesNet(ReleasedNetwork):
             Family(clique[-1], clique[:-1], sizes[clique[-1]], tree.shape(clique[:-1]))
             for clique in tree.cliques
         ]
-        tables = steps.release_cliques([family.count(codes) for family in families])
+        pooled = [name for name in names if columns[name].is_pooled]
+        tables, again = steps.release_cliques(
+            [family.count(codes) for family in families], [exact[name] for name in pooled]
+        )
         measured = {
             clique: Measurement(clique, table.reshape(tree.shape(clique)), sigma)
             for clique, (table, sigma) in zip(tree.cliques, tables, strict=True)
         }
-        for name, noisy in zip(names, counts, strict=True):
-            alone = Measurement((name,), *columns[name].grouped(noisy, steps.column.sigma))
-            if (name,) in measured:
-                alone = alone & measured[name,]
-            measured[name,] = alone.shrunk(total)
-        beliefs = fit_tables(tree, list(measured.values()), total, _STEPS)
+        own = {
+            name: Measurement((name,), noisy, steps.column.sigma)
+            for name, noisy in zip(names, counts, strict=True)
+        }
+        for name, (table, sigma) in zip(pooled, again, strict=True):
+            own[name] = both = own[name] & Measurement((name,), table, sigma)
+            columns[name] = columns[name].counted_again(both.values, total, float(both.sigma))
+        alone = [
+            Measurement((name,), *columns[name].grouped(each.values, float(each.sigma)))
+            for name, each in own.items()
+        ]
+        if self.reading == "plain":
+            beliefs = [clipped(measured[clique].values) for clique in tree.cliques]
+        else:
+            beliefs = fit_tables(tree, with_columns(measured, alone, total), total, _STEPS)
 
         self.structure_ = parents
         self.states_ = {name: columns[name].states for name in names}
@@ -420,13 +444,11 @@ class PrivateBayesNet(ReleasedNetwork):
         self.sigma_ = {
             "columns": steps.column.sigma,
             "pairs": steps.pair.sigma,
-            "cliques": {
-                clique: sigma for clique, (_, sigma) in zip(tree.cliques, tables, strict=True)
-            },
+            "cliques": {clique: each.sigma for clique, each in measured.items()},
         }
         self._released_ = columns
         self.probabilities_ = {
-            node: self._smoothed(tree, beliefs, family, shares[node])
+            node: self._smoothed(tree, beliefs, family, columns[node].group_shares)
             for node, family in self._families.items()
         }
 
@@ -437,8 +459,9 @@ class PrivateBayesNet(ReleasedNetwork):
         home = tree.home((*family.parents, family.node))
         assert home is not None
         sigma = self.sigma_["cliques"][tree.cliques[home]]
+        by_noise = _SMOOTHING * sigma if self.reading == "best" else 0.0
         # Where a row has no records at all, it is that of the column.
-        more = max(float(self.alpha) + _SMOOTHING * sigma, 1e-9)
+        more = max(float(self.alpha) + by_noise, 1e-9)
         weights = self.n_records_ * family_table(tree, beliefs, family) + more * shares
         return weights / weights.sum(axis=1, keepdims=True)
 

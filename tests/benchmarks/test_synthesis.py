@@ -1,8 +1,9 @@
 import numpy as np
+import pandas as pd
 import pytest
 
 from benchmarks.experiment import Settings
-from benchmarks.experiments.synthesis import OURS, load, margin_distance
+from benchmarks.experiments.synthesis import DELTA, OURS, Synthesis, load, margin_distance
 
 
 def test_the_quick_version_learns_more_than_chance(quick):
@@ -32,3 +33,21 @@ def test_sizes_are_measured(quick):
     results = quick("synthesis-size")
     assert (results["seconds"] > 0).all()
     assert results["MiB"].between(50, 4096).all()
+
+
+def test_verdicts_are_about_runs_that_ended():
+    """Ours is at 1.0 everywhere; MST is farther in two of three cases, and AIM ended in one."""
+    peers = {("MST", 0.1): 2.0, ("MST", 1.0): 1.5, ("MST", 10.0): 0.5, ("AIM", 1.0): 0.95}
+    rows = [(OURS, epsilon, 1.0, 0.1) for epsilon in (0.1, 1.0, 10.0)]
+    rows += [(method, epsilon, each, 20.0) for (method, epsilon), each in peers.items()]
+    rows += [("AIM", 10.0, np.nan, 7200.0)]
+    results = pd.DataFrame(rows, columns=["method", "epsilon", "pairs", "seconds"])
+    results = results.assign(data="bank", delta=DELTA, triples=results["pairs"], accuracy=0.8)
+    claims = {claim.statement: claim for claim in Synthesis().claims(results)}
+    (nearer,) = (claims[each] for each in claims if "nearer than MST" in each)
+    assert not nearer.holds
+    assert nearer.found.startswith("4 of 6, 0.50 to 2.00 of its distances")
+    (near,) = (claims[each] for each in claims if "within 10% of AIM" in each)
+    assert near.holds
+    assert near.found.startswith("2 of 2")
+    assert near.found.endswith("200 times faster")
