@@ -22,8 +22,7 @@ from skdirdp.mechanisms.base import Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.noise import Noise
-from skdirdp.reading import NoisyTable, read_tables, reconcile
-from skdirdp.reading import mixture, posteriors
+from skdirdp.reading import NoisyTable, mixture, posteriors, read_tables, reconcile
 from skdirdp.reading.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
 from skdirdp.reading.posteriors import read_cells
 

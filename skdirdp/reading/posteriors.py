@@ -57,8 +57,7 @@ def read_cells(groups: Sequence[Cells], first: np.ndarray) -> list[Posterior]:
 
 
 def _is_long(group: Cells) -> bool:
-    n_rows, n_columns = group.noisy.shape
-    return group.noisy.size > _LARGE and n_columns >= _LONG and len(group.shares) == 1
+    return group.noisy.size > _LARGE and group.width >= _LONG and len(group.shares) == 1
 
 
 def _some(group: Cells) -> Cells:
@@ -115,7 +114,7 @@ def _posteriors(
 
 def _in_blocks(group: Cells, common: np.ndarray) -> Posterior:
     found: list[Posterior] = []
-    for chosen in row_blocks(*group.noisy.shape, _BLOCK):
+    for chosen in row_blocks(len(group.noisy), group.width, _BLOCK):
         part = [group.rows(chosen)]
         found += _posteriors(part, *_parts(part), common)
     return Posterior(

@@ -103,94 +103,91 @@ def read_tables(
     if not tables:
         return []
     expected = [None] * len(tables) if rows is None else list(rows)
-    known: dict[Hashable, np.ndarray] = {}
     readers = [
-        _Reader(table, total, shares, known)
+        _Reader(table, total, shares)
         for table, shares in zip(reconcile(tables, total), expected, strict=True)
     ]
-    for stage, first in (
-        (_Reader.alone, OF_POOLS),
-        (_Reader.by_one, OF_ROWS),
-        (_Reader.by_all, OF_ROWS),
+    # What several tables hold they agree on, and it is read once.
+    alone: dict[Hashable, Cells] = {}
+    for reader in readers:
+        for name in reader.axes:
+            if name not in alone:
+                alone[name] = reader.alone(name)
+    known = dict(zip(alone, read_cells([*alone.values()], OF_POOLS), strict=True))
+    for reader in readers:
+        reader.start(known)
+    for ask, keep, first in (
+        (_Reader.ask_rows, _Reader.keep_rows, OF_POOLS),
+        (_Reader.by_one, _Reader.keep, OF_ROWS),
+        (_Reader.by_all, _Reader.keep, OF_ROWS),
     ):
-        waiting = [(reader, cells) for reader in readers for cells in stage(reader)]
+        waiting = [(reader, cells) for reader in readers for cells in ask(reader)]
         if waiting:
             found = read_cells([cells for _, cells in waiting], first)
             for (reader, _), posterior in zip(waiting, found, strict=True):
-                reader.keep(posterior)
+                keep(reader, posterior)
     return [reader.result() for reader in readers]
 
 
 class _Reader:
     """One table on its way from coarse to fine."""
 
-    def __init__(
-        self,
-        table: Reconciled,
-        total: float | None,
-        shares: np.ndarray | None,
-        known: dict[Hashable, np.ndarray],
-    ):
-        self._table, self._known = table, known
-        *self._given, self._last = table.table.axes
+    def __init__(self, table: Reconciled, total: float | None, shares: np.ndarray | None):
+        self._table, self._expected = table, shares
+        self.axes = table.table.axes
+        *self._given, self._last = self.axes
         if total is None:
             # Of a table that nothing is seen in, the noise is all that can be told.
             total = max(table.counts.sum(), np.sqrt(table.variance(())))
         self._total = float(total)
-        self._found: list[Posterior] = []
-        self._margins = [self._read_margin(name, shares) for name in self._given]
-        self._rows = self._read_rows()
 
-    # What rows hold ----------------------------------------------------------------
+    # One variable ------------------------------------------------------------------
 
-    def _read_margin(self, name: Hashable, shares: np.ndarray | None) -> np.ndarray:
-        """The records by one variable; those of a variable that tables share are read once."""
-        if name in self._known:
-            return self._known[name]
-        size = self._table.counts.shape[self._given.index(name)]
-        centre = np.full(size, 1 / size) if shares is None else shares / shares.sum()
-        read = self._read([name], self._total * centre)
-        if any(name in variables for variables, _ in self._table.shared):
-            self._known[name] = read
-        return read
+    def alone(self, name: Hashable) -> Cells:
+        """One variable, expected to have equal shares, or those that are known of rows."""
+        size = self._table.counts.shape[self.axes.index(name)]
+        shares = np.full((1, size), 1 / size)
+        if self._expected is not None and name != self._last:
+            shares = (self._expected / self._expected.sum()).reshape(1, -1)
+        return self._cells([name], shares, np.zeros((1, size)), self._total, 0.0, is_last=False)
 
-    def _read_rows(self) -> np.ndarray:
+    def start(self, known: dict[Hashable, Posterior]) -> None:
+        """Take what is known of each variable."""
+        self._margins = [self._total * known[name].shares[0] for name in self._given]
+        self._rows = self._margins[0] if self._given else np.array(self._total)
+        self._found = [known[self._last]]
+
+    # All that are given ------------------------------------------------------------
+
+    def ask_rows(self) -> list[Cells]:
         """The records in each row, which are expected to be as if variables were independent."""
-        if len(self._margins) < 2:
-            return self._margins[0] if self._margins else np.array(self._total)
-        expected = np.array(self._total)
+        if len(self._given) < 2:
+            return []
+        shares = np.array(1.0)
         for margin in self._margins:
-            expected = np.multiply.outer(expected, margin / self._total)
-        return self._read(self._given, expected)
+            shares = np.multiply.outer(shares, margin / self._total)
+        self._rows = self._total * shares
+        shares = shares.reshape(1, -1)
+        return [self._cells(self._given, shares, np.zeros_like(shares), self._total, 0.0)]
 
-    def _read(self, axes: Sequence[Hashable], expected: np.ndarray) -> np.ndarray:
-        cells = Cells(
-            self._table.margin(axes).reshape(1, -1),
-            self._table.variance(axes),
-            0.0,
-            expected.reshape(1, -1) / self._total,
-            np.zeros((1, expected.size)),
-            np.array([self._total]),
-            np.zeros(1),
-            expected.size,
-            is_last=True,
-        )
-        return self._total * read_cells([cells], OF_POOLS)[0].shares.reshape(expected.shape)
+    def keep_rows(self, found: Posterior) -> None:
+        self._rows = self._total * found.shares.reshape(self._rows.shape)
 
-    # What they are like ------------------------------------------------------------
-
-    def alone(self) -> list[Cells]:
-        """The last variable, expected to have equal shares."""
-        size = self._table.counts.shape[-1]
-        even = np.full((1, size), 1 / size)
-        return [self._cells([], even, np.zeros((1, size)), self._total, 0.0)]
+    # The last variable, given others -----------------------------------------------
 
     def by_one(self) -> list[Cells]:
-        """The last variable given each of the others, expected to be what it is alone."""
-        if not self._given:
-            return []
+        """Given each of the others, expected to be what it is alone."""
+        shares, variances = self._found[0]
+        assert variances is not None
         return [
-            self._cells([name], *self._found[0], margin, margin / self._total)
+            self._cells(
+                [name, self._last],
+                shares,
+                variances,
+                margin,
+                margin / self._total,
+                is_last=len(self._given) == 1,
+            )
             for name, margin in zip(self._given, self._margins, strict=True)
         ]
 
@@ -198,7 +195,7 @@ class _Reader:
         """Given all others, each expected to change what is expected by its own factor."""
         if len(self._given) < 2:
             return []
-        alone = self._found[0][0][0]
+        alone = self._found[0].shares[0]
         size, shape = len(alone), self._rows.shape
         mean = np.broadcast_to(alone, (*shape, size))
         relative, part = np.zeros((*shape, size)), np.zeros(shape)
@@ -211,29 +208,35 @@ class _Reader:
             part = np.maximum(part, self._rows / margin.reshape(along))
         mean = (mean / mean.sum(axis=-1, keepdims=True)).reshape(-1, size)
         variance = mean**2 * np.minimum(relative, 1.0).reshape(-1, size)
-        return [self._cells(self._given, mean, variance, self._rows, np.minimum(part, 1.0))]
-
-    def _cells(self, given, shares, variances, rows, part) -> Cells:
-        axes = [*given, self._last]
-        noisy = self._table.margin(axes)
-        return Cells(
-            noisy.reshape(-1, noisy.shape[-1]),
-            self._table.variance(axes),
-            self._table.table.noise.per_count,
-            shares,
-            variances,
-            np.reshape(rows, -1),
-            np.reshape(part, -1),
-            noisy.shape[-1],
-            is_last=len(given) == len(self._given),
-        )
+        return [self._cells(self.axes, mean, variance, self._rows, np.minimum(part, 1.0))]
 
     def keep(self, found: Posterior) -> None:
         self._found.append(found)
 
     def result(self) -> ReadTable:
         shares = self._found[-1].shares
-        if not self._given and self._last in self._known:  # as rows of other tables are
-            shares = self._known[self._last][np.newaxis] / self._total
-        counts = np.multiply(self._rows.reshape(-1, 1), shares, out=shares)
+        own = shares if self._given else None  # what is known of one variable is others' too
+        counts = np.multiply(self._rows.reshape(-1, 1), shares, out=own)
         return ReadTable(counts.reshape(self._table.counts.shape), self._table)
+
+    def _cells(
+        self,
+        axes: Sequence[Hashable],
+        shares: np.ndarray,
+        variances: np.ndarray,
+        rows: np.ndarray | float,
+        part: np.ndarray | float,
+        is_last: bool = True,
+    ) -> Cells:
+        """A margin of some variables, one row for each that has its own expected shares."""
+        return Cells(
+            self._table.margin(axes).reshape(np.size(rows), -1),
+            self._table.variance(axes),
+            self._table.table.noise.per_count,
+            shares,
+            variances,
+            np.reshape(rows, -1),
+            np.reshape(part, -1),
+            shares.shape[-1],
+            is_last,
+        )
