@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.isotonic import isotonic_regression
 
 from ..mechanisms.base import Mechanism
-from ..reading import NoisyTable, read_tables
+from ..reading import NoisyTable
+from ..reading.histogram import read_histogram
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,7 @@ class NoisyHistogram(Histogram):
 
     def _unordered(self) -> np.ndarray:
         noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
-        counts = read_tables([noisy], self.n_samples)[0].counts
-        return counts / counts.sum()
+        return read_histogram(noisy, self.n_samples)
 
     def _limits(self, first, stop, confidence, estimate):
         return self.mechanism.limits_from_noisy(

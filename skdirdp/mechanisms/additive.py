@@ -470,14 +470,14 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     def _reach(self, weight, n_cells, rest, others, tail):
         # Chernoff's bound, as for `_tail_of_sum`; no weighted theta passes 1.
-        largest = np.maximum(np.maximum(weight, rest), np.finfo(float).tiny)
+        largest = np.maximum(weight, rest)
         first, second = weight / largest, rest / largest
         least = np.full(len(first), np.inf)
-        for theta in np.linspace(0.001, 0.999, 999):
+        for theta in np.linspace(0.005, 0.995, 199):
             grown = n_cells * _log_mgf(theta * first) + others * _log_mgf(theta * second)
             np.minimum(least, (grown - np.log(tail)) / theta, out=least)
         rounding = (n_cells * weight + others * rest) * _ROUNDING
-        return self.scale * (np.where(n_cells > 0, largest * least, 0.0) + rounding)
+        return self.scale * (largest * least + rounding)
 
     def _with_precision(self, precision: float) -> "LaplaceMechanism":
         return replace(self, scale=self.scale / precision)

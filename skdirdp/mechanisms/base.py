@@ -282,8 +282,18 @@ class Mechanism(PrivacyCurves):
         lower, upper : ndarray of shape (n_runs,)
         """
         check_real("confidence", confidence, above=0, below=1)
-        if n_samples is not None:
-            return self._limits_with_total(noisy, first, stop, n_samples, confidence)
+        if n_samples is None:
+            limits = self._limits_without_total(noisy, first, stop, confidence)
+        else:
+            limits = self._limits_with_total(noisy, first, stop, n_samples, confidence)
+        # All cells hold all records, whatever the noise is.
+        lower, upper = (np.where(stop - first < len(noisy), limit, 1.0) for limit in limits)
+        return lower, upper
+
+    def _limits_without_total(
+        self, noisy: np.ndarray, first: np.ndarray, stop: np.ndarray, confidence: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`limits_from_noisy`, where the number of records is not public."""
         # Each run has limits for its own count and for that of all other cells, on two sides.
         tail = (1 - confidence) / (4 * len(first))
         sums, n_cells = sums_of_runs(noisy, first, stop), stop - first

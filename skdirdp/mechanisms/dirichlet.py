@@ -198,7 +198,7 @@ class DirichletMechanism(Mechanism):
         least = np.maximum(root, 0.0) ** 2
         most = (np.sqrt(2 * t) + np.sqrt(2 * t + 4 * drawn)) ** 2 / 4
         least, most = (np.maximum(shape - prior, 0.0) / self.r for shape in (least, most))
-        return np.where(n_cells > 0, least, 0.0), np.where(n_cells > 0, most, 0.0)
+        return least, most
 
 
 def draw_dirichlet(

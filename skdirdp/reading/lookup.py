@@ -99,6 +99,7 @@ def _tables(
             total,
             np.full(len(noisy), cells.part.mean()),
             total / cells.width,
+            cells.nearest_zero,
         )
     )
     likelihood = weights.T @ parts.likelihood
@@ -133,5 +134,6 @@ def _one_by_one(
         total,
         cells.part[rows],
         total / cells.width,
+        cells.nearest_zero,
     )
     return Parts.of(flat).moments(weights[:, rows])
