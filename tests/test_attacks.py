@@ -298,6 +298,7 @@ def attack_histogram(mechanism, adjacency):
             n_fine_bins=3,
             fine_scale="linear",
             strategy="uniform",
+            reading="plain",
             **parameters,
         )
         return model.fit(data[0] if first else data[1])

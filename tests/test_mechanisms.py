@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import gammaln
+from scipy.stats import norm
 
 from skdirdp import PrivacyLeakWarning
 from skdirdp._random import noise_generator
@@ -748,3 +749,68 @@ def test_shapes_of_several_grids_are_drawn_as_they_are(largest):
         generator = np.random.default_rng(5)
         expected = np.concatenate([gamma_cells(*part, generator) for part in shapes], axis=1)
     np.testing.assert_array_equal(found, expected)
+
+
+# Limits from noisy counts ----------------------------------------------------------
+
+NOISY = [
+    DirichletMechanism(r=100.0, alpha=2.0**18),
+    DirichletMechanism(r=0.5, alpha=6.0),
+    GaussianMechanism(sigma=5.0),
+    LaplaceMechanism(scale=4.0),
+]
+
+
+def noisy_rows(mechanism, counts, draws):
+    request = Request(mechanism, np.tile(counts, (draws, 1)), 1.0, as_counts=True)
+    return Mechanism.draw_all([request], np.random.default_rng(3))[0]
+
+
+@pytest.mark.parametrize("mechanism", NOISY, ids=str)
+@pytest.mark.parametrize("total", ["public", "not public"])
+@pytest.mark.parametrize("runs", ["cells", "below", "everything"])
+def test_limits_from_noisy_counts_hold_for_all_runs_at_once(mechanism, total, runs):
+    rng, size, draws, confidence = np.random.default_rng(5), 40, 300, 0.8
+    counts = rng.integers(0, 60, size) * (rng.random(size) < 0.5) + 0.0
+    counts[7] = 400.0
+    first, stop = {
+        "cells": (np.arange(size), np.arange(1, size + 1)),
+        "below": (np.zeros(size - 1, dtype=int), np.arange(1, size)),
+        "everything": (np.array([0]), np.array([size])),
+    }[runs]
+    below = np.concatenate([[0.0], np.cumsum(counts)])
+    shares = (below[stop] - below[first]) / counts.sum()
+    number = counts.sum() if total == "public" else None
+    held, widths = 0, []
+    for row in noisy_rows(mechanism, counts, draws):
+        lower, upper = mechanism.limits_from_noisy(
+            row, first, stop, n_samples=number, confidence=confidence
+        )
+        held += bool(np.all((lower <= shares) & (shares <= upper)))
+        widths.append(upper - lower)
+    assert held / draws > confidence - 4 * np.sqrt(confidence * (1 - confidence) / draws)
+    if runs == "everything":
+        assert np.all(np.array(widths) == 0)
+        return
+    # For so many runs on two sides; bounds by exponential moments are somewhat wider, and
+    # Laplace noise has heavier tails.
+    cells = np.minimum(stop - first, size - (stop - first)) + (total != "public") * size / 4
+    off = np.sqrt(cells * mechanism.noise.of(counts.mean())) * norm.isf(0.1 / len(first))
+    off += np.sqrt(mechanism.noise.per_count * 400.0) * norm.isf(0.1 / len(first))
+    most = {"laplace": 5}.get(mechanism.name, 3.5)
+    assert np.all(np.mean(widths, axis=0) < most * off / counts.sum())
+
+
+@pytest.mark.parametrize("mechanism", NOISY[:3], ids=str)
+def test_limits_of_one_run_with_a_public_total_fail_just_as_often_as_stated(mechanism):
+    counts, draws, confidence = np.repeat([40.0, 10.0], 8), 2000, 0.7
+    first, stop = np.array([2]), np.array([7])
+    held = 0
+    for row in noisy_rows(mechanism, counts, draws):
+        lower, upper = mechanism.limits_from_noisy(
+            row, first, stop, n_samples=400.0, confidence=confidence
+        )
+        held += bool(lower[0] <= 0.5 <= upper[0])
+    assert held / draws == pytest.approx(confidence, abs=4 * np.sqrt(0.21 / draws))
+    with pytest.raises(ValueError, match="confidence must be"):
+        mechanism.limits_from_noisy(counts, first, stop, n_samples=None, confidence=1.0)

@@ -23,6 +23,7 @@ from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.noise import Noise
 from skdirdp.reading import NoisyTable, mixture, posteriors, read_tables, reconcile
+from skdirdp.reading.histogram import read_histogram
 from skdirdp.reading.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
 from skdirdp.reading.posteriors import read_cells
 
@@ -587,3 +588,28 @@ def test_an_unknown_reading_is_refused():
         DirichletCategoricalNB(reading="better", **public).fit(X, y)
     with pytest.raises(ValueError, match="reading must be one of"):
         CountTable(10, 2, reading="better")
+
+
+# A histogram by itself -------------------------------------------------------------
+
+
+def test_an_empty_cell_of_a_histogram_is_read_as_nearly_nothing_whatever_the_equal_share_is():
+    rng = np.random.default_rng(0)
+    for size in (50, 400):
+        true = np.repeat([1000.0, 0.0], [10, size - 10])
+        noisy = true + rng.normal(0, 5, size)
+        shares = read_histogram(NoisyTable(noisy, Noise(25.0), ("x",)), 10_000.0)
+        assert np.all(shares > 0)
+        assert shares.sum() == pytest.approx(1)
+        # As wide as the equal share they would hold 0.8 deviations each, 4 records.
+        assert 10_000 * shares[10:].mean() < 1.0
+        # What they hold is missing elsewhere.
+        found = shares[:10] / shares[:10].sum()
+        np.testing.assert_allclose(10_000 * found, 1000, atol=4 * 5)
+
+
+def test_a_histogram_of_which_nothing_is_seen_is_a_distribution():
+    noisy = np.array([-9.0, -3.0, -4.0])
+    shares = read_histogram(NoisyTable(noisy, Noise(25.0), ("x",)))
+    assert np.all(shares > 0)
+    assert shares.sum() == pytest.approx(1)

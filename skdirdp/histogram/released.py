@@ -4,6 +4,7 @@ Everything here is post-processing: it sees the release and the mechanism's
 parameters, never a count. A share is a proportion of the records throughout.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,16 +12,18 @@ import numpy as np
 from sklearn.isotonic import isotonic_regression
 
 from ..mechanisms.base import Mechanism
+from ..reading import NoisyTable
+from ..reading.histogram import read_histogram
 
 
 @dataclass(frozen=True)
-class ReleasedHistogram:
+class Histogram(ABC):
     """A released histogram of one feature.
 
     Attributes
     ----------
     edges : borders of the bins.
-    release : the probabilities that the mechanism drew.
+    release : what the mechanism drew.
     mechanism : its parameters are public.
     n_samples : the public number of records.
     ordered : whether neighbouring bins are neighbouring values.
@@ -29,12 +32,23 @@ class ReleasedHistogram:
     edges: np.ndarray
     release: np.ndarray
     mechanism: Mechanism
-    n_samples: float
+    n_samples: float | None
     ordered: bool = True
 
-    @cached_property
+    @property
+    @abstractmethod
     def _unbiased(self) -> np.ndarray:
-        return self.mechanism.unbiased(self.release, self.n_samples)
+        """Shares of the bins with noise of mean 0; they sum to 1."""
+
+    @abstractmethod
+    def _unordered(self) -> np.ndarray:
+        """The estimated shares of bins that no order connects."""
+
+    @abstractmethod
+    def _limits(
+        self, first: np.ndarray, stop: np.ndarray, confidence: float, estimate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Limits for the true shares of runs of bins, of which estimates are known."""
 
     @cached_property
     def cdf(self) -> np.ndarray:
@@ -49,7 +63,7 @@ class ReleasedHistogram:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """The estimated share of records in each bin."""
-        return np.diff(self.cdf) if self.ordered else project_to_simplex(self._unbiased)
+        return np.diff(self.cdf) if self.ordered else self._unordered()
 
     def means(self, edges: np.ndarray) -> np.ndarray:
         """The estimated mean of the records in each of some wider bins.
@@ -89,13 +103,56 @@ class ReleasedHistogram:
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
 
+
+@dataclass(frozen=True)
+class ReleasedHistogram(Histogram):
+    """A histogram that was released as probabilities."""
+
+    n_samples: float
+
+    @cached_property
+    def _unbiased(self) -> np.ndarray:
+        return self.mechanism.unbiased(self.release, self.n_samples)
+
+    def _unordered(self) -> np.ndarray:
+        return project_to_simplex(self._unbiased)
+
     def _limits(self, first, stop, confidence, estimate):
-        """Limits for the true shares of runs of bins."""
         limits = self.mechanism.limits(
             self.release, first, stop, n_samples=self.n_samples, confidence=confidence
         )
         # Without noise the estimate is the truth, and no rounding error is to look like some.
         return (estimate, estimate) if self.mechanism.is_exact else limits
+
+
+@dataclass(frozen=True)
+class NoisyHistogram(Histogram):
+    """A histogram that was released as noisy counts; their number may not be public.
+
+    Bins in an order tell of each other: errors of single ones cancel in the sums that a CDF
+    consists of, if none is moved. So the CDF is that of the noisy counts themselves. Shrinking
+    every bin towards an equal share, as is best where nothing connects them, would make quantiles
+    worse.
+    """
+
+    @cached_property
+    def _unbiased(self) -> np.ndarray:
+        noisy, size, total = self.release, len(self.release), self.n_samples
+        if total is None:
+            # Of records that nothing is seen of, the noise is all that can be told.
+            variance = size * self.mechanism.noise.of(max(noisy.mean(), 0.0))
+            total = max(noisy.sum(), np.sqrt(variance))
+        # What is missing is missing anywhere.
+        return (noisy + (total - noisy.sum()) / size) / total
+
+    def _unordered(self) -> np.ndarray:
+        noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
+        return read_histogram(noisy, self.n_samples)
+
+    def _limits(self, first, stop, confidence, estimate):
+        return self.mechanism.limits_from_noisy(
+            self.release, first, stop, n_samples=self.n_samples, confidence=confidence
+        )
 
 
 def project_to_simplex(shares: np.ndarray) -> np.ndarray:

@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import admit_counts
 from .._messages import errors_without_data, warn
-from .._persons import select_rows
+from .._persons import Selection, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
 from ..engines import TableCounts, by_blocks, open_table
-from ..mechanisms.table import CountTable
+from ..mechanisms.table import READINGS, CountTable
 from ..numerics.blocks import row_blocks
 from .counting import BinCounter, count_columns
 from .grid import (
@@ -37,7 +37,7 @@ from .inputs import (
     public_sizes,
 )
 from .quantiles import quantile_borders
-from .released import ReleasedHistogram
+from .released import Histogram, NoisyHistogram, ReleasedHistogram
 
 _FLOATS = (np.float64, np.float32)
 # scikit-learn merges bins that are narrower than this.
@@ -93,11 +93,17 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         the public sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is chosen; the last two reproduce the papers.
+    reading : {"best", "plain"}, default="best"
+        What is made of a release, free of charge; see docs/reading.md. "best" publishes noisy
+        counts: the Dirichlet prior is subtracted, and noise is chosen for that. Their CDF is
+        made monotone, and categories are read as in naive Bayes. "plain" publishes the
+        probabilities that were drawn, and frees them of their bias, as version 0.1 did.
     adjacency : {"replace", "add_remove"}, default="replace"
         Whether a neighbouring data set has one record replaced, or one more or fewer.
     n_samples : float, default=None
-        A public number of records, for which the noise is chosen and by which its bias
-        is removed. None takes the actual one, which is public under replacement only.
+        A public number of records, for which the noise is chosen and by which, as
+        `reading="plain"` has it, its bias is removed. None takes the actual one, which is
+        public under replacement only.
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
@@ -116,12 +122,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     n_bins_ : ndarray of shape (n_features,)
         The number of bins of each feature: `n_bins`, or that of its categories.
     histogram_ : list of ndarray of shape (number of fine bins,)
-        The normalised histogram of each feature: the release, freed of its bias and
-        made a distribution.
+        The normalised histogram of each feature: the release, read as a distribution.
     fine_edges_ : list of ndarray of shape (number of fine bins + 1,)
         The edges of its bins.
     release_ : list of ndarray of shape (number of fine bins,)
-        What the mechanism drew.
+        What the mechanism drew: noisy counts, of which some may be negative, or
+        probabilities (`reading="plain"`, or an infinite `epsilon`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -162,6 +168,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
         "n_fine_bins": [Interval(Integral, 2, None, closed="left")],
         "fine_scale": [StrOptions(set(FINE_SCALES))],
+        "reading": [StrOptions(set(READINGS))],
     }
 
     def __init__(
@@ -179,6 +186,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         order=None,
         mechanism="dirichlet",
         calibration="exact",
+        reading="best",
         adjacency="replace",
         n_samples=None,
         max_rows=1,
@@ -198,6 +206,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.order = order
         self.mechanism = mechanism
         self.calibration = calibration
+        self.reading = reading
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_rows = max_rows
@@ -343,10 +352,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Release the histograms, and find the bins; X is for fits without privacy."""
         n_samples, size_leaks = self._public_n_samples(counts.counted)
         tables = [
-            (CountTable(n_samples, len(cells), min_smoothing=0.0), cells) for cells in counts.tables
+            (CountTable(n_samples, len(cells), min_smoothing=0.0, reading=self.reading), cells)
+            for cells in counts.tables
         ]
         releases = self._release(tables, leaks + size_leaks, counts.counted)
-        self._keep(releases, sizes, grids, n_samples)
+        self._keep(releases, sizes, grids, n_samples, counts.counted)
         n_bins = public_bins(self.n_bins, self.n_features_in_).tolist()
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
         for k, (grid, histogram) in enumerate(zip(grids, self._histograms_, strict=True)):
@@ -437,16 +447,23 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 f"{feature} have not, in floating point"
             )
 
-    def _keep(self, releases: list[Release], sizes, grids, n_samples: float) -> None:
+    def _keep(
+        self, releases: list[Release], sizes, grids, n_samples: float, counted: Selection
+    ) -> None:
         self.fine_edges_ = [
             _fine_edges(size, grid) for size, grid in zip(sizes, grids, strict=True)
         ]
         self.release_ = [release.drawn for release in releases]
+        kind: type[Histogram] = ReleasedHistogram
+        number: float | None = n_samples
+        if self._is_private and self.reading == "best":
+            kind = NoisyHistogram
+            number = float(counted.n_rows) if self._is_number_public(counted.unit) else None
         # None where there is but one bin, of which nothing was released.
         self._histograms_ = [
             None
             if mechanism is None
-            else ReleasedHistogram(edges, drawn, mechanism, n_samples, ordered=size is None)
+            else kind(edges, drawn, mechanism, number, ordered=size is None)
             for edges, (drawn, mechanism), size in zip(
                 self.fine_edges_, releases, sizes, strict=True
             )
@@ -459,7 +476,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         feature: int,
         n_bins: int,
         grid: FineGrid,
-        histogram: ReleasedHistogram,
+        histogram: Histogram,
         column: np.ndarray | None,
     ) -> np.ndarray:
         """Edges of the bins of a numeric feature; the column is for fits without privacy."""

@@ -32,6 +32,8 @@ _NOISE_NODES = 64
 # In deviations: how far a noisy count may be from what is read off its mean, in a table with
 # linear interpolation, and the rounding of noise to its grid.
 _UNKNOWN = 1e-4
+# In scales: the rounding of noise to its grid alone.
+_ROUNDING = 2.0**-20
 # In scales, for Laplace noise: a step of the table, since means hardly move near 0.
 _UNKNOWN_LAPLACE = 0.005
 
@@ -242,6 +244,33 @@ class _AdditiveMechanism(Mechanism):
         upper = np.where(small, high + above(n_cells), n_samples - rest_low + below(others))
         return np.clip(lower / n_samples, 0.0, 1.0), np.clip(upper / n_samples, 0.0, 1.0)
 
+    @abstractmethod
+    def _reach(
+        self, weight: np.ndarray, n_cells: np.ndarray, rest: np.ndarray, others: np.ndarray, tail
+    ) -> np.ndarray:
+        """What a weighted sum of noise passes, on one side, with probability `tail` at most.
+
+        So many cells have one weight, and so many others another; both are from 0 to 1.
+        """
+
+    def _limits_with_total(self, noisy, first, stop, n_samples, confidence):
+        # What the noisy counts lack of the total is spread over all cells. The noise of a run
+        # then counts by the part that is not in it, and that of all others by the part that is.
+        size, n_cells = len(noisy), stop - first
+        part = n_cells / size
+        found = sums_of_runs(noisy, first, stop) + part * (n_samples - noisy.sum())
+        tail = (1 - confidence) / (2 * len(first))
+        off = self._reach(1 - part, n_cells, part, size - n_cells, tail)
+        return (
+            np.clip((found - off) / n_samples, 0.0, 1.0),
+            np.clip((found + off) / n_samples, 0.0, 1.0),
+        )
+
+    def _count_limits(self, sums, n_cells, tail):
+        ones = np.ones(len(sums))
+        off = self._reach(ones, n_cells, 0 * ones, 0 * n_cells, tail)
+        return np.maximum(sums - off, 0.0), np.maximum(sums + off, 0.0)
+
 
 @dataclass(frozen=True, repr=False)
 class GaussianMechanism(_AdditiveMechanism):
@@ -319,6 +348,11 @@ class GaussianMechanism(_AdditiveMechanism):
             for sign in (-1, 1)
         ]
         return self._limits_from_counts(counts, (first, stop), n_samples, reach, reach)
+
+    def _reach(self, weight, n_cells, rest, others, tail):
+        deviations = np.sqrt(n_cells * weight**2 + others * rest**2)
+        rounding = (n_cells * weight + others * rest) * _ROUNDING
+        return self.sigma * (norm.isf(tail) * deviations + rounding)
 
     def _with_precision(self, precision: float) -> "GaussianMechanism":
         return replace(self, sigma=self.sigma / precision)
@@ -433,6 +467,17 @@ class LaplaceMechanism(_AdditiveMechanism):
             most = _first_reaching(counts, n_samples + reach, least)
         found = [counts(least), counts(most)]
         return self._limits_from_counts(found, (first, stop), n_samples, below, above)
+
+    def _reach(self, weight, n_cells, rest, others, tail):
+        # Chernoff's bound, as for `_tail_of_sum`; no weighted theta passes 1.
+        largest = np.maximum(weight, rest)
+        first, second = weight / largest, rest / largest
+        least = np.full(len(first), np.inf)
+        for theta in np.linspace(0.005, 0.995, 199):
+            grown = n_cells * _log_mgf(theta * first) + others * _log_mgf(theta * second)
+            np.minimum(least, (grown - np.log(tail)) / theta, out=least)
+        rounding = (n_cells * weight + others * rest) * _ROUNDING
+        return self.scale * (largest * least + rounding)
 
     def _with_precision(self, precision: float) -> "LaplaceMechanism":
         return replace(self, scale=self.scale / precision)

@@ -163,6 +163,26 @@ class Mechanism(PrivacyCurves):
     ) -> tuple[np.ndarray, np.ndarray]:
         """`limits`, of a release with noise."""
 
+    @abstractmethod
+    def _limits_with_total(
+        self,
+        noisy: np.ndarray,
+        first: np.ndarray,
+        stop: np.ndarray,
+        n_samples: float,
+        confidence: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`limits_from_noisy`, where the number of records is public."""
+
+    @abstractmethod
+    def _count_limits(
+        self, sums: np.ndarray, n_cells: np.ndarray, tail: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Limits for the counts of so many cells whose noisy counts have these sums.
+
+        Each is passed with probability `tail` at most.
+        """
+
     def with_precision(self, precision: float) -> "Mechanism":
         """The same mechanism with noise that is so many times smaller.
 
@@ -234,6 +254,56 @@ class Mechanism(PrivacyCurves):
             )
             return exact, exact
         return self._limits(release, first, stop, n_samples, confidence)
+
+    def limits_from_noisy(
+        self,
+        noisy: np.ndarray,
+        first: np.ndarray,
+        stop: np.ndarray,
+        *,
+        n_samples: float | None,
+        confidence: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same as `limits`, from noisy counts instead of a released row.
+
+        Parameters
+        ----------
+        noisy : ndarray of shape (n_categories,)
+            With the noise of the mechanism.
+        first, stop : ndarray of int of shape (n_runs,)
+            Each run has the cells from `first` to before `stop`, one at least.
+        n_samples : float or None
+            The public number of records that were counted, or None where it is not public.
+        confidence : float in (0, 1)
+            The probability that all limits hold, at least.
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_runs,)
+        """
+        check_real("confidence", confidence, above=0, below=1)
+        if n_samples is None:
+            limits = self._limits_without_total(noisy, first, stop, confidence)
+        else:
+            limits = self._limits_with_total(noisy, first, stop, n_samples, confidence)
+        # All cells hold all records, whatever the noise is.
+        lower, upper = (np.where(stop - first < len(noisy), limit, 1.0) for limit in limits)
+        return lower, upper
+
+    def _limits_without_total(
+        self, noisy: np.ndarray, first: np.ndarray, stop: np.ndarray, confidence: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`limits_from_noisy`, where the number of records is not public."""
+        # Each run has limits for its own count and for that of all other cells, on two sides.
+        tail = (1 - confidence) / (4 * len(first))
+        sums, n_cells = sums_of_runs(noisy, first, stop), stop - first
+        least, most = self._count_limits(sums, n_cells, tail)
+        others = self._count_limits(noisy.sum() - sums, len(noisy) - n_cells, tail)
+        # A share x / (x + y) grows with x and falls with y.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lower = np.where(least > 0, least / (least + others[1]), 0.0)
+            upper = np.where(others[0] > 0, most / (most + others[0]), 1.0)
+        return lower, upper
 
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:

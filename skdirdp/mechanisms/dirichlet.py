@@ -184,6 +184,22 @@ class DirichletMechanism(Mechanism):
         upper = _last_true(lambda a: betainc(a, total - a, released) >= tail, prior, counts)
         return (lower - prior) / counts, (upper - prior) / counts
 
+    def _limits_with_total(self, noisy, first, stop, n_samples, confidence):
+        # The gamma variables that were drawn, divided by their sum, are a release.
+        drawn = self.r * noisy + self.alpha
+        return self._limits(drawn / drawn.sum(), first, stop, n_samples, confidence)
+
+    def _count_limits(self, sums, n_cells, tail):
+        # A gamma variable of shape a is below a - sqrt(2 a t), and above a + sqrt(2 a t) + t,
+        # with probability e^-t each at most (Boucheron, Lugosi and Massart, section 2.4).
+        prior = n_cells * self.alpha
+        drawn, t = np.maximum(self.r * sums + prior, 0.0), -np.log(tail)
+        root = np.sqrt(np.maximum(drawn - t / 2, 0.0)) - np.sqrt(t / 2)
+        least = np.maximum(root, 0.0) ** 2
+        most = (np.sqrt(2 * t) + np.sqrt(2 * t + 4 * drawn)) ** 2 / 4
+        least, most = (np.maximum(shape - prior, 0.0) / self.r for shape in (least, most))
+        return least, most
+
 
 def draw_dirichlet(
     numerators: np.ndarray, places: int, generator: np.random.Generator

@@ -101,6 +101,7 @@ def _tables(
             total,
             np.full(len(noisy), cells.part.mean()),
             total / cells.width,
+            cells.nearest_zero,
         )
     )
     # The exponential part by the mean of each row, instead of that of the average row.
@@ -146,5 +147,6 @@ def _one_by_one(
         total,
         cells.part[rows],
         total / cells.width,
+        cells.nearest_zero,
     )
     return Parts.of(flat).moments(weights[:, rows])

@@ -20,8 +20,10 @@ from scipy.special import erfcx, ndtr
 
 # Widths about the centre: variances over that of a sample of n records, less one, over n.
 _SPREADS = np.array([0.0, *32.0 ** np.arange(-3, 1)])
-# Widths at 0, over the centre.
-_NEAR_ZERO = np.array([1 / 64, 1 / 8, 1.0])
+# Widths at 0, over the centre; before them the least, where the centre tells what to expect.
+_NEAR_ZERO = (1 / 8, 1.0)
+_NEAREST_ZERO = 1 / 64
+_N_NEAR_ZERO = 1 + len(_NEAR_ZERO)
 # A width at 0 is at least so much of the noise, or of the mean of a row.
 _OF_NOISE, _OF_MEAN = 0.1, 0.02
 _LEAST = 0.02
@@ -29,11 +31,11 @@ _LEAST = 0.02
 #: exponential part. Rows are taken to have little to do with their pool, until they are seen to;
 #: a pool, of which nothing is known, is taken to be even.
 OF_ROWS = np.repeat(
-    [0.1 / len(_SPREADS), 0.1 / len(_NEAR_ZERO), 0.8], [len(_SPREADS), len(_NEAR_ZERO), 1]
+    [0.1 / len(_SPREADS), 0.1 / _N_NEAR_ZERO, 0.8], [len(_SPREADS), _N_NEAR_ZERO, 1]
 )
 OF_POOLS = np.repeat(
-    [0.9, 0.04 / (len(_SPREADS) - 1), 0.02 / len(_NEAR_ZERO), 0.04],
-    [1, len(_SPREADS) - 1, len(_NEAR_ZERO), 1],
+    [0.9, 0.04 / (len(_SPREADS) - 1), 0.02 / _N_NEAR_ZERO, 0.04],
+    [1, len(_SPREADS) - 1, _N_NEAR_ZERO, 1],
 )
 # How many imagined cells hold the weights of a model, and those of a row, to what they were.
 _CELLS_OF_MODEL, _CELLS_OF_ROW = 15.0, 2.0
@@ -58,6 +60,9 @@ class Cells(NamedTuple):
         How many counts a row has, of which some may be left out here.
     is_last : bool
         Whether variances of what is found are of no use.
+    nearest_zero : float
+        The least width at 0 of the prior, over the centre. Tables that are read at once have
+        the same.
     """
 
     noisy: np.ndarray
@@ -69,6 +74,7 @@ class Cells(NamedTuple):
     part: np.ndarray
     width: int
     is_last: bool
+    nearest_zero: float = _NEAREST_ZERO
 
     def columns(self, chosen: slice) -> "Cells":
         """Some counts of each row."""
@@ -100,6 +106,7 @@ class Flat(NamedTuple):
     total: np.ndarray
     part: np.ndarray
     mean: np.ndarray
+    nearest_zero: float = _NEAREST_ZERO
 
     @classmethod
     def of(cls, groups: Sequence[Cells], rows: "Rows") -> "Flat":
@@ -135,6 +142,7 @@ class Flat(NamedTuple):
             total,
             part,
             mean,
+            groups[0].nearest_zero,
         )
 
 
@@ -176,7 +184,7 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, cells: Flat) -> "Parts":
         noisy, variance, centre = cells.noisy, cells.variance, cells.centre
-        shape = (len(_SPREADS) + len(_NEAR_ZERO), len(noisy))
+        shape = (len(_SPREADS) + _N_NEAR_ZERO, len(noisy))
         about, at_zero = slice(len(_SPREADS)), slice(len(_SPREADS), None)
         # What a sample of the pool would differ from it by is the least that rows do. A row that
         # is nearly all of its pool cannot differ much, and tells nothing of how others do.
@@ -191,7 +199,8 @@ class Parts(NamedTuple):
         spread[about] += cells.centre_variance
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
         np.maximum(least, _LEAST, out=least)
-        spread[at_zero] = np.maximum(_NEAR_ZERO[:, np.newaxis] * centre, least)
+        near_zero = np.array([cells.nearest_zero, *_NEAR_ZERO])
+        spread[at_zero] = np.maximum(near_zero[:, np.newaxis] * centre, least)
         spread[at_zero] **= 2
         # The posterior has a deviation, and a mean in units of that.
         both = spread + variance

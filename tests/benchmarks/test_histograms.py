@@ -31,3 +31,6 @@ def test_quantiles_read_without_bias_fill_their_bins(quick):
     # any column that is not spread alike by a good part of that.
     assert error["as released"] > 3 * error["unbiased, isotonic"]
     assert results[results["reading"] == "unbiased, isotonic"]["bad"].max() == 0
+    # Noise as that of the Gaussian mechanism halves the error, and moving cells brings more back.
+    assert error["noisy counts, isotonic"] < 0.7 * error["unbiased, isotonic"]
+    assert error["noisy counts, isotonic"] < error["noisy counts, cell by cell"]

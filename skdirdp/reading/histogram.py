@@ -1,0 +1,56 @@
+"""A histogram by itself: one row, of which no pool tells what to expect.
+
+Equal shares are where its cells are looked for first, and nothing more: a category that is never
+seen may be one that does not occur, however many records there are for each. So an empty cell is
+not as wide as a part of the equal share here, but as the noise allows.
+"""
+
+import numpy as np
+
+from .margins import reconcile
+from .mixture import OF_ROWS, Cells
+from .noisy import NoisyTable
+from .posteriors import read_cells
+
+
+def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
+    """The shares that the cells of a table of one variable most likely had.
+
+    Parameters
+    ----------
+    table : NoisyTable
+    total : float, optional
+        The public number of records.
+
+    Returns
+    -------
+    ndarray of shape (n_categories,)
+        Positive; they sum to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.reading import Noise, NoisyTable
+    >>> from skdirdp.reading.histogram import read_histogram
+    >>> noisy = np.array([612.0, 377.0, -8.0, 11.0])
+    >>> read_histogram(NoisyTable(noisy, Noise(100.0), ("ward",)), total=1000).round(2)
+    array([0.61, 0.38, 0.  , 0.01])
+    """
+    (seen,) = reconcile([table], total)
+    if total is None:
+        # Of records that nothing is seen of, the noise is all that can be told.
+        total = max(float(seen.counts.sum()), float(np.sqrt(seen.variance(()))))
+    size = len(seen.counts)
+    cells = Cells(
+        seen.counts.reshape(1, -1),
+        seen.variance(table.axes),
+        table.noise.per_count,
+        np.full((1, size), 1 / size),
+        np.zeros((1, size)),
+        np.array([total]),
+        np.zeros(1),
+        size,
+        is_last=True,
+        nearest_zero=0.0,
+    )
+    return read_cells([cells], OF_ROWS)[0].shares[0]
