@@ -255,11 +255,11 @@ def common_weights(likelihood: np.ndarray, first: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (n_parts,)
     """
-    weights = first
+    weights, before = first, _CELLS_OF_MODEL * first
     for _ in range(_STEPS):
-        shares = likelihood * weights[:, np.newaxis]
-        shares /= shares.sum(axis=0)
-        weights = shares.sum(axis=1) + _CELLS_OF_MODEL * first
+        # What each cell adds is its likelihood under a part, over that under all of them.
+        weights = weights * (likelihood @ (1 / (weights @ likelihood)))
+        weights += before
         weights /= weights.sum()
     return weights
 
@@ -271,12 +271,15 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
     -------
     ndarray of shape (n_parts, n_rows)
     """
-    before = common[:, np.newaxis]
-    weights = np.repeat(before, len(rows.sizes), axis=1)
+    before = _CELLS_OF_ROW * common[:, np.newaxis]
+    weights = np.repeat(common[:, np.newaxis], len(rows.sizes), axis=1)
+    shares = np.empty_like(likelihood)
     for _ in range(_STEPS):
-        shares = likelihood * weights[:, rows.of_cells]
+        np.take(weights, rows.of_cells, axis=1, out=shares, mode="clip")
+        shares *= likelihood
         shares /= shares.sum(axis=0)
-        weights = np.add.reduceat(shares, rows.starts, axis=1) + _CELLS_OF_ROW * before
+        weights = np.add.reduceat(shares, rows.starts, axis=1)
+        weights += before
         weights /= weights.sum(axis=0)
     return weights
 
