@@ -580,13 +580,14 @@ def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
     """``(x + s) / sum(x + s)`` along the last axis; an empty row without smoothing is uniform."""
-    weights = counts + smoothing
+    weights = np.add(counts, smoothing, dtype=float)
     total = weights.sum(axis=-1, keepdims=True)
     empty = total == 0
     if empty.any():
         weights = np.where(empty, 1.0, weights)
         total = weights.sum(axis=-1, keepdims=True)
-    return weights / total
+    weights /= total
+    return weights
 
 
 def without_smoothing(

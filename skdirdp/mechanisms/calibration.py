@@ -12,7 +12,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
@@ -296,7 +297,10 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     """
     frontier = _Frontier(problem)
     if all(table.reading == "best" for table, _ in problem.tables):
-        return frontier.at(_subtracted_alpha(problem))
+        alpha = _subtracted_alpha(problem)
+        # As large as it is, the loss is nearly that of Gaussian noise.
+        mu = _about_gaussian_mu(problem.budget)
+        return frontier.at(alpha, float(np.log(mu * np.sqrt(alpha / problem.squared_norm))))
     # No pair is known to dominate a record spread thinly under a smaller prior.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     least = 0.5 if spread else 0.0
@@ -328,7 +332,7 @@ def _subtracted_alpha(problem: Problem) -> float:
     noise, may leave fewer for the prior.
     """
     places = max(-np.log2(table.contribution.grid) for table, _ in problem.tables)
-    sigma = np.sqrt(problem.squared_norm) / _gaussian_mu(problem.budget)
+    sigma = np.sqrt(problem.squared_norm) / _about_gaussian_mu(problem.budget)
     # r is about the root of alpha over sigma, and has 16 bits.
     return float(2.0 ** np.clip(np.floor(2 * (42 - places - np.log2(sigma))), 4, _LOG2_ALPHA))
 
@@ -357,9 +361,10 @@ class _Frontier:
         self._slope: float | None = None  # None while nothing is known of it
         self._offsets: dict[float, float] = {}  # of the guesses, by the logarithm of alpha
 
-    def at(self, alpha: float) -> Solution:
-        """The mechanisms there, on the safe side."""
+    def at(self, alpha: float, near: float | None = None) -> Solution:
+        """The mechanisms there, on the safe side; `near` may tell the logarithm of r, about."""
         guess, log_ceiling = self._guess(alpha)
+        guess = guess if near is None else min(near, log_ceiling)
         slope = self._slope or self._problem.slope
         log_r = _last_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
@@ -467,6 +472,25 @@ def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
         return float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon)) - np.log(budget.delta)
 
     return float(np.exp(_last_allowed(excess, 0.0, _FINE, _slope(budget))))
+
+
+@lru_cache(maxsize=1024)
+def _about_gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
+    """The same to many digits, in a hundredth of the time, but on either side."""
+    if isinstance(budget, RenyiDP):
+        return _gaussian_mu(budget)
+    epsilon, log_delta = budget.epsilon, np.log(budget.delta)
+
+    def excess(log_mu: float) -> float:
+        mu = np.exp(log_mu)
+        above = log_ndtr(mu / 2 - epsilon / mu)
+        below = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return above + np.log(-np.expm1(min(below - above, -1e-300))) - log_delta
+
+    least, most = np.log(1e-6), np.log(1e2)
+    if not excess(least) < 0 < excess(most):  # a budget for which doubles do not suffice
+        return _gaussian_mu(budget)
+    return float(np.exp(brentq(excess, least, most)))
 
 
 @lru_cache(maxsize=1024)

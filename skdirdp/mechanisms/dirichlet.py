@@ -136,7 +136,11 @@ class DirichletMechanism(Mechanism):
         # divided by their sum: of mean r x + alpha, and of the same variance.
         r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
         mantissa, exponent = drawn
-        return (np.ldexp(mantissa + 0.5, exponent) - alpha) / (r or self.r)
+        noisy = mantissa + 0.5
+        np.ldexp(noisy, exponent, out=noisy)
+        noisy -= alpha
+        noisy /= r or self.r
+        return noisy
 
     @staticmethod
     def _probabilities(*prepared):
