@@ -3,6 +3,7 @@
 from functools import reduce
 from operator import add
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
@@ -249,6 +250,20 @@ def test_the_parts_of_a_posterior_are_those_of_the_integrals(noisy, centre):
     likelihood = np.log(mass) + tops[:, 0]
     expected = np.exp(likelihood - likelihood.max())
     np.testing.assert_allclose(parts.likelihood[:, 0], expected, rtol=1e-4, atol=1e-12)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1e3, 1e6, 1e12])
+def test_the_exponential_part_keeps_its_digits_under_any_noise(sigma):
+    mpmath.mp.dps = 150
+    for noisy in (-2.5 * sigma, 0.3 * sigma, 3 * sigma):
+        found = mixture.exponential(np.array([noisy]), np.array([sigma**2]), np.array([4.0]))
+        y, v, theta = mpmath.mpf(noisy), mpmath.mpf(sigma) ** 2, mpmath.mpf(4)
+        m, s = y - v / theta, mpmath.sqrt(v)
+        inside = mpmath.ncdf(m / s)
+        hazard = s * mpmath.npdf(m / s) / inside
+        log = mpmath.log(mpmath.sqrt(2 * mpmath.pi) * inside / theta) + v / theta**2 / 2 - y / theta
+        expected = [log, m + hazard, v + m * (m + hazard)]
+        np.testing.assert_allclose([each[0] for each in found], [float(x) for x in expected], 1e-5)
 
 
 @pytest.mark.parametrize("first", [OF_ROWS, OF_POOLS])

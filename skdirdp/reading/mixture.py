@@ -27,6 +27,8 @@ _N_NEAR_ZERO = 1 + len(_NEAR_ZERO)
 # A width at 0 is at least so much of the noise, or of the mean of a row.
 _OF_NOISE, _OF_MEAN = 0.1, 0.02
 _LEAST = 0.02
+# Beyond so many deviations above 0 there is no difference that a float would hold.
+_FAR = 8.0
 #: Weights before anything is seen, of the widths about the centre, of the widths at 0, and of the
 #: exponential part. Rows are taken to have little to do with their pool, until they are seen to;
 #: a pool, of which nothing is known, is taken to be even.
@@ -292,10 +294,15 @@ def exponential(
     shift = variance * rate
     # The posterior of a flat prior, moved.
     z = (noisy - shift) / deviation
-    log_beyond, above = _beyond_zero(z)
+    scaled, above = _scaled_beyond_zero(z)
+    # Below, squares of z cancel that would take all digits with them where noise is large.
+    tilt = np.where(z < _FAR, noisy**2 / (-2 * variance), (shift / 2 - noisy) * rate - _FAR**2 / 2)
+    logs = tilt + np.log(rate * scaled * np.sqrt(np.pi / 2))
     above += z
-    logs = (shift / 2 - noisy) * rate + np.log(rate * np.sqrt(2 * np.pi)) + log_beyond
-    return logs, deviation * above, variance * (1 + z * above)
+    square = 1 + z * above
+    if (far := z < -1e3).any():
+        above[far], square[far] = -1 / z[far], 2 / z[far] ** 2
+    return logs, deviation * above, variance * square
 
 
 def _beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -303,7 +310,11 @@ def _beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     The logarithm of its probability, and by how much its mean is above z.
     """
-    # Beyond 8 deviations there is no difference that a float would hold.
-    near = np.minimum(z, 8.0)
-    scaled = erfcx(near * -np.sqrt(0.5))
-    return np.log(scaled / 2) - near**2 / 2, np.sqrt(2 / np.pi) / scaled
+    scaled, above = _scaled_beyond_zero(z)
+    return np.log(scaled / 2) - np.minimum(z, _FAR) ** 2 / 2, above
+
+
+def _scaled_beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Twice the probability times ``exp(z**2 / 2)``, and by how much the mean is above z."""
+    scaled = erfcx(np.minimum(z, _FAR) * -np.sqrt(0.5))
+    return scaled, np.sqrt(2 / np.pi) / scaled
