@@ -1,6 +1,10 @@
 """Conversions between the epsilon, the delta and the Renyi divergence of a guarantee."""
 
+from functools import lru_cache
+
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from .pairs import Floats
 
@@ -35,3 +39,23 @@ def truncated_epsilon(rho: Floats | float, omega: Floats | float, delta: float) 
     with np.errstate(invalid="ignore"):
         truncated = rho * omega + cost / (omega - 1)
         return np.where(cost <= (omega - 1) ** 2 * rho, untruncated, truncated)
+
+
+@lru_cache(maxsize=1024)
+def gaussian_mu(epsilon: float, delta: float) -> float | None:
+    """Sensitivity over deviation of Gaussian noise that is (epsilon, delta)-DP, about.
+
+    To many digits, but on either side: for guesses and not for claims, which take
+    `GaussianPair`. None where doubles do not suffice.
+    """
+
+    def excess(log_mu: float) -> float:
+        mu = np.exp(log_mu)
+        above = log_ndtr(mu / 2 - epsilon / mu)
+        below = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return float(above + np.log(-np.expm1(min(below - above, -1e-300))) - np.log(delta))
+
+    least, most = np.log(1e-6), np.log(1e2)
+    if not excess(least) < 0 < excess(most):
+        return None
+    return float(np.exp(brentq(excess, least, most)))

@@ -12,11 +12,11 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_ndtr
+from scipy.optimize import minimize_scalar
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
+from ..accounting.conversions import gaussian_mu
 from ..accounting.pairs import GaussianPair
 from ..accounting.worst_case import ADJACENCIES
 from ..numerics.roots import safe_root
@@ -474,23 +474,11 @@ def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
     return float(np.exp(_last_allowed(excess, 0.0, _FINE, _slope(budget))))
 
 
-@lru_cache(maxsize=1024)
 def _about_gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
     """The same to many digits, in a hundredth of the time, but on either side."""
-    if isinstance(budget, RenyiDP):
-        return _gaussian_mu(budget)
-    epsilon, log_delta = budget.epsilon, np.log(budget.delta)
-
-    def excess(log_mu: float) -> float:
-        mu = np.exp(log_mu)
-        above = log_ndtr(mu / 2 - epsilon / mu)
-        below = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-        return above + np.log(-np.expm1(min(below - above, -1e-300))) - log_delta
-
-    least, most = np.log(1e-6), np.log(1e2)
-    if not excess(least) < 0 < excess(most):  # a budget for which doubles do not suffice
-        return _gaussian_mu(budget)
-    return float(np.exp(brentq(excess, least, most)))
+    if isinstance(budget, ApproximateDP) and (mu := gaussian_mu(budget.epsilon, budget.delta)):
+        return mu
+    return _gaussian_mu(budget)
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._validation import check_real
+from ..mechanisms.noise import Noise
 from .margins import Reconciled, reconcile
 from .mixture import OF_POOLS, OF_ROWS, Cells, varying
 from .noisy import NoisyTable
@@ -20,8 +21,12 @@ class ReadTable:
     ----------
     counts : ndarray
         Positive.
-    seen : Reconciled
-        Noisy counts that agree with those of other tables. Some may be negative.
+    noisy : ndarray
+        What was seen: noisy counts that agree with those of other tables. Some may be negative.
+    variance, row_variance : float
+        Of their noise on average, and of that of the sum of a row.
+    noise : Noise
+        As it was drawn.
 
     Examples
     --------
@@ -34,7 +39,10 @@ class ReadTable:
     """
 
     counts: np.ndarray
-    seen: Reconciled
+    noisy: np.ndarray
+    variance: float
+    row_variance: float
+    noise: Noise
 
     def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Limits for the true share of each cell in its row.
@@ -52,11 +60,10 @@ class ReadTable:
         lower, upper : ndarray
         """
         check_real("confidence", confidence, above=0, below=1)
-        noisy, axes = self.seen.counts, self.seen.table.axes
-        reach = self.seen.table.noise.reach((1 + confidence) / 2)
-        variance, slope = self.seen.variance(axes), self.seen.table.noise.per_count
-        off = reach * np.sqrt(varying(noisy, variance, slope, noisy.mean()))
-        row_off = reach * np.sqrt(self.seen.variance(axes[:-1]))
+        noisy = self.noisy
+        reach = self.noise.reach((1 + confidence) / 2)
+        variances = varying(noisy, self.variance, self.noise.per_count, noisy.mean())
+        off, row_off = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
         row = noisy.sum(axis=-1, keepdims=True)
         least, most = np.maximum(row - row_off, 0.0), np.maximum(row + row_off, 0.0)
         low, high = np.maximum(noisy - off, 0.0), np.maximum(noisy + off, 0.0)
@@ -223,7 +230,14 @@ class _Reader:
         shares = self._found[-1].shares
         own = shares if self._given else None  # what is known of one variable is others' too
         counts = np.multiply(self._rows.reshape(-1, 1), shares, out=own)
-        return ReadTable(counts.reshape(self._table.counts.shape), self._table)
+        seen = self._table
+        return ReadTable(
+            counts.reshape(seen.counts.shape),
+            seen.counts,
+            seen.variance(self.axes),
+            seen.variance(self._given),
+            seen.table.noise,
+        )
 
     def _cells(
         self,
