@@ -62,7 +62,7 @@ class FreshNaiveBayes(NaiveBayes):
     title = "Naive Bayes: twelve other data sets"
     reproduces = (
         "whether the reference behind the calibration, chosen on the eight data sets above, "
-        "carries over to others; the reading's constants were looked at on these too"
+        "carries over to others; the reading's constants were chosen on these too"
     )
     promised = None
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks.experiments.reading import CLIPPED, DRAWN, READ, chow_liu, projected
+from benchmarks.experiments.reading import DRAWN, READ, chow_liu, projected
 
 
 def test_the_projection_is_the_nearest_table_with_these_sums():
@@ -32,4 +32,4 @@ def test_the_default_reading_is_nearer_than_those_that_look_at_single_cells(quic
     assert np.isinf(results.loc[("docstrings", "projection"), "kl"])
     tree = results.loc["german_credit"]
     assert tree.loc[READ, "kl"] < 0.8 * tree.loc[DRAWN, "kl"]
-    assert tree.loc[READ, "tv"] < tree.loc[CLIPPED, "tv"]
+    assert tree.loc[READ, "tv"] < tree.drop(index=READ)["tv"].min()
