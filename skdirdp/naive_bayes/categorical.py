@@ -324,7 +324,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         tables = [
             NoisyTable(table.counts, table.noise, ("class", k)) for k, table in enumerate(features)
         ]
-        read = read_tables(([] if classes is None else [classes]) + tables, total)
+        read = read_tables(([] if classes is None else [classes]) + tables, total, cautious=True)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read
         return prior, [table.counts for table in read]

@@ -8,9 +8,9 @@ not as wide as a part of the equal share here, but as the noise allows.
 import numpy as np
 
 from .margins import reconcile
-from .mixture import OF_ROWS, Cells
+from .mixture import OF_HISTOGRAMS, Cells
 from .noisy import NoisyTable
-from .posteriors import read_cells
+from .posteriors import read_alike
 
 
 def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
@@ -49,8 +49,10 @@ def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
         np.zeros((1, size)),
         np.array([total]),
         np.zeros(1),
+        np.zeros(1),
         size,
         is_last=True,
+        in_order=False,
         nearest_zero=0.0,
     )
-    return read_cells([cells], OF_ROWS)[0].shares[0]
+    return read_alike([cells], OF_HISTOGRAMS)[0].shares[0]

@@ -9,7 +9,7 @@ the centres, which lie about 15% apart.
 
 import numpy as np
 
-from .mixture import Cells, Flat, Parts, exponential, varying
+from .mixture import Cells, Flat, Parts, cautious, exponential, own_variance, varying
 
 # Noisy counts, in deviations of their noise.
 _STEP = 0.5
@@ -92,14 +92,17 @@ def _tables(
     at = np.arange(len(centres)) - rows.mean()
     relative = np.interp(at, filled, relative[filled] / sizes[filled])
     variances = varying(noisy, cells.variance, cells.per_count, cells.noisy.mean())
+    part, own = cells.part.mean(), cells.own.mean()
+    centre_variance = centre**2 * np.repeat(relative, len(_NOISY))
     parts = Parts.of(
         Flat(
             noisy,
             variances,
             centre,
-            centre**2 * np.repeat(relative, len(_NOISY)),
+            centre_variance,
+            own_variance(centre_variance, own, part, variances),
             total,
-            np.full(len(noisy), cells.part.mean()),
+            np.full(len(noisy), part),
             total / cells.width,
             cells.nearest_zero,
         )
@@ -118,6 +121,8 @@ def _tables(
         sums = normal @ (of_normal * values[:-1])
         sums += own * np.tile(of_rows, len(centres))
         found.append(sums / likelihood)
+    if cells.cautious:
+        found[0] = cautious(found[0], variances, cells.total[:, np.newaxis] / cells.width)
     return found[0], found[1]
 
 
@@ -139,14 +144,17 @@ def _one_by_one(
     if len(noisy) > _MANY_BEYOND:
         return noisy, variance
     shares, of_shares = cells.shares[0, columns], cells.share_variances[0, columns]
+    part, centre_variance = cells.part[rows], total**2 * of_shares
     flat = Flat(
         noisy,
         variance,
         total * shares,
-        total**2 * of_shares,
+        centre_variance,
+        own_variance(centre_variance, cells.own[rows], part, variance),
         total,
-        cells.part[rows],
+        part,
         total / cells.width,
         cells.nearest_zero,
     )
-    return Parts.of(flat).moments(weights[:, rows])
+    mean, spread = Parts.of(flat).moments(weights[:, rows])
+    return (cautious(mean, variance, flat.mean) if cells.cautious else mean), spread

@@ -1,10 +1,11 @@
 """Means of counts given noisy ones, under a prior that the noisy counts choose themselves.
 
 A count is imagined as near its *centre*, what the pool of its row would lead one to expect, as
-whatever the mean of its row allows, or as near 0. The prior is a mixture: normal distributions
-about the centre, from as narrow as a sample of the pool would be to as wide as the row, an
-exponential distribution with the row's mean, and halves of normal distributions at 0; all of them
-above 0. Given a normal noisy count, each part has a posterior and a likelihood in closed form.
+near what the counts beside it lead to expect, as whatever the mean of its row allows, or as
+nothing. The prior is a mixture of parts with a mean and a variance, all of them above 0: normal
+distributions where they are narrow, exponential ones where they are wide, some of which hold
+nothing at all with a certain probability. Given a normal noisy count, each part has a posterior
+and a likelihood in closed form.
 
 The weights of the parts start from what is taken for likely before anything is seen, and go
 towards those under which the noisy counts are most likely by a few steps of the EM algorithm:
@@ -18,30 +19,80 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-# Widths about the centre: variances over that of a sample of n records, less one, over n.
-_SPREADS = np.array([0.0, *32.0 ** np.arange(-3, 1)])
-# Widths at 0, over the centre; before them the least, where the centre tells what to expect.
-_NEAR_ZERO = (1 / 8, 1.0)
+#: From so many categories on rows are long: of words, say, most of which are rare.
+LONG = 64
+# Variances of rows about their pool: over that of a sample of n records, less one, over n. Of
+# those like the pool, and of those that hold nothing in most cells.
+_ALIKE = np.array([0.0, 2.0**-11, 2.0**-7])
+_SCATTERED = np.array([2.0**-5, 1.0])
+# How far cells are taken together with those beside them, and how much of what these hold, in
+# deviations, a cell differs from them.
+_REACHES, _CURVES = (1, 3), (0.5, 0.3)
+# The variance of the factor by which cells beside each other differ from what was expected.
+_LEVEL = 2.0
+# Rows of fewer cells have no neighbourhood that is not all of them.
+_SHORTEST = 4
+# A mean near 0 is this part of the centre, and at least so much of the noise, or of the mean of a
+# row.
 _NEAREST_ZERO = 1 / 64
-_N_NEAR_ZERO = 1 + len(_NEAR_ZERO)
-# A width at 0 is at least so much of the noise, or of the mean of a row.
 _OF_NOISE, _OF_MEAN = 0.1, 0.02
 _LEAST = 0.02
 # Beyond so many deviations above 0 there is no difference that a float would hold.
 _FAR = 8.0
-#: Weights before anything is seen, of the widths about the centre, of the widths at 0, and of the
-#: exponential part. Rows are taken to have little to do with their pool, until they are seen to;
-#: a pool, of which nothing is known, is taken to be even.
-OF_ROWS = np.repeat(
-    [0.1 / len(_SPREADS), 0.1 / _N_NEAR_ZERO, 0.8], [len(_SPREADS), _N_NEAR_ZERO, 1]
-)
-OF_POOLS = np.repeat(
-    [0.9, 0.04 / (len(_SPREADS) - 1), 0.02 / _N_NEAR_ZERO, 0.04],
-    [1, len(_SPREADS) - 1, _N_NEAR_ZERO, 1],
-)
 # How many imagined cells hold the weights of a model, and those of a row, to what they were.
 _CELLS_OF_MODEL, _CELLS_OF_ROW = 15.0, 2.0
-_STEPS = 8
+_STEPS_OF_ROW = 8
+# What is added to a count that may be nothing, in deviations of its noise, or in means of its row
+# where these are less.
+_CAUTION = 0.3
+
+
+class Start(NamedTuple):
+    """Weights of the prior's parts before anything is seen, and how many steps lead from them."""
+
+    weights: np.ndarray
+    steps: int
+
+    @classmethod
+    def of(
+        cls,
+        steps: int,
+        *,
+        alike: Sequence[float],
+        beside: float | None,
+        scattered: float,
+        empty: float,
+        any_size: float,
+    ) -> "Start":
+        """By kinds of parts, in the order of `Parts`; cells have no neighbours if that is None."""
+        near = [] if beside is None else [beside / len(_REACHES)] * len(_REACHES)
+        weights = np.array([*alike, *near, *[scattered / 2] * 2, empty, any_size])
+        return cls(weights / weights.sum(), steps)
+
+
+class Starts(NamedTuple):
+    """Where weights start: of rows whose cells have neighbours, and of others."""
+
+    in_order: Start
+    without: Start
+
+
+#: Rows are first taken to be like those beside them, like their pool, or to have little to do
+#: with either; a pool, of which nothing is known, is taken to be even. Of rows without an order,
+#: which are long as a rule, many cells are taken to be empty.
+OF_ROWS = Starts(
+    Start.of(8, alike=(0.7, 0.7, 0.6), beside=4.0, scattered=0.01, empty=0.1, any_size=1.6),
+    Start.of(30, alike=(0.7, 0.7, 0.6), beside=None, scattered=2.0, empty=0.1, any_size=0.2),
+)
+OF_POOLS = Starts(
+    Start.of(8, alike=(0.9, 0.02, 0.02), beside=0.0, scattered=0.01, empty=0.02, any_size=0.04),
+    Start.of(30, alike=(0.9, 0.02, 0.02), beside=None, scattered=1.0, empty=0.02, any_size=0.04),
+)
+
+#: A histogram has no pool that could tell of its cells.
+OF_HISTOGRAMS = Start.of(
+    8, alike=(0.02, 0.02, 0.06), beside=None, scattered=0.02, empty=0.1, any_size=0.8
+)
 
 
 class Cells(NamedTuple):
@@ -53,17 +104,23 @@ class Cells(NamedTuple):
     variance, per_count : float
         The mean variance of their noise, and what every count adds to it.
     shares, share_variances : ndarray of that shape, or of that of one row
-        What part of a row each count is expected to be, and the variance of that.
+        What part of a row each count is expected to be, and the variance of that. One row is
+        the pool of all rows of the table.
     total : ndarray of shape (n_rows,)
         What a row holds.
-    part : ndarray of shape (n_rows,)
-        How much of its pool a row is.
+    part, own : ndarray of shape (n_rows,)
+        How much of its pool a row is; and how much of the variance of a centre its cell's own
+        noise has brought there.
     width : int
         How many counts a row has, of which some may be left out here.
     is_last : bool
         Whether variances of what is found are of no use.
+    cautious : bool
+        Whether what is found is not to be sure that there is nothing.
+    in_order : bool
+        Whether categories that are beside each other may be alike.
     nearest_zero : float
-        The least width at 0 of the prior, over the centre. Tables that are read at once have
+        The least mean of a part of the prior, over the centre. Tables that are read at once have
         the same.
     """
 
@@ -74,9 +131,17 @@ class Cells(NamedTuple):
     share_variances: np.ndarray
     total: np.ndarray
     part: np.ndarray
+    own: np.ndarray
     width: int
     is_last: bool
+    cautious: bool = False
+    in_order: bool = True
     nearest_zero: float = _NEAREST_ZERO
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether cells are read with those beside them: long rows are of words."""
+        return self.in_order and self.width < LONG
 
     def columns(self, chosen: slice) -> "Cells":
         """Some counts of each row."""
@@ -95,56 +160,7 @@ class Cells(NamedTuple):
             share_variances=self.share_variances if alike else self.share_variances[chosen],
             total=self.total[chosen],
             part=self.part[chosen],
-        )
-
-
-class Flat(NamedTuple):
-    """Cells of several tables in one run, row by row, with what is known of each."""
-
-    noisy: np.ndarray
-    variance: np.ndarray
-    centre: np.ndarray
-    centre_variance: np.ndarray
-    total: np.ndarray
-    part: np.ndarray
-    mean: np.ndarray
-    nearest_zero: float = _NEAREST_ZERO
-
-    @classmethod
-    def of(cls, groups: Sequence[Cells], rows: "Rows") -> "Flat":
-        lengths = [len(group.noisy) for group in groups]
-        noisy = np.concatenate([group.noisy.reshape(-1) for group in groups])
-        noise = np.array([(group.variance, group.per_count) for group in groups])
-        total = np.concatenate([group.total for group in groups])
-        part = np.concatenate([group.part for group in groups])
-        first = np.cumsum([0, *lengths[:-1]])
-        of_table = np.add.reduceat(noisy, rows.starts[first]) / np.add.reduceat(rows.sizes, first)
-        noise = np.repeat([*noise.T, of_table], lengths, axis=1)
-        by_row = np.stack(
-            [total, part, total / np.repeat([group.width for group in groups], lengths), *noise]
-        )
-        total, part, mean, variance, per_count, of_table = by_row[:, rows.of_cells]
-        # Where a table has one row of shares, all of its rows have that.
-        ends = np.cumsum([group.shares.size for group in groups])
-        own = np.concatenate(
-            [
-                np.arange(len(group.noisy)) * (len(group.shares) > 1) * group.noisy.shape[1]
-                + (end - group.shares.size)
-                for group, end in zip(groups, ends, strict=True)
-            ]
-        )
-        place = (own - rows.starts)[rows.of_cells] + np.arange(len(noisy))
-        shares = np.concatenate([group.shares.reshape(-1) for group in groups])[place]
-        variances = np.concatenate([group.share_variances.reshape(-1) for group in groups])[place]
-        return cls(
-            noisy,
-            varying(noisy, variance, per_count, of_table),
-            total * shares,
-            total**2 * variances,
-            total,
-            part,
-            mean,
-            groups[0].nearest_zero,
+            own=self.own[chosen],
         )
 
 
@@ -163,15 +179,112 @@ class Rows(NamedTuple):
         return cls(sizes, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes))
 
 
+class Flat(NamedTuple):
+    """Cells of several tables in one run, row by row, with what is known of each.
+
+    `own_variance` is how much of the noise of a cell is in its centre too, and `near` what the
+    cells beside it lead one to expect, with variances, by how far they reach.
+    """
+
+    noisy: np.ndarray
+    variance: np.ndarray
+    centre: np.ndarray
+    centre_variance: np.ndarray
+    own_variance: np.ndarray
+    total: np.ndarray
+    part: np.ndarray
+    mean: np.ndarray
+    nearest_zero: float = _NEAREST_ZERO
+    near: tuple[np.ndarray, np.ndarray] | None = None
+
+    @classmethod
+    def of(cls, groups: Sequence[Cells], rows: Rows) -> "Flat":
+        lengths = [len(group.noisy) for group in groups]
+        noisy = np.concatenate([group.noisy.reshape(-1) for group in groups])
+        noise = np.array([(group.variance, group.per_count) for group in groups])
+        total, part, own = (
+            np.concatenate(each)
+            for each in zip(
+                *[(group.total, group.part, group.own) for group in groups], strict=True
+            )
+        )
+        first = np.cumsum([0, *lengths[:-1]])
+        of_table = np.add.reduceat(noisy, rows.starts[first]) / np.add.reduceat(rows.sizes, first)
+        noise = np.repeat([*noise.T, of_table], lengths, axis=1)
+        mean = total / np.repeat([group.width for group in groups], lengths)
+        by_row = np.stack([total, part, own, mean, *noise])
+        total, part, own, mean, variance, per_count, of_table = by_row[:, rows.of_cells]
+        # Where a table has one row of shares, all of its rows have that.
+        ends = np.cumsum([group.shares.size for group in groups])
+        place = np.concatenate(
+            [
+                np.arange(len(group.noisy)) * (len(group.shares) > 1) * group.noisy.shape[1]
+                + (end - group.shares.size)
+                for group, end in zip(groups, ends, strict=True)
+            ]
+        )
+        place = (place - rows.starts)[rows.of_cells] + np.arange(len(noisy))
+        shares = np.concatenate([group.shares.reshape(-1) for group in groups])[place]
+        variances = np.concatenate([group.share_variances.reshape(-1) for group in groups])[place]
+        variance = varying(noisy, variance, per_count, of_table)
+        centre, centre_variance = total * shares, total**2 * variances
+        return cls(
+            noisy,
+            variance,
+            centre,
+            centre_variance,
+            own_variance(centre_variance, own, part, variance),
+            total,
+            part,
+            mean,
+            groups[0].nearest_zero,
+            _near(noisy, variance, centre, rows) if groups[0].has_neighbours else None,
+        )
+
+
 def varying(noisy, variance, per_count, mean):
     """Variances of the noise of cells: the same on average, and more where there is more."""
     return np.maximum(variance + per_count * (noisy - mean), variance / 2)
 
 
+def own_variance(centre_variance, own, part, variance):
+    """How much of the variance of its noise a cell shares with its centre."""
+    return np.minimum(own * centre_variance, (1 - _LEAST) * np.minimum(part, 1.0) * variance)
+
+
+def _near(
+    noisy: np.ndarray, variance: np.ndarray, centre: np.ndarray, rows: Rows
+) -> tuple[np.ndarray, np.ndarray]:
+    """What the cells beside each one lead one to expect of it, and the variances of that.
+
+    The more these hold beyond their centres, the more it is expected to hold beyond its own.
+    Rows that are too short have infinite variances.
+    """
+    place = np.arange(len(noisy))
+    first, last = rows.starts[rows.of_cells], (rows.starts + rows.sizes)[rows.of_cells]
+    cells = np.stack([noisy, centre, variance])
+    sums = np.zeros((len(cells), len(noisy) + 1))
+    np.cumsum(cells, axis=1, out=sums[:, 1:])
+    shape = (len(_REACHES), len(noisy))
+    found, variances = np.empty(shape), np.empty(shape)
+    for i, (reach, curve) in enumerate(zip(_REACHES, _CURVES, strict=True)):
+        low, high = np.maximum(place - reach, first), np.minimum(place + reach + 1, last)
+        seen, expected, of_seen = sums[:, high] - sums[:, low] - cells
+        np.maximum(expected, _LEAST**2, out=expected)
+        of_factor = of_seen / expected**2
+        known = _LEVEL / (_LEVEL + of_factor)
+        factor = np.maximum(1 + known * (seen / expected - 1), 0.0)
+        found[i] = centre * factor
+        variances[i] = centre**2 * known * of_factor + (curve * found[i]) ** 2 + found[i] + _LEAST
+    variances[:, rows.sizes[rows.of_cells] < _SHORTEST] = np.inf
+    return found, variances
+
+
 class Parts(NamedTuple):
     """What each part of the prior (first dimension) makes of each noisy count (second).
 
-    The exponential part is the last.
+    In turn: those like the pool, like the cells beside (unless rows are long), those that hold
+    nothing in most cells, the one near 0, and the one of any size up to the mean of a row.
 
     Attributes
     ----------
@@ -186,52 +299,24 @@ class Parts(NamedTuple):
     @classmethod
     def of(cls, cells: Flat) -> "Parts":
         noisy, variance, centre = cells.noisy, cells.variance, cells.centre
-        shape = (len(_SPREADS) + _N_NEAR_ZERO, len(noisy))
-        about, at_zero = slice(len(_SPREADS)), slice(len(_SPREADS), None)
         # What a sample of the pool would differ from it by is the least that rows do. A row that
         # is nearly all of its pool cannot differ much, and tells nothing of how others do.
         sampled = centre * np.maximum(1 - centre / cells.total, _LEAST)
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
-        spread = np.empty(shape)
-        spread[about] = _SPREADS[:, np.newaxis]
-        spread[about] *= cells.total
-        spread[about] += 1
-        spread[about] *= sampled
-        spread[about] += cells.centre_variance
+        alike = (1 + _ALIKE[:, np.newaxis] * cells.total) * sampled
+        alike += np.maximum(cells.centre_variance - cells.own_variance, 0.0)
+        found = [_with_moments(noisy, variance - cells.own_variance, centre, alike)]
+        if cells.near is not None:
+            found.append(_with_moments(noisy, variance, *cells.near))
+        scattered = (1 + _SCATTERED[:, np.newaxis] * cells.total) * sampled
+        scattered += cells.centre_variance
+        found.append(_scattered(noisy, variance, centre, scattered))
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
         np.maximum(least, _LEAST, out=least)
-        near_zero = np.array([cells.nearest_zero, *_NEAR_ZERO])
-        spread[at_zero] = np.maximum(near_zero[:, np.newaxis] * centre, least)
-        spread[at_zero] **= 2
-        # The posterior has a deviation, and a mean in units of that.
-        both = spread + variance
-        deviations = np.sqrt(spread * variance / both)
-        z = noisy * spread
-        z[about] += centre * variance
-        z /= both * deviations
-        off = np.empty(shape)
-        off[:] = noisy
-        off[about] -= centre
-        off *= off
-        off /= both
-        off += np.log(both)
-        off /= -2
-        off[about] -= np.log(ndtr(centre / np.sqrt(spread[about])))
-        off[at_zero] += np.log(2)  # half of what lies about 0 is cut off
-        log_beyond, above = _beyond_zero(z)
-        off += log_beyond
-        above += z
-        z *= above
-        z += 1
-        z *= deviations
-        z *= deviations
-        above *= deviations
-        of_mean = exponential(noisy, variance, cells.mean)
-        logs, mean, square = (
-            np.concatenate([normal, other[np.newaxis]])
-            for normal, other in zip((off, above, z), of_mean, strict=True)
-        )
+        means = np.stack([np.maximum(cells.nearest_zero * centre, least), cells.mean])
+        found.append(exponential(noisy, variance, means))
+        logs, mean, square = map(np.concatenate, zip(*found, strict=True))
         logs -= logs.max(axis=0)
         return cls(np.exp(logs, out=logs), mean, square)
 
@@ -239,26 +324,36 @@ class Parts(NamedTuple):
         """Means and variances of counts, by weights of each part for each of them."""
         shares = self.likelihood * weights
         shares /= shares.sum(axis=0)
-        mean = (shares * self.mean).sum(axis=0)
-        variance = (shares * self.square).sum(axis=0) - mean**2
-        return mean, np.maximum(variance, 0.0)
+        mean = np.einsum("ij,ij->j", shares, self.mean)
+        variance = np.einsum("ij,ij->j", shares, self.square)
+        variance -= mean**2
+        return mean, np.maximum(variance, 0.0, out=variance)
 
 
-def common_weights(likelihood: np.ndarray, first: np.ndarray) -> np.ndarray:
+def cautious(mean: np.ndarray, variance: np.ndarray, of_row: np.ndarray) -> np.ndarray:
+    """Counts none of which is as sure to be nothing as its mean would say.
+
+    What is added is at most a part of the noise, or of the mean of a row, and vanishes for
+    counts that are far above the noise.
+    """
+    deviation = np.sqrt(variance)
+    return mean + _CAUTION * np.minimum(deviation, of_row) * deviation / (mean + deviation)
+
+
+def common_weights(likelihood: np.ndarray, start: Start) -> np.ndarray:
     """The weights of the prior's parts for all cells of a model.
 
     Parameters
     ----------
     likelihood : ndarray of shape (n_parts, n_cells)
-    first : ndarray of shape (n_parts,)
-        What the weights are before: `OF_ROWS` or `OF_POOLS`.
+    start : Start
 
     Returns
     -------
     ndarray of shape (n_parts,)
     """
-    weights, before = first, _CELLS_OF_MODEL * first
-    for _ in range(_STEPS):
+    weights, before = start.weights, _CELLS_OF_MODEL * start.weights
+    for _ in range(start.steps):
         # What each cell adds is its likelihood under a part, over that under all of them.
         weights = weights * (likelihood @ (1 / (weights @ likelihood)))
         weights += before
@@ -276,7 +371,7 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
     before = _CELLS_OF_ROW * common[:, np.newaxis]
     weights = np.repeat(common[:, np.newaxis], len(rows.sizes), axis=1)
     shares = np.empty_like(likelihood)
-    for _ in range(_STEPS):
+    for _ in range(_STEPS_OF_ROW):
         np.take(weights, rows.of_cells, axis=1, out=shares, mode="clip")
         shares *= likelihood
         shares /= shares.sum(axis=0)
@@ -286,10 +381,58 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
     return weights
 
 
+# Posteriors of single parts --------------------------------------------------------
+# Each gives logarithms of likelihoods up to one constant, and means of counts and of squares.
+
+
+def _with_moments(
+    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parts with a mean and a variance: exponential ones with that mean where they are wide.
+
+    A normal part as wide as its mean has a larger one once it is cut off at 0.
+    """
+    mean = np.broadcast_to(mean, spread.shape)
+    wide = spread >= mean**2
+    both = spread + variance
+    deviation = np.sqrt(spread * variance / both)
+    with np.errstate(invalid="ignore"):  # infinite variances, which are wide
+        z = (noisy * spread + mean * variance) / (both * deviation)
+        cut_off = np.log(ndtr(mean / np.sqrt(spread)))
+        logs = (noisy - mean) ** 2 / both + np.log(both)
+    logs /= -2
+    logs -= cut_off
+    scaled, above = _scaled_beyond_zero(z)
+    logs += np.log(scaled / 2) - np.minimum(z, _FAR) ** 2 / 2
+    above += z
+    found = logs, deviation * above, deviation**2 * (1 + z * above)
+    if wide.any():
+        _, column = np.nonzero(wide)
+        others = exponential(noisy[column], variance[column], np.maximum(mean[wide], _LEAST**2))
+        for each, other in zip(found, others, strict=True):
+            each[wide] = other
+        found[0][np.isinf(spread)] = -np.inf
+    return found
+
+
+def _scattered(
+    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Parts that hold nothing, or are exponential with a larger mean: so as to vary so much."""
+    chance = np.minimum(2 * mean**2 / (spread + mean**2), 1.0)
+    logs, first, second = exponential(noisy, variance, mean / chance)
+    nothing = (noisy**2 / variance + np.log(variance)) / -2
+    with np.errstate(divide="ignore"):
+        logs += np.log(chance)
+        whole = np.logaddexp(logs, nothing + np.log1p(-chance))
+    some = np.exp(logs - whole)
+    return whole, some * first, some * second
+
+
 def exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logarithms of likelihoods, means and squares, of the part with the mean of a row."""
+    """Exponential parts of these means."""
     deviation, rate = np.sqrt(variance), 1 / mean
     shift = variance * rate
     # The posterior of a flat prior, moved.
@@ -305,16 +448,10 @@ def exponential(
     return logs, deviation * above, variance * square
 
 
-def _beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _scaled_beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of normal variables of mean z and deviation 1, what lies above 0.
 
-    The logarithm of its probability, and by how much its mean is above z.
+    Twice its probability times ``exp(z**2 / 2)``, and by how much its mean is above z.
     """
-    scaled, above = _scaled_beyond_zero(z)
-    return np.log(scaled / 2) - np.minimum(z, _FAR) ** 2 / 2, above
-
-
-def _scaled_beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Twice the probability times ``exp(z**2 / 2)``, and by how much the mean is above z."""
     scaled = erfcx(np.minimum(z, _FAR) * -np.sqrt(0.5))
     return scaled, np.sqrt(2 / np.pi) / scaled

@@ -7,13 +7,24 @@ import numpy as np
 
 from ..numerics.blocks import row_blocks
 from .lookup import look_up
-from .mixture import Cells, Flat, Parts, Rows, common_weights, row_weights
+from .mixture import (
+    LONG,
+    Cells,
+    Flat,
+    Parts,
+    Rows,
+    Start,
+    Starts,
+    cautious,
+    common_weights,
+    row_weights,
+)
 
 # Of a table that has more cells, weights are learnt from about so many; of all tables, from so
 # many. Read at once is at most a block.
 _ENOUGH, _ENOUGH_OF_ALL, _BLOCK = 1 << 11, 1 << 15, 1 << 15
-# Large tables are looked up if rows are long.
-_LARGE, _LONG = 1 << 13, 64
+# Tables of long rows are looked up if they are large.
+_LARGE = 1 << 13
 
 
 class Posterior(NamedTuple):
@@ -23,42 +34,57 @@ class Posterior(NamedTuple):
     variances: np.ndarray | None
 
 
-def read_cells(groups: Sequence[Cells], first: np.ndarray) -> list[Posterior]:
+def read_cells(groups: Sequence[Cells], starts: Starts) -> list[Posterior]:
     """The posteriors of the cells of several tables of one kind.
 
     Parameters
     ----------
     groups : sequence of Cells
         One for each table.
-    first : ndarray
-        The weights of the prior's parts before anything is seen: `OF_ROWS` or `OF_POOLS`.
+    starts : Starts
+        Where the weights of the prior's parts start: `OF_ROWS` or `OF_POOLS`.
 
     Returns
     -------
     list of Posterior
     """
+    kinds = [int(not group.has_neighbours) for group in groups]
+    if len(set(kinds)) < 2:
+        return read_alike(groups, starts[kinds[0]]) if groups else []
+    # Words and categories have little to tell of each other.
+    found = [
+        iter(
+            read_alike(
+                [group for group, own in zip(groups, kinds, strict=True) if own == kind], start
+            )
+        )
+        for kind, start in enumerate(starts)
+    ]
+    return [next(found[kind]) for kind in kinds]
+
+
+def read_alike(groups: Sequence[Cells], start: Start) -> list[Posterior]:
+    """The same of tables all of whose cells have neighbours, or none, from one start."""
     size = sum(group.noisy.size for group in groups)
-    if size <= _BLOCK and not any(map(_is_long, groups)):
-        rows, parts = _parts(groups)
-        return _posteriors(groups, rows, parts, common_weights(parts.likelihood, first))
+    if size <= _BLOCK and not any(map(_is_large, groups)):
+        return _posteriors(groups, start)
     some = [_some(group) for group in groups]
     step = -(-sum(group.noisy.size for group in some) // _ENOUGH_OF_ALL)
-    sampled = _parts(some[::step])
-    common = common_weights(sampled[1].likelihood, first)
+    sampled = _parts(some[::step])[2]
+    common = common_weights(sampled.likelihood, start)
     found: list[Posterior] = []
     for batch in _batches(groups):
-        if _is_long(batch[0]):
-            sample = sampled if len(groups) == 1 else _parts([_some(batch[0])])
-            found.append(_looked_up(batch[0], *sample, common))
+        if _is_large(batch[0]):
+            found.append(_looked_up(batch[0], start, common))
         elif len(batch) > 1 or batch[0].noisy.size <= _BLOCK:
-            found += _posteriors(batch, *_parts(batch), common)
+            found += _posteriors(batch, start, common)
         else:
-            found.append(_in_blocks(batch[0], common))
+            found.append(_in_blocks(batch[0], start, common))
     return found
 
 
-def _is_long(group: Cells) -> bool:
-    return group.noisy.size > _LARGE and group.width >= _LONG and len(group.shares) == 1
+def _is_large(group: Cells) -> bool:
+    return group.noisy.size > _LARGE and group.width >= LONG and len(group.shares) == 1
 
 
 def _some(group: Cells) -> Cells:
@@ -68,7 +94,7 @@ def _some(group: Cells) -> Cells:
         return group
     return (
         group.columns(slice(None, None, step))
-        if _is_long(group)
+        if _is_large(group)
         else group.rows(slice(None, None, step))
     )
 
@@ -78,7 +104,7 @@ def _batches(groups: Sequence[Cells]) -> Iterator[list[Cells]]:
     batch: list[Cells] = []
     size = 0
     for group in groups:
-        alone = _is_long(group)
+        alone = _is_large(group)
         if batch and (alone or size + group.noisy.size > _BLOCK):
             yield batch
             batch, size = [], 0
@@ -91,42 +117,52 @@ def _batches(groups: Sequence[Cells]) -> Iterator[list[Cells]]:
         yield batch
 
 
-def _parts(groups: Sequence[Cells]) -> tuple[Rows, Parts]:
+def _parts(groups: Sequence[Cells]) -> tuple[Rows, Flat, Parts]:
     rows = Rows.of(groups)
-    return rows, Parts.of(Flat.of(groups, rows))
+    cells = Flat.of(groups, rows)
+    return rows, cells, Parts.of(cells)
 
 
 def _posteriors(
-    groups: Sequence[Cells], rows: Rows, parts: Parts, common: np.ndarray
+    groups: Sequence[Cells], start: Start, common: np.ndarray | None = None
 ) -> list[Posterior]:
+    """By the weights of a model, or those that these tables are a model of."""
+    rows, cells, parts = _parts(groups)
+    if common is None:
+        common = common_weights(parts.likelihood, start)
     weights = row_weights(parts.likelihood, rows, common)
     mean, variance = parts.moments(weights[:, rows.of_cells])
+    careful = np.array([group.cautious for group in groups])
+    if careful.any():
+        careful = np.repeat(careful, [group.noisy.size for group in groups])
+        mean = np.where(careful, cautious(mean, cells.variance, cells.mean), mean)
     total = np.add.reduceat(mean, rows.starts)[rows.of_cells]
     mean /= total
     variance /= total**2
-    found, start = [], 0
+    found, first = [], 0
     for group in groups:
-        shape, stop = group.noisy.shape, start + group.noisy.size
-        here = (each[start:stop].reshape(shape) for each in (mean, variance))
+        shape, last = group.noisy.shape, first + group.noisy.size
+        here = (each[first:last].reshape(shape) for each in (mean, variance))
         found.append(Posterior(*here))
-        start = stop
+        first = last
     return found
 
 
-def _in_blocks(group: Cells, common: np.ndarray) -> Posterior:
+def _in_blocks(group: Cells, start: Start, common: np.ndarray) -> Posterior:
     found: list[Posterior] = []
     for chosen in row_blocks(len(group.noisy), group.width, _BLOCK):
-        part = [group.rows(chosen)]
-        found += _posteriors(part, *_parts(part), common)
+        found += _posteriors([group.rows(chosen)], start, common)
     return Posterior(
         np.concatenate([each.shares for each in found]),
         np.concatenate([each.variances for each in found]),
     )
 
 
-def _looked_up(group: Cells, rows: Rows, parts: Parts, common: np.ndarray) -> Posterior:
+def _looked_up(group: Cells, start: Start, common: np.ndarray) -> Posterior:
     """By the weights that rows have in a sample of their cells."""
-    mean, variance = look_up(group, row_weights(parts.likelihood, rows, common))
+    rows, _, parts = _parts([_some(group)])
+    weights = row_weights(parts.likelihood, rows, common)
+    mean, variance = look_up(group, weights)
     total = mean.sum(axis=1, keepdims=True)
     mean /= total
     if variance is not None:

@@ -77,6 +77,7 @@ def read_tables(
     tables: Sequence[NoisyTable],
     total: float | None = None,
     rows: Sequence[np.ndarray | None] | None = None,
+    cautious: bool = False,
 ) -> list[ReadTable]:
     """The tables of a model, read together.
 
@@ -93,6 +94,9 @@ def read_tables(
     rows : sequence of ndarray or None, optional
         For a table of two variables, in what proportions its rows are expected to be; by
         default they are equal.
+    cautious : bool, default=False
+        Whether no cell is to be read as surely empty: for models that multiply shares as if
+        they were independent, and are too sure of themselves already.
 
     Returns
     -------
@@ -111,7 +115,7 @@ def read_tables(
         return []
     expected = [None] * len(tables) if rows is None else list(rows)
     readers = [
-        _Reader(table, total, shares)
+        _Reader(table, total, shares, cautious)
         for table, shares in zip(reconcile(tables, total), expected, strict=True)
     ]
     # What several tables hold they agree on, and it is read once.
@@ -142,8 +146,10 @@ _NO_PART = np.zeros(1)
 class _Reader:
     """One table on its way from coarse to fine."""
 
-    def __init__(self, table: Reconciled, total: float | None, shares: np.ndarray | None):
-        self._table, self._expected = table, shares
+    def __init__(
+        self, table: Reconciled, total: float | None, shares: np.ndarray | None, cautious: bool
+    ):
+        self._table, self._expected, self._cautious = table, shares, cautious
         self.axes = table.table.axes
         *self._given, self._last = self.axes
         if total is None:
@@ -199,6 +205,8 @@ class _Reader:
                 variances,
                 margin,
                 margin / self._total,
+                # The noise of all rows is in their pool.
+                self._total / (len(margin) * margin),
                 is_last=len(self._given) == 1,
             )
             for name, margin in zip(self._given, self._margins, strict=True)
@@ -246,17 +254,21 @@ class _Reader:
         variances: np.ndarray,
         rows: np.ndarray,
         part: np.ndarray,
+        own: np.ndarray | None = None,
         is_last: bool = True,
     ) -> Cells:
         """A margin of some variables, by rows that hold so much."""
+        rows, part = rows.reshape(-1), part.reshape(-1)
         return Cells(
-            self._table.margin(axes).reshape(rows.size, -1),
+            self._table.margin(axes).reshape(len(rows), -1),
             self._table.variance(axes),
             self._table.table.noise.per_count,
             shares,
             variances,
-            rows.reshape(-1),
-            part.reshape(-1),
+            rows,
+            part,
+            np.zeros(len(rows)) if own is None else own,
             shares.shape[-1],
             is_last,
+            self._cautious and len(axes) == len(self.axes) > 1,
         )
