@@ -26,10 +26,11 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from ._validation import LARGEST, real_array
+from ._scipy_compat import add_columns
+from ._validation import LARGEST, largest_count, real_array
 from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
-from .numerics.rounding import product_up
+from .numerics.rounding import is_whole, product_up
 
 # Rows are worked on in blocks of about this many entries, which stay in cache.
 _DENSE_ENTRIES = 1 << 17
@@ -62,13 +63,9 @@ def _check_found(*bounds: float) -> None:
         )
 
 
-def _rounded_down(values: np.ndarray, grid: float) -> np.ndarray:
-    # Division and multiplication by a power of two are exact.
-    return np.floor(values / grid) * grid
-
-
 def _is_on(values: np.ndarray, grid: float) -> bool:
-    return bool(np.all(_rounded_down(values, grid) == values))
+    # Whole numbers are on every grid. Division by a power of two is exact.
+    return is_whole(values) or is_whole(values / grid)
 
 
 def _check(holds: Any) -> None:
@@ -131,7 +128,8 @@ class Weights:
         if missing:
             _check_found(bound)
         grid = ContributionBound(bound).grid
-        return cls(_rounded_down(values, grid), bound, missing, grid)
+        # Division and multiplication by a power of two are exact.
+        return cls(np.floor(values / grid) * grid, bound, missing, grid)
 
     def of_groups(self, totals: np.ndarray) -> "Weights":
         """What groups of equal records count for: these totals of their weights.
@@ -331,6 +329,8 @@ def sum_rows(
     -------
     RowSums
     """
+    # A group that does not exist would be added to memory that is not the table's.
+    _check(groups.min(initial=0) >= 0 and groups.max(initial=0) < n_groups)
     X = _canonical(X)
     if max_count is None or weights.exact:
         largest = _largest(X.data if sparse.issparse(X) else X)
@@ -342,7 +342,7 @@ def sum_rows(
     largest_total = 0.0
     for rows, block in _blocks(X):
         block, total = rule.apply(block, rows)
-        rule.check(block.entries.min(initial=0.0), block.largest, total)
+        rule.check(block.largest, total)
         block.add_to(sums, groups[rows])
         largest_total = max(largest_total, total)
     return rule.admit(sums, largest_total)
@@ -409,8 +409,11 @@ class RowRule:
         """The total below which whole numbers, weights included, are added exactly."""
         return _EXACT / self.weights.steps
 
-    def check(self, least: float, largest: float, total: float) -> None:
-        """Refuse contributions of rows whose entries or totals are beyond the bounds."""
+    def check(self, largest: float, total: float, least: float = 0.0) -> None:
+        """Refuse contributions of rows whose entries or totals are beyond the bounds.
+
+        A largest entry that is nan is of entries that are not all finite and at least 0.
+        """
         if self.grid is None:
             return
         _check(least >= 0 and largest <= self.entry_bound and total <= self.total_bound)
@@ -505,7 +508,7 @@ class _Rows(Protocol):
 
     @property
     def largest(self) -> float:
-        """The largest entry."""
+        """The largest entry, or nan where some are not finite and at least 0."""
 
     def with_entries(self, entries: np.ndarray) -> Any:
         """Rows with these in the places of their entries."""
@@ -560,7 +563,7 @@ class _DenseRows:
 
     @cached_property
     def largest(self) -> float:
-        return _largest(self.entries)
+        return largest_count(self.entries)
 
     def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
         block = self.entries
@@ -602,7 +605,7 @@ class _SparseRows:
     def n_rows(self) -> int:
         return len(self.ends) - 1
 
-    @property
+    @cached_property
     def _lengths(self) -> np.ndarray:
         return np.diff(self.ends)
 
@@ -625,7 +628,7 @@ class _SparseRows:
 
     @cached_property
     def largest(self) -> float:
-        return _largest(self.entries)
+        return largest_count(self.entries)
 
     def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
         with np.errstate(over="ignore"):
@@ -642,7 +645,7 @@ class _SparseRows:
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
         cells = self.spread(groups * self.n_columns)
         cells += self.columns
-        np.add.at(sums.reshape(-1), cells, self.entries)
+        add_columns(self.ends, cells, self.entries, sums.reshape(-1))
 
 
 def _blocks(X: Any) -> Iterator[tuple[slice, _Rows]]:

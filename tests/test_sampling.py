@@ -28,6 +28,7 @@ from skdirdp.mechanisms.sampling import (
     laplace_cells,
     log_weights,
     margins,
+    middles,
     noise_grid,
     normal_cells,
     places_for,
@@ -550,6 +551,15 @@ def test_weights_are_relative_to_the_largest_of_their_row():
     logs = log_weights(mantissa, exponent)
     assert np.exp(logs) == pytest.approx(weights, abs=1e-12)
     assert logs[1, 2] == pytest.approx(-(10**15 + 5) * log(2), rel=1e-12)
+
+
+@pytest.mark.parametrize("extremes", [(-1042, 1000), (-1041, 1024), (-1022, 1003), (-3, 1)])
+def test_middles_of_cells_are_exact(extremes):
+    mantissa = np.array([2**19, 2**20 - 1, 3 * 2**18])
+    exponent = np.array([extremes[0], 0, extremes[1]])
+    with np.errstate(over="ignore"):
+        expected = np.ldexp(mantissa + 0.5, exponent)
+        assert_array_equal(middles(mantissa, exponent), expected)
 
 
 # Interface --------------------------------------------------------------------------
