@@ -32,6 +32,8 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
 _SECANTS, _LONGEST_STEP = 8, 4.0  # before a search that never fails, and is slower
+# The longest step that needs no search, and how many margins a step has that tells a slope.
+_NEARBY, _TELLING = 0.01, 100.0
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
 # The prior of a table that is read without it, as a power of two.
 _LOG2_ALPHA = 20
@@ -87,6 +89,15 @@ class Problem:
 def _slope(budget: ApproximateDP | RenyiDP) -> float:
     # Of a Gaussian loss: log delta falls by the square of epsilon over the deviation.
     return 2.0 if isinstance(budget, RenyiDP) else 2 * np.log(1 / budget.delta) + 2
+
+
+def _gaussian_slope(budget: ApproximateDP | RenyiDP, mu: float) -> float:
+    """The same next to the mu that Gaussian noise has within the budget."""
+    if isinstance(budget, RenyiDP):
+        return 2.0
+    # The derivative of delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) is a density.
+    log_density = -((mu / 2 - budget.epsilon / mu) ** 2) / 2 - np.log(2 * np.pi) / 2
+    return float(mu * np.exp(log_density - np.log(budget.delta)))
 
 
 #: One mechanism for each kind of table of a problem.
@@ -297,10 +308,8 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     """
     frontier = _Frontier(problem)
     if all(table.reading == "best" for table, _ in problem.tables):
-        alpha = _subtracted_alpha(problem)
-        # As large as it is, the loss is nearly that of Gaussian noise.
-        mu = _about_gaussian_mu(problem.budget)
-        return frontier.at(alpha, float(np.log(mu * np.sqrt(alpha / problem.squared_norm))))
+        # With a prior as large as this, the loss is nearly that of Gaussian noise.
+        return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
     # No pair is known to dominate a record spread thinly under a smaller prior.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     least = 0.5 if spread else 0.0
@@ -361,11 +370,15 @@ class _Frontier:
         self._slope: float | None = None  # None while nothing is known of it
         self._offsets: dict[float, float] = {}  # of the guesses, by the logarithm of alpha
 
-    def at(self, alpha: float, near: float | None = None) -> Solution:
-        """The mechanisms there, on the safe side; `near` may tell the logarithm of r, about."""
+    def at(self, alpha: float, *, like_gaussian: bool = False) -> Solution:
+        """The mechanisms there, on the safe side; guessed by Gaussian noise, or from others."""
+        problem = self._problem
         guess, log_ceiling = self._guess(alpha)
-        guess = guess if near is None else min(near, log_ceiling)
-        slope = self._slope or self._problem.slope
+        slope = self._slope or problem.slope
+        if like_gaussian:
+            mu = _about_gaussian_mu(problem.budget)
+            guess = min(float(np.log(mu * np.sqrt(alpha / problem.squared_norm))), log_ceiling)
+            slope = _gaussian_slope(problem.budget, mu)
         log_r = _last_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
@@ -446,20 +459,49 @@ def _last_allowed(
     `slope` is about how fast it grows there.
     """
     excess = cache(excess)
+    # A hair below, so that no other way of computing the total rounds past the budget.
+    margin = 10 * tolerance
+    limits = (_LEAST_LOG, min(most, _LARGEST_LOG))
+    guess = float(np.clip(guess, *limits))
+    aimed = _aimed_below(excess, guess, slope, margin, limits[1])
+    if aimed is not None:
+        return aimed
     # A little beyond where the slope leads to, so that the root lies in between.
     step = min(1.1 * abs(excess(guess)) / slope + tolerance, 4.0)
-    # A hair below, so that no other way of computing the total rounds past the budget.
     allowed = safe_root(
         excess,
         guess,
         step,
         tolerance=tolerance,
-        margin=10 * tolerance,
-        limits=(_LEAST_LOG, min(most, _LARGEST_LOG)),
+        margin=margin,
+        limits=limits,
     )
     if np.isnan(allowed):
         raise ValueError(_TOO_SMALL)
     return allowed
+
+
+def _aimed_below(
+    excess: Callable[[float], float], start: float, slope: float, margin: float, most: float
+) -> float | None:
+    """A point with ``excess <= 0``, from one to three margins below the root by the slope there.
+
+    None where a few secants from the start do not lead to one.
+    """
+    here, value = start, excess(start)
+    for _ in range(_SECANTS):
+        if value <= 0 and (here == most or margin <= -value / slope <= 3 * margin):
+            return here
+        following = min(here - value / slope - 2 * margin, most)
+        step = following - here
+        if not 0 < abs(step) <= _NEARBY:
+            return None
+        before, here = value, following
+        value = excess(here)
+        # What is next to each other differs by rounding errors too.
+        if abs(step) > _TELLING * margin and value != before:
+            slope = max((value - before) / step, slope / 2)
+    return None
 
 
 @lru_cache(maxsize=1024)
