@@ -32,8 +32,10 @@ def cells_of_interval(
     stored = bits - 1
     code = low.view(np.int64) >> (_MANTISSA - stored)
     decided = code == (high.view(np.int64) >> (_MANTISSA - stored))
-    decided &= low > _LEAST
-    decided &= high < np.inf
+    # One look at all, before one at each; nan passes neither.
+    if not (low.min(initial=1.0) > _LEAST and high.max(initial=1.0) < np.inf):
+        decided &= low > _LEAST
+        decided &= high < np.inf
     exponent = code >> stored
     exponent -= _BIAS + stored
     code &= (1 << stored) - 1
