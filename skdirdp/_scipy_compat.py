@@ -22,11 +22,12 @@ def add_columns(ends: np.ndarray, cells: np.ndarray, entries: np.ndarray, sums: 
         From 0: where each column starts and the last one ends.
     cells : ndarray of int
         The place of each entry in the sums, of which each exists.
-    entries : ndarray of float
-    sums : ndarray of float
+    entries, sums : ndarray of float
+        Of one type.
     """
     if csc_matvec is None:
         np.add.at(sums, cells, entries)
     else:
         n_columns = len(ends) - 1
-        csc_matvec(len(sums), n_columns, ends, cells, entries, np.ones(n_columns), sums)
+        ones = np.ones(n_columns, sums.dtype)
+        csc_matvec(len(sums), n_columns, ends, cells, entries, ones, sums)

@@ -146,7 +146,7 @@ def test_beside_a_large_prior_two_or_three_compositions_use_up_the_budget(
 @pytest.mark.parametrize("root", [-3.7, 0.0, 12.0])
 @pytest.mark.parametrize("off", [-8e-3, -1e-6, 0.0, 1e-6, 8e-3])
 @pytest.mark.parametrize("slope", [0.7, 1.0, 1.5])
-def test_what_is_aimed_at_is_a_hair_below_the_root(root, off, slope):
+def test_what_is_allowed_at_last_is_a_hair_below_the_root(root, off, slope):
     def excess(x):
         return 20 * np.expm1(x - root)
 

@@ -19,11 +19,12 @@ from skdirdp import (
     DirichletNB,
     PrivacyAccountant,
     PrivacyLeakWarning,
-    _contributions,
     _scipy_compat,
 )
-from skdirdp._contributions import UNWEIGHTED, ContributionError, _DenseRows, sum_rows
+from skdirdp._contributions import UNWEIGHTED, ContributionError, sum_rows
 from skdirdp._validation import largest_count
+from skdirdp.numerics import rows as rows_module
+from skdirdp.numerics.rows import DenseRows, GroupSums
 from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
@@ -254,7 +255,7 @@ def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
         apart[:, ::2] = row
         layouts = [np.tile(row, (n_rows, 1)) for n_rows in range(1, 14)]
         layouts += [np.asfortranarray(layouts[-1]), apart[:, ::2], np.minimum(apart[:, ::2], 2)]
-        totals = np.concatenate([_DenseRows(layout).totals() for layout in layouts])
+        totals = np.concatenate([DenseRows(layout).totals() for layout in layouts])
         assert len(set(totals.tolist())) == 1
         exact = sum(entries(row))
         assert abs(Fraction(totals[0]) - exact) <= exact * n_columns * Fraction(2) ** -53
@@ -420,7 +421,7 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
         alone = sum_rows(row[np.newaxis], np.array([0]), 1, UNWEIGHTED, 2, max_total or 800)
         expected[group] += [Fraction(value) for value in alone.table[0]]
     for container in (np.asarray, sparse.csr_array):
-        with patch.multiple(_contributions, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
+        with patch.multiple(rows_module, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
             found = sum_rows(container(X), groups, 3, UNWEIGHTED, 2, max_total or 800)
         assert (found.table == expected).all()
 
@@ -487,3 +488,28 @@ def test_zeros_with_a_sign_and_the_ends_of_doubles_are_counts():
     assert largest_count(np.array([-0.0, 2.5, 1.0])) == 2.5
     assert largest_count(np.array([0.0, least])) == least
     assert largest_count(np.array([least, most, 1.0])) == most
+
+
+def test_whole_numbers_are_moved_before_single_precision_would_round_them(monkeypatch):
+    # Sums beyond what floats of 24 bits hold, in blocks some of which hold fractions too.
+    monkeypatch.setattr(rows_module, "_SPARSE_ENTRIES", 20)
+    moves = []
+    move = GroupSums._move
+    monkeypatch.setattr(GroupSums, "_move", lambda self: moves.append(self._most) or move(self))
+    rng = np.random.default_rng(0)
+    X = rng.integers(2**21, 2**22, size=(400, 3)).astype(float)
+    X[rng.random(400) < 0.02] += 0.5
+    groups = rng.integers(0, 2, 400)
+    for bounds in ((2**22, 2**24), (2**21 + 12345, 2**23)):
+        dense = sum_rows(X, groups, 2, UNWEIGHTED, *bounds)
+        found = sum_rows(sparse.csr_array(X), groups, 2, UNWEIGHTED, *bounds)
+        assert (found.table == dense.table).all()
+    assert len(moves) > 10
+    assert max(moves) < 2**24
+
+
+@pytest.mark.parametrize("largest", [2.0**24, 2.0**24 + 1, 2.0**30 + 1, 2.0**50 + 1])
+def test_entries_that_single_precision_would_round_are_added_as_they_are(largest):
+    X = np.array([[largest, 1], [1, 0], [0, 1]])
+    found = sum_rows(sparse.csr_array(X), np.zeros(3, int), 1, UNWEIGHTED, largest, 2 * largest)
+    assert (found.table == [[largest + 1, 2]]).all()

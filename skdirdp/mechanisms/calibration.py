@@ -16,10 +16,10 @@ from scipy.optimize import minimize_scalar
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
-from ..accounting.conversions import gaussian_mu
+from ..accounting.conversions import gaussian_mu, gaussian_slope
 from ..accounting.pairs import GaussianPair
 from ..accounting.worst_case import ADJACENCIES
-from ..numerics.roots import safe_root
+from ..numerics.roots import root_nearby, safe_root
 from . import papers
 from .additive import GaussianMechanism, LaplaceMechanism
 from .base import Mechanism
@@ -32,8 +32,6 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
 _SECANTS, _LONGEST_STEP = 8, 4.0  # before a search that never fails, and is slower
-# The longest step that needs no search, and how many margins a step has that tells a slope.
-_NEARBY, _TELLING = 0.01, 100.0
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
 # The prior of a table that is read without it, as a power of two.
 _LOG2_ALPHA = 20
@@ -86,18 +84,14 @@ class Problem:
         )
 
 
-def _slope(budget: ApproximateDP | RenyiDP) -> float:
-    # Of a Gaussian loss: log delta falls by the square of epsilon over the deviation.
-    return 2.0 if isinstance(budget, RenyiDP) else 2 * np.log(1 / budget.delta) + 2
-
-
-def _gaussian_slope(budget: ApproximateDP | RenyiDP, mu: float) -> float:
-    """The same next to the mu that Gaussian noise has within the budget."""
+def _slope(budget: ApproximateDP | RenyiDP, mu: float | None = None) -> float:
+    """Of a Gaussian loss; more exactly, where the mu that uses up the budget is known."""
     if isinstance(budget, RenyiDP):
         return 2.0
-    # The derivative of delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) is a density.
-    log_density = -((mu / 2 - budget.epsilon / mu) ** 2) / 2 - np.log(2 * np.pi) / 2
-    return float(mu * np.exp(log_density - np.log(budget.delta)))
+    if mu is not None:
+        return gaussian_slope(budget.epsilon, budget.delta, mu)
+    # The logarithm of delta falls by the square of epsilon over the deviation.
+    return 2 * np.log(1 / budget.delta) + 2
 
 
 #: One mechanism for each kind of table of a problem.
@@ -378,7 +372,7 @@ class _Frontier:
         if like_gaussian:
             mu = _about_gaussian_mu(problem.budget)
             guess = min(float(np.log(mu * np.sqrt(alpha / problem.squared_norm))), log_ceiling)
-            slope = _gaussian_slope(problem.budget, mu)
+            slope = _slope(problem.budget, mu)
         log_r = _last_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
@@ -463,45 +457,15 @@ def _last_allowed(
     margin = 10 * tolerance
     limits = (_LEAST_LOG, min(most, _LARGEST_LOG))
     guess = float(np.clip(guess, *limits))
-    aimed = _aimed_below(excess, guess, slope, margin, limits[1])
-    if aimed is not None:
-        return aimed
+    nearby = root_nearby(excess, guess, slope, margin, limits[1])
+    if nearby is not None:
+        return nearby
     # A little beyond where the slope leads to, so that the root lies in between.
     step = min(1.1 * abs(excess(guess)) / slope + tolerance, 4.0)
-    allowed = safe_root(
-        excess,
-        guess,
-        step,
-        tolerance=tolerance,
-        margin=margin,
-        limits=limits,
-    )
+    allowed = safe_root(excess, guess, step, tolerance=tolerance, margin=margin, limits=limits)
     if np.isnan(allowed):
         raise ValueError(_TOO_SMALL)
     return allowed
-
-
-def _aimed_below(
-    excess: Callable[[float], float], start: float, slope: float, margin: float, most: float
-) -> float | None:
-    """A point with ``excess <= 0``, from one to three margins below the root by the slope there.
-
-    None where a few secants from the start do not lead to one.
-    """
-    here, value = start, excess(start)
-    for _ in range(_SECANTS):
-        if value <= 0 and (here == most or margin <= -value / slope <= 3 * margin):
-            return here
-        following = min(here - value / slope - 2 * margin, most)
-        step = following - here
-        if not 0 < abs(step) <= _NEARBY:
-            return None
-        before, here = value, following
-        value = excess(here)
-        # What is next to each other differs by rounding errors too.
-        if abs(step) > _TELLING * margin and value != before:
-            slope = max((value - before) / step, slope / 2)
-    return None
 
 
 @lru_cache(maxsize=1024)
