@@ -17,11 +17,10 @@ data enter".
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import islice, pairwise
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -29,15 +28,21 @@ from scipy import sparse
 from ._validation import LARGEST, real_array
 from .mechanisms.contribution import ContributionBound
 from .numerics.blocks import row_blocks
-from .numerics.rounding import product_up
+from .numerics.rounding import is_whole, product_up
+from .numerics.rows import (
+    EXACT,
+    GroupSums,
+    Rows,
+    blocks_of_rows,
+    largest_of,
+    scaled_rows,
+    whole_rows,
+)
 
-# Rows are worked on in blocks of about this many entries, which stay in cache.
-_DENSE_ENTRIES = 1 << 17
-_SPARSE_ENTRIES = 1 << 16
+# Categories are counted in blocks of about this many entries, which stay in cache.
+_ENTRIES = 1 << 17
 
 _ULP = float(np.finfo(float).eps)
-# Whole numbers up to this are added and multiplied without rounding.
-_EXACT = 2.0**53
 
 
 class ContributionError(AssertionError):
@@ -46,7 +51,7 @@ class ContributionError(AssertionError):
 
 def check_exact(sums: np.ndarray, grid: float | None) -> None:
     """Refuse sums that are too large for all multiples of the grid to be floats."""
-    if sums.max(initial=0.0) >= _EXACT * (grid or 1.0):
+    if sums.max(initial=0.0) >= EXACT * (grid or 1.0):
         raise ValueError(
             "X holds more than can be added without rounding, on which the privacy guarantee "
             "rests; lower the bounds, or count fewer records"
@@ -62,13 +67,9 @@ def _check_found(*bounds: float) -> None:
         )
 
 
-def _rounded_down(values: np.ndarray, grid: float) -> np.ndarray:
-    # Division and multiplication by a power of two are exact.
-    return np.floor(values / grid) * grid
-
-
 def _is_on(values: np.ndarray, grid: float) -> bool:
-    return bool(np.all(_rounded_down(values, grid) == values))
+    # Whole numbers are on every grid. Division by a power of two is exact.
+    return is_whole(values) or is_whole(values / grid)
 
 
 def _check(holds: Any) -> None:
@@ -131,7 +132,8 @@ class Weights:
         if missing:
             _check_found(bound)
         grid = ContributionBound(bound).grid
-        return cls(_rounded_down(values, grid), bound, missing, grid)
+        # Division and multiplication by a power of two are exact.
+        return cls(np.floor(values / grid) * grid, bound, missing, grid)
 
     def of_groups(self, totals: np.ndarray) -> "Weights":
         """What groups of equal records count for: these totals of their weights.
@@ -195,7 +197,7 @@ def count_categories(
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     counts = np.zeros(starts[-1] * n_groups)
-    for rows in row_blocks(len(X), len(sizes), _DENSE_ENTRIES):
+    for rows in row_blocks(len(X), len(sizes), _ENTRIES):
         block = X[rows]
         # So that a record has one cell of each table, and none of another column's.
         _check(block.min(initial=0) >= 0 and np.all(block < sizes))
@@ -331,21 +333,23 @@ def sum_rows(
     -------
     RowSums
     """
+    # A group that does not exist would be added to memory that is not the table's.
+    _check(groups.min(initial=0) >= 0 and groups.max(initial=0) < n_groups)
     X = _canonical(X)
     if max_count is None or weights.exact:
-        largest = _largest(X.data if sparse.issparse(X) else X)
+        largest = largest_of(X.data if sparse.issparse(X) else X)
     else:
         largest = 0.0  # of no interest
     columns = max(X.shape[1], n_columns or 0)
     rule = RowRule.of(weights, columns, max_count, max_total, largest)
-    sums = np.zeros((n_groups, X.shape[1]))
+    sums = GroupSums(n_groups, X.shape[1])
     largest_total = 0.0
-    for rows, block in _blocks(X):
-        block, total = rule.apply(block, rows)
-        rule.check(block.entries.min(initial=0.0), block.largest, total)
-        block.add_to(sums, groups[rows])
+    for rows, block in blocks_of_rows(X):
+        block, total, whole = rule.apply(block, rows)
+        rule.check(block.largest, total)
+        sums.add(block, groups[rows], whole=whole)
         largest_total = max(largest_total, total)
-    return rule.admit(sums, largest_total)
+    return rule.admit(sums.table(), largest_total)
 
 
 @dataclass(frozen=True)
@@ -407,10 +411,13 @@ class RowRule:
 
     def whole_limit(self) -> float:
         """The total below which whole numbers, weights included, are added exactly."""
-        return _EXACT / self.weights.steps
+        return EXACT / self.weights.steps
 
-    def check(self, least: float, largest: float, total: float) -> None:
-        """Refuse contributions of rows whose entries or totals are beyond the bounds."""
+    def check(self, largest: float, total: float, least: float = 0.0) -> None:
+        """Refuse contributions of rows whose entries or totals are beyond the bounds.
+
+        A largest entry that is nan is of entries that are not all finite and at least 0.
+        """
         if self.grid is None:
             return
         _check(least >= 0 and largest <= self.entry_bound and total <= self.total_bound)
@@ -426,22 +433,25 @@ class RowRule:
         bound = ContributionBound(self.entry_bound, total_bound, self.grid or 1.0)
         return RowSums(sums, bound, self.missing)
 
-    def apply(self, block: "_Rows", rows: slice) -> tuple["_Rows", float]:
-        """What these rows contribute, weights included, and the largest of their totals."""
+    def apply(self, block: Rows, rows: slice) -> tuple[Rows, float, bool]:
+        """What these rows contribute, weights included, and the largest of their totals.
+
+        At last, whether all of it is known to be whole numbers.
+        """
         weight = self.weights[rows]
         if self.grid is None:
-            total = _largest(block.totals())
-            return (block if weight is None else _scaled(block, weight)), total
+            total = largest_of(block.totals())
+            return (block if weight is None else scaled_rows(block, weight)), total, False
         if block.largest > self.clip:
             # A copy: the records are not ours to change.
             block = block.with_entries(np.minimum(block.entries, self.clip))
-        whole = _whole_rows(block)
+        whole = whole_rows(block)
         all_whole = bool(whole.all())
-        totals = block.totals(exact_below=_EXACT if all_whole else 0.0)
+        totals = block.totals(exact_below=EXACT if all_whole else 0.0)
         # Whole rows within the limit are on the grid, and contribute what they are.
-        whole_limit, largest = self.whole_limit(), _largest(totals)
+        whole_limit, largest = self.whole_limit(), largest_of(totals)
         if all_whole and weight is None and largest <= self.limit and largest < whole_limit:
-            return block, largest
+            return block, largest, True
         whole &= totals < whole_limit
         slack = self.slack(block.n_columns)
         over = totals > np.where(whole, self.limit, self.limit * (1 - slack))
@@ -449,14 +459,14 @@ class RowRule:
         factor = np.ones(len(totals)) if weight is None else weight.copy()
         factor[over] *= self.limit * (1 - 2 * slack) / totals[over]
         # What is on the grid adds up exactly, and stays what it is times 1.
-        exact_below = _EXACT * self.grid
+        exact_below = EXACT * self.grid
         if 2 * np.count_nonzero(changed) > len(changed):
-            block = _scaled(block, factor, self.grid)
-            return block, _largest(block.totals(exact_below=exact_below))
-        part = _scaled(block.some(changed), factor[changed], self.grid)
-        kept = _largest(totals[~changed])
-        scaled = _largest(part.totals(exact_below=exact_below))
-        return block.replaced(changed, part), max(kept, scaled)
+            block = scaled_rows(block, factor, self.grid)
+            return block, largest_of(block.totals(exact_below=exact_below)), False
+        part = scaled_rows(block.some(changed), factor[changed], self.grid)
+        kept = largest_of(totals[~changed])
+        scaled = largest_of(part.totals(exact_below=exact_below))
+        return block.replaced(changed, part), max(kept, scaled), False
 
 
 def _canonical(X: Any) -> Any:
@@ -488,199 +498,3 @@ def _is_sound(X: Any) -> bool:
     filled = np.flatnonzero(lengths)
     first, last = X.indices[X.indptr[filled]], X.indices[X.indptr[filled + 1] - 1]
     return bool(first.min(initial=0) >= 0 and last.max(initial=-1) < X.shape[1])
-
-
-class _Rows(Protocol):
-    """A block of rows as float64; nothing in it is changed in place."""
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def n_columns(self) -> int: ...
-
-    @property
-    def entries(self) -> np.ndarray:
-        """All entries, or all but zeros."""
-
-    @property
-    def largest(self) -> float:
-        """The largest entry."""
-
-    def with_entries(self, entries: np.ndarray) -> Any:
-        """Rows with these in the places of their entries."""
-
-    def some(self, chosen: np.ndarray) -> Any:
-        """The rows where a mask is true."""
-
-    def replaced(self, chosen: np.ndarray, others: Any) -> Any:
-        """The rows with others where a mask is true."""
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the rows, as factors of their entries."""
-
-    def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
-        """Row totals, added in an order that the row's size alone decides.
-
-        A product with ones, or `sum`, takes an order that depends on the layout of the array
-        and on where a row stands in it: then one record decides how the totals of others are
-        rounded. Numbers whose sums are not rounded, as long as those are below a limit, are
-        added in any order: whole ones below 2**53, and multiples of a grid below 2**53 of it.
-        """
-
-    def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        """Add each row to the row of the sums that its group has."""
-
-
-@dataclass(frozen=True)
-class _DenseRows:
-    entries: np.ndarray
-
-    @property
-    def n_rows(self) -> int:
-        return self.entries.shape[0]
-
-    @property
-    def n_columns(self) -> int:
-        return self.entries.shape[1]
-
-    def with_entries(self, entries: np.ndarray) -> "_DenseRows":
-        return _DenseRows(entries)
-
-    def some(self, chosen: np.ndarray) -> "_DenseRows":
-        return _DenseRows(self.entries[chosen])
-
-    def replaced(self, chosen: np.ndarray, others: "_DenseRows") -> "_DenseRows":
-        entries = self.entries.copy()
-        entries[chosen] = others.entries
-        return _DenseRows(entries)
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        return values[:, np.newaxis]
-
-    @cached_property
-    def largest(self) -> float:
-        return _largest(self.entries)
-
-    def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
-        block = self.entries
-        with np.errstate(over="ignore"):
-            if exact_below > 0:
-                totals = block @ np.ones(block.shape[1])
-                if _largest(totals) < exact_below:
-                    return totals
-            while block.shape[1] > 1:
-                half = block.shape[1] // 2
-                sums = block[:, :half] + block[:, half : 2 * half]
-                if block.shape[1] % 2:
-                    sums[:, 0] += block[:, -1]
-                block = sums
-            return block[:, 0]
-
-    def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        members = (np.ones(self.n_rows), groups, np.arange(self.n_rows + 1))
-        sums += sparse.csc_array(members, shape=(len(sums), self.n_rows)) @ self.entries
-
-
-@dataclass(frozen=True)
-class _SparseRows:
-    """Parts of a sparse matrix, as they are: scipy's own classes copy what is a view.
-
-    Attributes
-    ----------
-    entries, columns : ndarray, row by row.
-    ends : ndarray, from 0: where each row starts and the last one ends.
-    n_columns : int
-    """
-
-    entries: np.ndarray
-    columns: np.ndarray
-    ends: np.ndarray
-    n_columns: int
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.ends) - 1
-
-    @property
-    def _lengths(self) -> np.ndarray:
-        return np.diff(self.ends)
-
-    def with_entries(self, entries: np.ndarray) -> "_SparseRows":
-        return replace(self, entries=entries)
-
-    def some(self, chosen: np.ndarray) -> "_SparseRows":
-        of_entries = self.spread(chosen)
-        ends = np.concatenate([[0], np.cumsum(self._lengths[chosen])])
-        entries, columns = self.entries[of_entries], self.columns[of_entries]
-        return _SparseRows(entries, columns, ends, self.n_columns)
-
-    def replaced(self, chosen: np.ndarray, others: "_SparseRows") -> "_SparseRows":
-        entries = self.entries.copy()
-        entries[self.spread(chosen)] = others.entries
-        return self.with_entries(entries)
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        return np.repeat(values, self._lengths)
-
-    @cached_property
-    def largest(self) -> float:
-        return _largest(self.entries)
-
-    def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            if exact_below > 0 and self.entries.size:
-                totals = np.zeros(self.n_rows)
-                filled = np.flatnonzero(self._lengths)
-                totals[filled] = np.add.reduceat(self.entries, self.ends[filled])
-                if _largest(totals) < exact_below:
-                    return totals
-            # Entry by entry, row by row.
-            rows = self.spread(np.arange(self.n_rows))
-            return np.bincount(rows, self.entries, self.n_rows)
-
-    def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        cells = self.spread(groups * self.n_columns)
-        cells += self.columns
-        np.add.at(sums.reshape(-1), cells, self.entries)
-
-
-def _blocks(X: Any) -> Iterator[tuple[slice, _Rows]]:
-    """Blocks of rows that stay in the processor's cache."""
-    n_rows, n_columns = X.shape
-    if not sparse.issparse(X):
-        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
-            yield rows, _DenseRows(np.asarray(X[rows], dtype=np.float64))
-        return
-    # Blocks of rows with about as many entries each.
-    blocks = max(1, X.nnz // _SPARSE_ENTRIES)
-    edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)
-    edges[0], edges[-1] = 0, n_rows
-    for start, stop in pairwise(edges.tolist()):
-        part = slice(X.indptr[start], X.indptr[stop])
-        data = np.asarray(X.data[part], dtype=np.float64)
-        ends = X.indptr[start : stop + 1] - X.indptr[start]
-        yield slice(start, stop), _SparseRows(data, X.indices[part], ends, n_columns)
-
-
-def _largest(values: np.ndarray) -> float:
-    return float(values.max(initial=0.0))
-
-
-def _scaled(block: _Rows, factor: np.ndarray, grid: float | None = None) -> _Rows:
-    """The rows times factors, rounded down to the grid where there is one."""
-    if grid is None:
-        return block.with_entries(block.entries * block.spread(factor))
-    # In units of the grid, a power of two, by which nothing is rounded.
-    entries = block.entries * block.spread(factor / grid)
-    np.floor(entries, out=entries)
-    entries *= grid
-    return block.with_entries(entries)
-
-
-def _whole_rows(block: _Rows) -> np.ndarray:
-    """Which rows hold whole numbers only."""
-    broken = block.entries != np.rint(block.entries)
-    if not broken.any():
-        return np.ones(block.n_rows, dtype=bool)
-    return block.with_entries(broken.astype(float)).totals(exact_below=_EXACT) == 0

@@ -17,6 +17,8 @@ from ._messages import describe, errors_without_data, warn
 LARGEST = 1e100
 # Beyond this no table would fit into memory, and products of sizes would overflow.
 _LARGEST_SIZE = 2**31 - 1
+# The bits of an infinite double.
+_INFINITY = np.float64(np.inf).view(np.uint64)
 # scikit-learn's least smoothing, unless it is forced to less.
 _LEAST_ALPHA = 1e-10
 
@@ -130,6 +132,19 @@ def check_counts(counts: Any) -> np.ndarray:
     if counts.max() > LARGEST:
         raise ValueError(f"counts must be at most {LARGEST:g}; got a larger entry")
     return counts
+
+
+def largest_count(values: np.ndarray) -> float:
+    """The largest of values that are all finite and at least 0, else nan; 0 of none."""
+    if values.dtype == np.float64:
+        # Read as whole numbers, doubles that are positive keep their order, and those with a
+        # sign, infinity and nan are beyond them: one look finds the largest and any of these.
+        largest = values.view(np.uint64).max(initial=0)
+        if largest < _INFINITY:
+            return float(largest.view(np.float64))
+    # The same in two looks, for other types, and for a zero that has a sign.
+    least, largest = values.min(initial=0), values.max(initial=0)
+    return float(largest) if least >= 0 and np.isfinite(largest) else math.nan
 
 
 def in_order(name: str, given: Any, names: Any, n_features: int) -> Any:

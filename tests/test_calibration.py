@@ -15,7 +15,8 @@ from skdirdp.mechanisms import (
     LaplaceMechanism,
     calibrate,
 )
-from skdirdp.mechanisms.calibration import Problem, calibrate_tables
+from skdirdp.mechanisms.calibration import Problem, _last_allowed, calibrate_tables
+from skdirdp.mechanisms.contribution import ContributionBound
 
 SIZES = {"n_samples": 30_000, "n_categories": 10, "n_rows": 2}
 CLASSES = {
@@ -118,6 +119,40 @@ def test_noise_is_found_in_few_compositions(epsilon, budget, monkeypatch):
     # A size that no other test has, so that nothing is cached.
     calibrate("dirichlet", epsilon=epsilon, n_samples=4321, n_categories=50, **bounds, **budget)
     assert 10 < len(looks) < 27
+
+
+@pytest.mark.parametrize("budget", [{"delta": 1e-5}, {"delta": 1e-9}, {"order": 5.0}])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
+def test_beside_a_large_prior_two_or_three_compositions_use_up_the_budget(
+    epsilon, budget, monkeypatch
+):
+    excesses = []
+    excess = Problem.excess
+
+    def recorded(problem, mechanisms):
+        excesses.append(excess(problem, mechanisms))
+        return excesses[-1]
+
+    monkeypatch.setattr(Problem, "excess", recorded)
+    words = CountTable(1e6, 500, 4, ContributionBound(2.0, 40.0), reading="best")
+    classes = CountTable(1e4, 4, 1, ContributionBound(1.0), 3.0, reading="best")
+    terms = {"delta": 1e-5, "order": None, "adjacency": "replace", "calibration": "exact"} | budget
+    calibrate_tables([words, classes], mechanism="dirichlet", epsilon=epsilon, **terms)
+    assert len(excesses) <= 3
+    # A billionth of r is about ten times as much of delta.
+    assert -1e-6 <= excesses[-1] <= 0
+
+
+@pytest.mark.parametrize("root", [-3.7, 0.0, 12.0])
+@pytest.mark.parametrize("off", [-8e-3, -1e-6, 0.0, 1e-6, 8e-3])
+@pytest.mark.parametrize("slope", [0.7, 1.0, 1.5])
+def test_what_is_allowed_at_last_is_a_hair_below_the_root(root, off, slope):
+    def excess(x):
+        return 20 * np.expm1(x - root)
+
+    found = _last_allowed(excess, root + off, 1e-10, 20 * slope)
+    assert 0.5e-9 <= root - found <= 5e-9
+    assert _last_allowed(excess, root + off, 1e-10, 20 * slope, root - 1e-3) == root - 1e-3
 
 
 def test_a_huge_budget_approaches_the_estimate_without_privacy():

@@ -19,9 +19,12 @@ from skdirdp import (
     DirichletNB,
     PrivacyAccountant,
     PrivacyLeakWarning,
-    _contributions,
+    _scipy_compat,
 )
-from skdirdp._contributions import UNWEIGHTED, ContributionError, _DenseRows, sum_rows
+from skdirdp._contributions import UNWEIGHTED, ContributionError, sum_rows
+from skdirdp._validation import largest_count
+from skdirdp.numerics import rows as rows_module
+from skdirdp.numerics.rows import DenseRows, GroupSums
 from tests.probes import Recorder, drawn_tables
 
 BOTH = [DirichletNB, DirichletCategoricalNB]
@@ -252,7 +255,7 @@ def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
         apart[:, ::2] = row
         layouts = [np.tile(row, (n_rows, 1)) for n_rows in range(1, 14)]
         layouts += [np.asfortranarray(layouts[-1]), apart[:, ::2], np.minimum(apart[:, ::2], 2)]
-        totals = np.concatenate([_DenseRows(layout).totals() for layout in layouts])
+        totals = np.concatenate([DenseRows(layout).totals() for layout in layouts])
         assert len(set(totals.tolist())) == 1
         exact = sum(entries(row))
         assert abs(Fraction(totals[0]) - exact) <= exact * n_columns * Fraction(2) ** -53
@@ -418,6 +421,95 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
         alone = sum_rows(row[np.newaxis], np.array([0]), 1, UNWEIGHTED, 2, max_total or 800)
         expected[group] += [Fraction(value) for value in alone.table[0]]
     for container in (np.asarray, sparse.csr_array):
-        with patch.multiple(_contributions, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
+        with patch.multiple(rows_module, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
             found = sum_rows(container(X), groups, 3, UNWEIGHTED, 2, max_total or 800)
         assert (found.table == expected).all()
+
+
+@pytest.mark.parametrize("without", [False, True], ids=["scipy's kernel", "numpy alone"])
+@pytest.mark.parametrize("ends_type", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.float32, np.float64])
+def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, monkeypatch):
+    if without:
+        monkeypatch.setattr(_scipy_compat, "csc_matvec", None)
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.4, size=(300, 70)).astype(dtype)
+    groups = rng.integers(0, 4, 300)
+    stored = sparse.csr_array(X)
+    stored.data = np.repeat(stored.data, 2)[::2]  # apart from each other
+    stored.indices, stored.indptr = (
+        stored.indices.astype(ends_type),
+        stored.indptr.astype(ends_type),
+    )
+    for max_total in (8, 60):
+        dense = sum_rows(X, groups, 4, UNWEIGHTED, 2, max_total)
+        found = sum_rows(stored, groups, 4, UNWEIGHTED, 2, max_total)
+        np.testing.assert_array_equal(found.table, dense.table)
+
+
+@pytest.mark.parametrize("group", [-1, 2])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_a_group_that_does_not_exist_is_refused(make, group):
+    with pytest.raises(ContributionError):
+        sum_rows(make(np.ones((2, 3))), np.array([0, group]), 2, UNWEIGHTED, 1, 3)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, -5e-324, np.nan, -np.nan, -np.inf])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_entries_that_are_no_counts_are_refused_at_the_last_door_too(make, wrong):
+    X = np.ones((4, 3))
+    X[2, 1] = wrong
+    for max_total in (1, 3, 30):
+        with pytest.raises(ContributionError):
+            sum_rows(make(X), np.zeros(4, dtype=int), 1, UNWEIGHTED, 2, max_total)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float64, ">f8", "<f8"])
+def test_the_largest_count_is_found_whatever_the_type(dtype):
+    values = np.array([[0, 1, 3], [2, 0, 1]]).astype(dtype)
+    for layout in (values, values.T, np.asfortranarray(values), values[:, ::2], values[:0]):
+        assert largest_count(layout) == layout.max(initial=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f8"])
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, -np.nan, np.inf, -np.inf])
+def test_there_is_no_largest_count_among_others(dtype, wrong):
+    for place in (0, 3, 6):
+        values = np.ones(7, dtype=dtype)
+        values[place] = wrong
+        assert np.isnan(largest_count(values))
+    assert np.isnan(largest_count(np.array([1, -1])))
+
+
+def test_zeros_with_a_sign_and_the_ends_of_doubles_are_counts():
+    least, most = 5e-324, np.finfo(float).max
+    assert largest_count(np.array([-0.0, 0.0])) == 0
+    assert largest_count(np.array([-0.0, 2.5, 1.0])) == 2.5
+    assert largest_count(np.array([0.0, least])) == least
+    assert largest_count(np.array([least, most, 1.0])) == most
+
+
+def test_whole_numbers_are_moved_before_single_precision_would_round_them(monkeypatch):
+    # Sums beyond what floats of 24 bits hold, in blocks some of which hold fractions too.
+    monkeypatch.setattr(rows_module, "_SPARSE_ENTRIES", 20)
+    moves = []
+    move = GroupSums._move
+    monkeypatch.setattr(GroupSums, "_move", lambda self: moves.append(self._most) or move(self))
+    rng = np.random.default_rng(0)
+    X = rng.integers(2**21, 2**22, size=(400, 3)).astype(float)
+    X[rng.random(400) < 0.02] += 0.5
+    groups = rng.integers(0, 2, 400)
+    for bounds in ((2**22, 2**24), (2**21 + 12345, 2**23)):
+        dense = sum_rows(X, groups, 2, UNWEIGHTED, *bounds)
+        found = sum_rows(sparse.csr_array(X), groups, 2, UNWEIGHTED, *bounds)
+        assert (found.table == dense.table).all()
+    assert len(moves) > 10
+    assert max(moves) < 2**24
+
+
+@pytest.mark.parametrize("largest", [2.0**24, 2.0**24 + 1, 2.0**30 + 1, 2.0**50 + 1])
+def test_entries_that_single_precision_would_round_are_added_as_they_are(largest):
+    X = np.array([[largest, 1], [1, 0], [0, 1]])
+    found = sum_rows(sparse.csr_array(X), np.zeros(3, int), 1, UNWEIGHTED, largest, 2 * largest)
+    assert (found.table == [[largest + 1, 2]]).all()

@@ -11,7 +11,15 @@ PACKAGE = ROOT / "skdirdp"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "text"}
-SERVICES = {"exceptions", "numerics", "_messages", "_random", "_sklearn_compat", "_validation"}
+SERVICES = {
+    "exceptions",
+    "numerics",
+    "_messages",
+    "_random",
+    "_scipy_compat",
+    "_sklearn_compat",
+    "_validation",
+}
 #: From the bottom up. A member imports itself and what lies below it.
 LAYERS: tuple[set[str], ...] = (
     SERVICES,

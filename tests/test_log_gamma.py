@@ -105,7 +105,10 @@ def test_the_gap_of_log_gamma_keeps_its_digits_at_every_distance(a, ratio):
         assert relative_error(log_gamma_gap(b, a), truth) < 20 * CLOSE
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 0.07, 0.5, 3.0, 41.0, 1e4, 1e9])
+# Some next to where the series needs no lift, or fewer terms.
+@pytest.mark.parametrize(
+    "alpha", [1e-3, 0.07, 0.5, 3.0, 10.1, 15.0, 41.0, 1024.1, 1500.0, 1e4, 1e9]
+)
 @pytest.mark.parametrize("r", [1e-6, 1e-3, 0.3, 4.0, 1e3])
 def test_cumulants_keep_their_digits_on_the_real_line(alpha, r):
     limit = alpha / r
@@ -118,7 +121,7 @@ def test_cumulants_keep_their_digits_on_the_real_line(alpha, r):
         assert relative_error(remove, true_remove_cumulant(tilt, r, alpha)) < 20 * CLOSE
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 0.5, 41.0, 1e6])
+@pytest.mark.parametrize("alpha", [1e-3, 0.5, 26.0, 41.0, 2600.0, 1e6])
 @pytest.mark.parametrize("r", [1e-3, 0.3, 20.0])
 @pytest.mark.parametrize("height", [0.01, 1.0, 30.0, 1e3])
 def test_cumulants_keep_their_digits_above_the_real_line(alpha, r, height):

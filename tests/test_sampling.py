@@ -28,6 +28,7 @@ from skdirdp.mechanisms.sampling import (
     laplace_cells,
     log_weights,
     margins,
+    middles,
     noise_grid,
     normal_cells,
     places_for,
@@ -73,6 +74,9 @@ KINDS = {
     ),
     "gamma, shapes beyond doubles": lambda stream, margin: gamma_cells(
         2**61 + np.arange(1000) * 2**40 + 1, 12, stream, _margin=margin
+    ),
+    "gamma, large shapes": lambda stream, margin: gamma_cells(
+        spread_shapes(2e4, 1e9, 5000), PLACES, stream, _margin=margin
     ),
     "choice": lambda stream, margin: choose(
         -np.arange(50.0), 1e-12, lambda i: arb(-i), 2000, stream, _margin=margin
@@ -143,8 +147,9 @@ def precise():
 
 @pytest.mark.usefixtures("precise")
 @pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
-def test_doubles_err_by_at_most_half_of_what_is_allowed_for(stream):
-    numerators = spread_shapes(1.001, 1e9, 1500)
+@pytest.mark.parametrize("least", [1.001, 1e5])
+def test_doubles_err_by_at_most_half_of_what_is_allowed_for(least, stream):
+    numerators = spread_shapes(least, 1e9, 1500)
     source, margin, shares = stream(21), margins.MARGIN, []
     with np.errstate(all="ignore"):
         normals = Normals(source, 1000, margin)
@@ -201,6 +206,46 @@ def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):
     wide, _ = draw("gamma, all shapes", 13, margin=2.0**-24)
     assert (narrow != exact).any()
     assert_array_equal(wide, exact)
+
+
+@pytest.mark.parametrize("low", [7e3, 1e4, 1e6])
+@pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
+def test_a_block_at_once_is_accepted_as_its_cells_are(low, stream, monkeypatch):
+    numerators = spread_shapes(low, 10 * low, 3000)
+    at_once, blocks = cubes.Cubes._accept_at_once, []
+
+    def recorded(self, c, base):
+        blocks.append(at_once(self, c, base))
+        return blocks[-1]
+
+    with np.errstate(all="ignore"):
+        monkeypatch.setattr(cubes.Cubes, "_accept_at_once", recorded)
+        for seed in range(40):
+            # Few at a time, so that extreme words do not spoil all blocks.
+            part = (
+                numerators[75 * seed :][:75] if stream is ScriptedStream else numerators[seed:][:2]
+            )
+            together = cubes.Cubes(part, PLACES, stream(seed), margins.MARGIN)
+            with monkeypatch.context() as without:
+                without.setattr(cubes.Cubes, "_accept_at_once", lambda *args: None)
+                alone = cubes.Cubes(part, PLACES, stream(seed), margins.MARGIN)
+            decided = ~together.open & ~alone.open
+            assert_array_equal(together.accepted[decided], alone.accepted[decided])
+            ends = np.isfinite(alone.low) & np.isfinite(alone.high)
+            assert np.all(together.low[ends] <= alone.low[ends] * (1 + 2.0**-52))
+            assert np.all(together.high[ends] >= alone.high[ends] * (1 - 2.0**-52))
+    done = sum(error is not None for error in blocks)
+    assert 0 < done < len(blocks) or (stream is ScriptedStream and done)
+
+
+@pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
+def test_the_largest_error_of_normals_is_no_smaller_than_any(stream):
+    with np.errstate(all="ignore"):
+        for seed in range(200):
+            normals = Normals(stream(seed), 1 + seed % 7, margins.MARGIN)
+            assert not np.any(normals.errors > normals.largest_error * (1 + 2.0**-50))
+            assert not np.any(np.abs(normals.values) > normals.largest * (1 + 2.0**-50))
+            assert not np.any(normals.errors < 0)
 
 
 def test_a_wrong_bound_on_acceptance_is_caught(monkeypatch):
@@ -550,6 +595,15 @@ def test_weights_are_relative_to_the_largest_of_their_row():
     logs = log_weights(mantissa, exponent)
     assert np.exp(logs) == pytest.approx(weights, abs=1e-12)
     assert logs[1, 2] == pytest.approx(-(10**15 + 5) * log(2), rel=1e-12)
+
+
+@pytest.mark.parametrize("extremes", [(-1042, 1000), (-1041, 1024), (-1022, 1003), (-3, 1)])
+def test_middles_of_cells_are_exact(extremes):
+    mantissa = np.array([2**19, 2**20 - 1, 3 * 2**18])
+    exponent = np.array([extremes[0], 0, extremes[1]])
+    with np.errstate(over="ignore"):
+        expected = np.ldexp(mantissa + 0.5, exponent)
+        assert_array_equal(middles(mantissa, exponent), expected)
 
 
 # Interface --------------------------------------------------------------------------

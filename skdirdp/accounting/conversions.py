@@ -59,3 +59,13 @@ def gaussian_mu(epsilon: float, delta: float) -> float | None:
     if not excess(least) < 0 < excess(most):
         return None
     return float(np.exp(brentq(excess, least, most)))
+
+
+def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:
+    """How fast log delta grows with log mu where Gaussian noise is (epsilon, delta)-DP.
+
+    For guesses, as `gaussian_mu`.
+    """
+    # The derivative of delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) is a density.
+    log_density = -((mu / 2 - epsilon / mu) ** 2) / 2 - np.log(2 * np.pi) / 2
+    return float(mu * np.exp(log_density - np.log(delta)))

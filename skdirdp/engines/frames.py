@@ -234,7 +234,7 @@ class Frame:
             for name in (rows.least, rows.largest, rows.total)
         )
         total = float(totals.max())
-        held.check(least.min(), largest.max(), total)
+        held.check(largest.max(), total, least.min())
         table = np.zeros((n_labels, len(rows.entries)))
         np.add.at(table, codes, found[rows.entries].to_numpy(dtype=np.float64))
         return held.admit(table, total)

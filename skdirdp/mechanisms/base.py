@@ -15,6 +15,7 @@ from .._validation import check_choice, check_counts, check_real
 from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import REVEALS_ALL, TABLE_RELATIONS, WorstCase, in_every_direction
 from ..numerics.blocks import row_blocks
+from ..numerics.rounding import is_whole
 from .contribution import ContributionBound
 from .noise import Noise, expected_divergence_of_reading
 from .sampling import check_platform
@@ -472,11 +473,6 @@ class Mechanism(PrivacyCurves):
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
         """Refuse a table outside what the mechanism can draw; `whole` numbers or not."""
-
-
-def is_whole(values: np.ndarray) -> bool:
-    """Whether all are whole numbers."""
-    return bool((values == np.rint(values)).all())
 
 
 class Request(NamedTuple):

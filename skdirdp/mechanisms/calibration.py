@@ -16,10 +16,10 @@ from scipy.optimize import minimize_scalar
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
-from ..accounting.conversions import gaussian_mu
+from ..accounting.conversions import gaussian_mu, gaussian_slope
 from ..accounting.pairs import GaussianPair
 from ..accounting.worst_case import ADJACENCIES
-from ..numerics.roots import safe_root
+from ..numerics.roots import root_nearby, safe_root
 from . import papers
 from .additive import GaussianMechanism, LaplaceMechanism
 from .base import Mechanism
@@ -84,9 +84,14 @@ class Problem:
         )
 
 
-def _slope(budget: ApproximateDP | RenyiDP) -> float:
-    # Of a Gaussian loss: log delta falls by the square of epsilon over the deviation.
-    return 2.0 if isinstance(budget, RenyiDP) else 2 * np.log(1 / budget.delta) + 2
+def _slope(budget: ApproximateDP | RenyiDP, mu: float | None = None) -> float:
+    """Of a Gaussian loss; more exactly, where the mu that uses up the budget is known."""
+    if isinstance(budget, RenyiDP):
+        return 2.0
+    if mu is not None:
+        return gaussian_slope(budget.epsilon, budget.delta, mu)
+    # The logarithm of delta falls by the square of epsilon over the deviation.
+    return 2 * np.log(1 / budget.delta) + 2
 
 
 #: One mechanism for each kind of table of a problem.
@@ -297,10 +302,8 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     """
     frontier = _Frontier(problem)
     if all(table.reading == "best" for table, _ in problem.tables):
-        alpha = _subtracted_alpha(problem)
-        # As large as it is, the loss is nearly that of Gaussian noise.
-        mu = _about_gaussian_mu(problem.budget)
-        return frontier.at(alpha, float(np.log(mu * np.sqrt(alpha / problem.squared_norm))))
+        # With a prior as large as this, the loss is nearly that of Gaussian noise.
+        return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
     # No pair is known to dominate a record spread thinly under a smaller prior.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     least = 0.5 if spread else 0.0
@@ -361,11 +364,15 @@ class _Frontier:
         self._slope: float | None = None  # None while nothing is known of it
         self._offsets: dict[float, float] = {}  # of the guesses, by the logarithm of alpha
 
-    def at(self, alpha: float, near: float | None = None) -> Solution:
-        """The mechanisms there, on the safe side; `near` may tell the logarithm of r, about."""
+    def at(self, alpha: float, *, like_gaussian: bool = False) -> Solution:
+        """The mechanisms there, on the safe side; guessed by Gaussian noise, or from others."""
+        problem = self._problem
         guess, log_ceiling = self._guess(alpha)
-        guess = guess if near is None else min(near, log_ceiling)
-        slope = self._slope or self._problem.slope
+        slope = self._slope or problem.slope
+        if like_gaussian:
+            mu = _about_gaussian_mu(problem.budget)
+            guess = min(float(np.log(mu * np.sqrt(alpha / problem.squared_norm))), log_ceiling)
+            slope = _slope(problem.budget, mu)
         log_r = _last_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
@@ -446,17 +453,16 @@ def _last_allowed(
     `slope` is about how fast it grows there.
     """
     excess = cache(excess)
+    # A hair below, so that no other way of computing the total rounds past the budget.
+    margin = 10 * tolerance
+    limits = (_LEAST_LOG, min(most, _LARGEST_LOG))
+    guess = float(np.clip(guess, *limits))
+    nearby = root_nearby(excess, guess, slope, margin, limits[1])
+    if nearby is not None:
+        return nearby
     # A little beyond where the slope leads to, so that the root lies in between.
     step = min(1.1 * abs(excess(guess)) / slope + tolerance, 4.0)
-    # A hair below, so that no other way of computing the total rounds past the budget.
-    allowed = safe_root(
-        excess,
-        guess,
-        step,
-        tolerance=tolerance,
-        margin=10 * tolerance,
-        limits=(_LEAST_LOG, min(most, _LARGEST_LOG)),
-    )
+    allowed = safe_root(excess, guess, step, tolerance=tolerance, margin=margin, limits=limits)
     if np.isnan(allowed):
         raise ValueError(_TOO_SMALL)
     return allowed

@@ -11,13 +11,15 @@ from scipy.special import betainc, betaincc, digamma
 from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from .base import Mechanism, is_whole, normalise, sums_of_runs, without_smoothing
+from ..numerics.rounding import is_whole
+from .base import Mechanism, normalise, sums_of_runs, without_smoothing
 from .noise import Noise
 from .reference import entry_quadrature, row_total
 from .sampling import (
     MAX_PLACES,
     gamma_cells,
     gamma_shapes,
+    middles,
     places_for,
     relative_weights,
     round_down,
@@ -135,9 +137,7 @@ class DirichletMechanism(Mechanism):
         # The gamma variables themselves, for which the guarantee is proved before they are
         # divided by their sum: of mean r x + alpha, and of the same variance.
         r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
-        mantissa, exponent = drawn
-        noisy = mantissa + 0.5
-        np.ldexp(noisy, exponent, out=noisy)
+        noisy = middles(*drawn)
         noisy -= alpha
         noisy /= r or self.r
         return noisy

@@ -6,6 +6,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative, validate_data
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_non_negative, validate_data
 from .._contributions import RowRule, RowSums, admit_counts, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions
-from .._validation import LARGEST
+from .._validation import LARGEST, largest_count
 from ..mechanisms.table import CountTable
 from ..reading import read_tables
 from .base import _PrivateNaiveBayes
@@ -83,16 +84,20 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 
     def _validate(self, X, y="no_validation", *, reset):
         with errors_without_data(X=X, y=y):
-            checked = validate_data(self, X, y, accept_sparse="csr", reset=reset)
+            checked = validate_data(
+                self, X, y, accept_sparse="csr", ensure_all_finite=False, reset=reset
+            )
             X, *labels = checked if isinstance(checked, tuple) else (checked,)
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
-                assert_all_finite(X, input_name="X")
             if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
                 raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
+            # Only where one look at all entries does not find them to be counts.
+            if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
+                assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
         X = self._prepare(X)
         # Counts must not be negative; a prediction, as in scikit-learn, need not look.
-        if labels:
+        if labels and is_unclear:
             self._check_non_negative(X)
         return (X, *labels) if labels else X
 

@@ -20,8 +20,10 @@ _STIRLING = (
     1 / 156,
     -3617 / 122400,
 )
-# Past this argument the series above is exact to double precision.
+# Past this argument the series above is exact to double precision, and past the larger one
+# its first terms are: the next is below 2^-60 of the first.
 _STIRLING_FROM = 10
+_FEW_TERMS, _FEW_TERMS_FROM = 3, 1 << 10
 
 _SERIES_RADIUS = 0.1
 _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
@@ -48,7 +50,7 @@ def log1p_excess(z, one_plus_z=None):
     half = np.where(small, half, 0.0)
     square = half * half
     # log(1 + z) = 2 atanh(half), and 2 half - z = -half z, exactly.
-    series = 2 * half * square * np.polynomial.polynomial.polyval(square, _ATANH_COEFFICIENTS)
+    series = 2 * half * square * _polynomial(square, _ATANH_COEFFICIENTS)
     return np.where(small, series - half * z, np.log(one_plus_z) - z)
 
 
@@ -57,16 +59,24 @@ def expm1_excess(x):
     x = np.asarray(x, dtype=float)
     small = np.abs(x) < 1
     clipped = np.where(small, x, 0.0)
-    series = clipped**2 * np.polynomial.polynomial.polyval(clipped, _EXP_COEFFICIENTS)
+    series = clipped**2 * _polynomial(clipped, _EXP_COEFFICIENTS)
     with np.errstate(over="ignore"):
         return np.where(small, series, np.expm1(x) - x)
+
+
+def _polynomial(x, coefficients):
+    """By Horner's rule, from the constant coefficient on; numpy's own looks at its arguments."""
+    value = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value
 
 
 def stirling_error(x):
     """``lnGamma(x)`` minus Stirling's formula ``(x - 1/2) ln x - x + ln(2 pi)/2``."""
     x = np.asarray(x, dtype=float)
     large = np.maximum(x, _STIRLING_FROM)
-    series = np.polynomial.polynomial.polyval(large**-2.0, _STIRLING) / large
+    series = _polynomial(large**-2.0, _STIRLING) / large
     small = np.minimum(x, _STIRLING_FROM)
     direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + HALF_LOG_2PI)
     return np.where(x > _STIRLING_FROM, series, direct)
@@ -128,15 +138,15 @@ def _log_gamma_gap(tilt, centre, shift, near, far):
     """``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
 
     The three points are ``centre``, ``near = centre + shift`` and
-    ``far = centre - tilt * shift``, so that the linear part of f drops out. The
-    recurrence of the gamma function lifts all three by ten, where Stirling's
+    ``far = centre - tilt * shift``, so that the linear part of f drops out. Where one of them
+    is small, the recurrence of the gamma function lifts all three by ten, where Stirling's
     series holds; in all parts each term is the Jensen gap of a convex function.
     """
-    x = centre + _STIRLING_FROM
-    a, one_plus_a = shift / x, (near + _STIRLING_FROM) / x
-    b, one_plus_b = -tilt * a, (far + _STIRLING_FROM) / x
-    leading = x * (tilt * entropy_excess(a, one_plus_a) + entropy_excess(b, one_plus_b))
-    return leading + log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, _STIRLING_FROM)
+    least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
+    steps = 0 if least >= _STIRLING_FROM else _STIRLING_FROM
+    terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else len(_STIRLING)
+    lifted = _LiftedGap(tilt, centre, shift, near, far, steps)
+    return lifted.entropy() + lifted.beyond_entropy(terms)
 
 
 def log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, steps):
@@ -144,32 +154,53 @@ def log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, steps):
 
     That term is the gap of ``x log x`` at arguments lifted by `steps`, at least ten.
     """
-    lift = np.arange(steps + 1)
-    tilt, centre, shift, near, far = (
-        np.asarray(a)[..., np.newaxis] for a in (tilt, centre, shift, near, far)
-    )
-    base, near, far = centre + lift, near + lift, far + lift
-    a = shift / base
-    b = -tilt * a
-    excess = tilt * log1p_excess(a, near / base) + log1p_excess(b, far / base)
-    recurrence = -excess[..., :-1].sum(axis=-1)
-
-    tilt, x, near, far, a, b = (values[..., -1] for values in (tilt, base, near, far, a, b))
-    series = term_a = term_b = 0.0
-    power = np.ones_like(x)
-    for degree in range(1, 2 * len(_STIRLING)):
-        # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence of positive terms
-        term_a = (term_a + degree * a * a * power) / near
-        term_b = (term_b + degree * b * b * power) / far
-        power = power / x
-        if degree % 2:
-            series = series + _STIRLING[degree // 2] * (tilt * term_a + term_b)
-    return recurrence - 0.5 * excess[..., -1] + series
+    return _LiftedGap(tilt, centre, shift, near, far, steps).beyond_entropy(len(_STIRLING))
 
 
-def entropy_excess(z, one_plus_z):
-    """``(1 + z) log(1 + z) - z``."""
-    small = one_plus_z * log1p_excess(z, one_plus_z) + z * z
+class _LiftedGap:
+    """The parts of `_log_gamma_gap`, with arguments lifted by so many steps."""
+
+    def __init__(self, tilt, centre, shift, near, far, steps):
+        lift = np.arange(steps + 1)
+        tilt, centre, shift, near, far = (
+            np.asarray(a)[..., np.newaxis] for a in (tilt, centre, shift, near, far)
+        )
+        base, near, far = centre + lift, near + lift, far + lift
+        a = shift / base
+        b = -tilt * a
+        excess_a, excess_b = log1p_excess(a, near / base), log1p_excess(b, far / base)
+        self._recurrence = -(tilt * excess_a + excess_b)[..., :-1].sum(axis=-1)
+        top = (tilt, base, near, far, a, b, excess_a, excess_b)
+        self._top = tuple(values[..., -1] for values in top)
+
+    def entropy(self):
+        """The leading term of Stirling's formula."""
+        tilt, x, near, far, a, b, excess_a, excess_b = self._top
+        gap_a = entropy_excess(a, near / x, excess_a)
+        return x * (tilt * gap_a + entropy_excess(b, far / x, excess_b))
+
+    def beyond_entropy(self, terms):
+        """All but that, by so many terms of Stirling's series."""
+        tilt, x, near, far, a, b, excess_a, excess_b = self._top
+        series = term_a = term_b = 0.0
+        power = np.ones_like(x)
+        square_a, square_b = a * a, b * b
+        for degree in range(1, 2 * terms):
+            # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence of positive terms
+            power_of_degree = degree * power
+            term_a = (term_a + square_a * power_of_degree) / near
+            term_b = (term_b + square_b * power_of_degree) / far
+            power = power / x
+            if degree % 2:
+                series = series + _STIRLING[degree // 2] * (tilt * term_a + term_b)
+        return self._recurrence - 0.5 * (tilt * excess_a + excess_b) + series
+
+
+def entropy_excess(z, one_plus_z, log_excess=None):
+    """``(1 + z) log(1 + z) - z``; `log1p_excess` of the same may be given."""
+    if log_excess is None:
+        log_excess = log1p_excess(z, one_plus_z)
+    small = one_plus_z * log_excess + z * z
     return np.where(np.abs(z) < 0.5, small, one_plus_z * np.log(one_plus_z) - z)
 
 

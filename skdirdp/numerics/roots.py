@@ -10,6 +10,10 @@ from scipy.optimize import brentq
 _LARGEST_EXCESS = 1e3
 # Brent falls back to bisection, which may need one for each bit of the exponent.
 _MAX_ITERATIONS = 2000
+# Secants, and the length of a step, after which a root is not nearby.
+_SECANTS, _LONGEST_STEP = 8, 0.01
+# A step of fewer margins tells of rounding errors more than of the slope.
+_TELLING_STEP = 100.0
 
 
 def safe_root(
@@ -78,3 +82,42 @@ def safe_root(
         if (root - safe) * back > 0:
             return safe
     return float(root)
+
+
+def root_nearby(
+    excess: Callable[[float], float], start: float, slope: float, margin: float, most: float
+) -> float | None:
+    """A point on the safe side of a root next to the start, in as few looks as possible.
+
+    Parameters
+    ----------
+    excess : callable
+        Positive above the root, which is not allowed, and at most 0 below.
+    start : float
+        At most `most`.
+    slope : float
+        Of the excess at the root, about.
+    margin : float
+        The distance from the root that is kept at least, as far as the slope tells.
+    most : float
+        The largest point that is sought.
+
+    Returns
+    -------
+    float or None
+        A point at which the excess was evaluated and is not positive, and at most three
+        margins below the root, or the largest. None where secants do not lead to one.
+    """
+    here, value = start, excess(start)
+    for _ in range(_SECANTS):
+        if value <= 0 and (here == most or margin <= -value / slope <= 3 * margin):
+            return here
+        following = min(here - value / slope - 2 * margin, most)
+        step = following - here
+        if not 0 < abs(step) <= _LONGEST_STEP:
+            return None
+        before, here = value, following
+        value = excess(here)
+        if abs(step) > _TELLING_STEP * margin:
+            slope = max((value - before) / step, slope / 2)
+    return None

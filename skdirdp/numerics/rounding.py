@@ -1,10 +1,14 @@
-"""Floats that are not below the number they stand for."""
+"""Floats that are not below the number they stand for, and those that are whole numbers."""
 
 import math
 from fractions import Fraction
 
+import numpy as np
+
 # A product of whole numbers that is found to be below this is exact.
 _EXACT = 2.0**53
+# Entries that are looked at at once, so that what is made of them stays in the cache.
+_BLOCK = 1 << 15
 
 
 def round_up(exact: Fraction) -> float:
@@ -26,3 +30,10 @@ def product_up(a: float, b: float) -> float:
 def quotient_up(a: float, b: float) -> float:
     """``a / b`` of positive numbers, rounded up."""
     return round_up(Fraction(a) / Fraction(b)) if math.isfinite(a / b) else a / b
+
+
+def is_whole(values: np.ndarray) -> bool:
+    """Whether all are whole numbers."""
+    flat = values.reshape(-1)
+    blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
+    return all(bool((block == np.rint(block)).all()) for block in blocks)

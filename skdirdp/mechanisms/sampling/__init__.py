@@ -29,7 +29,7 @@ Examples
 """
 
 from .bits import BitStream, ScriptedStream
-from .cells import log_weights, relative_weights
+from .cells import log_weights, middles, relative_weights
 from .discrete import bernoulli, choose
 from .dyadic import (
     MAX_PLACES,
@@ -60,6 +60,7 @@ __all__ = [
     "gamma_shapes",
     "laplace_cells",
     "log_weights",
+    "middles",
     "noise_grid",
     "normal_cells",
     "places_for",

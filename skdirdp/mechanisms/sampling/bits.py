@@ -120,9 +120,9 @@ class Uniforms:
         self._reals: dict[int, Uniform] = {}
         self.words = words
 
-    def on_unit(self) -> np.ndarray:
-        """Doubles u with U in [u - 2^-53 u, u + 2^-53 u + 2^-64)."""
-        units = self.words.astype(float)
+    def on_unit(self, cells: slice | np.ndarray = slice(None)) -> np.ndarray:
+        """Doubles u with U in [u - 2^-53 u, u + 2^-53 u + 2^-64), of all cells or of some."""
+        units = self.words[cells].astype(float)
         units *= 2.0**-WORD
         return units
 

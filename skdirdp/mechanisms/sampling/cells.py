@@ -32,8 +32,10 @@ def cells_of_interval(
     stored = bits - 1
     code = low.view(np.int64) >> (_MANTISSA - stored)
     decided = code == (high.view(np.int64) >> (_MANTISSA - stored))
-    decided &= low > _LEAST
-    decided &= high < np.inf
+    # One look at all, before one at each; nan passes neither.
+    if not (low.min(initial=1.0) > _LEAST and high.max(initial=1.0) < np.inf):
+        decided &= low > _LEAST
+        decided &= high < np.inf
     exponent = code >> stored
     exponent -= _BIAS + stored
     code &= (1 << stored) - 1
@@ -60,15 +62,39 @@ def relative_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -
     mantissa, exponent = np.asarray(mantissa), np.asarray(exponent, dtype=np.int64)
     # All mantissas have as many bits, so the largest is among the largest exponents.
     shift = exponent - exponent.max(axis=axis, keepdims=True)
-    # 2^shift, by its bits: many times faster than ldexp. What is below all normal doubles
-    # is below the smallest of them beside the largest weight, and becomes 0.
+    # What is below all normal doubles is below the smallest of them beside the largest
+    # weight, and becomes 0.
     np.maximum(shift, -_BIAS, out=shift)
-    shift += _BIAS
-    shift <<= _MANTISSA
     weights = mantissa.astype(float)
-    weights *= shift.view(np.float64)
+    weights *= _powers_of_two(shift)
     weights /= weights.max(axis=axis, keepdims=True)
     return weights
+
+
+def middles(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """The middles of cells, ``(mantissa + 1/2) * 2^exponent``.
+
+    Parameters
+    ----------
+    mantissa, exponent : ndarray of int64
+
+    Returns
+    -------
+    ndarray of float
+        Exact, but below all normal doubles and beyond the largest.
+    """
+    values = mantissa + 0.5
+    if exponent.min(initial=0) > -_BIAS and exponent.max(initial=0) <= _BIAS:
+        values *= _powers_of_two(exponent)
+        return values
+    return np.ldexp(values, exponent, out=values)
+
+
+def _powers_of_two(exponent: np.ndarray) -> np.ndarray:
+    """``2^exponent`` by its bits, many times faster than ldexp; 0 where it is -1023, the least."""
+    bits = exponent + _BIAS
+    bits <<= _MANTISSA
+    return bits.view(np.float64)
 
 
 def log_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -> np.ndarray:

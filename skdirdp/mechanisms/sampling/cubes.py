@@ -3,7 +3,7 @@
 import numpy as np
 from flint import arb, fmpq
 
-from .bits import BitStream
+from .bits import WORD, BitStream
 from .exact import decide, is_positive
 from .margins import LOST_BITS
 from .normal import Normals
@@ -14,6 +14,9 @@ _OUTWARD = 1 + 2.0**-40
 _SQUEEZE = 1 - 2.0**-20
 _SQUEEZE_ERROR = 2.0**-36
 _SQUEEZE_BASE = 1 / 16
+# Below this c bounds that hold for a whole block are hardly larger than those for each.
+_SMALL_C = 2.0**-8
+_SMALL_C_ERROR = 2.0**-30
 
 
 class Cubes:
@@ -42,7 +45,7 @@ class Cubes:
         size = numerators.size
         self._numerators, self._places, self._margin = numerators, places, margin
         self._normals = Normals(stream, size, margin)
-        z, z_error = self._normals.values, self._normals.errors
+        z = self._normals.values
         self._u = stream.draw(size)
         d = numerators.astype(float)
         d *= 2.0**-places
@@ -53,38 +56,64 @@ class Cubes:
 
         y = c * z
         base = 1 + y
-        self._accept(d, c, z, z_error, y, base)
+        error = self._accept_at_once(c, base)
+        if error is None:
+            error = self._accept_one_by_one(c, z, y, base)
+        self.open = np.zeros(size, bool)
+        rest = np.flatnonzero(~self.accepted)
+        if rest.size:
+            parts = [part[rest] for part in (d, c, z, self._normals.errors, y, base)]
+            self.accepted[rest], self.open[rest] = _decide_slack(
+                margin, self._u.on_unit(rest), *parts
+            )
 
         value = base * base
         value *= base
         value *= d
-        error = np.multiply(z_error, c, out=z_error)
-        error *= 4
-        error += margin
-        error /= base
-        error += margin
-        error *= value
+        error = error * value
         self.low, self.high = value - error, value + error
 
-    def _accept(self, d, c, z, z_error, y, base):
-        """Decide by a bound that needs no logarithm, and the rest by the inequality itself.
+    def _accept_at_once(self, c: np.ndarray, base: np.ndarray) -> float | None:
+        """Accept by one bound for all proposals, which is enough for nearly all of large shapes.
+
+        Returns the relative error of the values, of which none is larger; None, and nothing is
+        accepted, where bounds for each are needed.
+        """
+        largest_c, margin = float(c.max(initial=0.0)), self._margin
+        if not largest_c < _SMALL_C:
+            return None
+        largest, z_error = self._normals.largest, self._normals.largest_error
+        least_base = float(base.min(initial=1.0))
+        bound = (largest_c * largest * largest) ** 2 / 12
+        error = (4 * largest_c * z_error + margin) / least_base + margin
+        # Written so that nan is refused.
+        if not (z_error < _SMALL_C_ERROR and least_base > 1 / 2 and error < 4 * margin):
+            return None
+        # A word below this is the first of a uniform that is below.
+        most = int((_SQUEEZE - bound / least_base) * 2.0**WORD)
+        self.accepted = self._u.words < np.uint64(most)
+        return error
+
+    def _accept_one_by_one(self, c, z, y, base):
+        """Accept by a bound that needs no logarithm; the relative errors of the values.
 
         The slack is at least ``1 - U - 3/4 d y^4 / min(1, 1 + y) - 2^-39 z^2``.
         """
-        unit = self._u.on_unit()
         bound = y * z
         bound *= bound
         bound *= 1 / 12  # 3/4 d c^2
         bound /= np.minimum(base, 1)
-        bound += unit
+        bound += self._u.on_unit()
+        z_error = self._normals.errors
         self.accepted = bound < _SQUEEZE
         self.accepted &= z_error < _SQUEEZE_ERROR
         self.accepted &= base > _SQUEEZE_BASE
-        self.open = np.zeros(unit.size, bool)
-        rest = np.flatnonzero(~self.accepted)
-        if rest.size:
-            parts = [x[rest] for x in (unit, d, c, z, z_error, y, base)]
-            self.accepted[rest], self.open[rest] = _decide_slack(self._margin, *parts)
+        error = z_error * c
+        error *= 4
+        error += self._margin
+        error /= base
+        error += self._margin
+        return error
 
     def exact(self, i: int):
         """Whether it is accepted, and the value as a function of the balls of uniforms."""

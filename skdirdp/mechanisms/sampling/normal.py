@@ -1,6 +1,7 @@
 """Normal variables by the method of Box and Muller."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,31 +83,46 @@ class Normals:
 
     def __init__(self, stream: BitStream, size: int, margin: float):
         half = (size + 1) // 2
-        self._half = half
+        self._half, self._size, self._margin = half, size, margin
         self._u, self._w = stream.draw(half), stream.draw(half)
-        unit = self._u.on_unit()
-        relative = LOST_BITS / unit
-        relative += margin
-        radius = np.log(unit, out=unit)
+        self._unit = self._u.on_unit()
+        radius = np.log(self._unit)
         radius *= -2
-        np.sqrt(radius, out=radius)
-        error = 2 / radius
-        error += radius
-        error *= relative
+        self._radius = np.sqrt(radius, out=radius)
         # Cosine and sine from the tangent of half the angle: one function instead of two.
         tangent = self._w.on_symmetric()
         tangent *= np.pi / 2
         np.tan(tangent, out=tangent)
         square = tangent * tangent
-        radius /= 1 + square
-        values, errors = np.empty((2, 2 * half))
+        values = np.empty(2 * half)
         np.subtract(1, square, out=values[:half])
-        values[:half] *= radius
+        square += 1
+        scale = np.divide(radius, square, out=square)
+        values[:half] *= scale
         tangent *= 2
-        np.multiply(tangent, radius, out=values[half:])
-        errors[:half] = error
-        errors[half:] = error
-        self.values, self.errors = values[:size], errors[:size]
+        np.multiply(tangent, scale, out=values[half:])
+        self.values = values[:size]
+
+    @cached_property
+    def errors(self) -> np.ndarray:
+        relative = LOST_BITS / self._unit
+        relative += self._margin
+        error = 2 / self._radius
+        np.abs(error, out=error)  # the radius may be a zero with a sign
+        error += self._radius
+        error *= relative
+        return np.concatenate([error, error[: self._size - self._half]])
+
+    @property
+    def largest(self) -> float:
+        """No absolute value is larger, roundings aside."""
+        return float(self._radius.max(initial=0.0))
+
+    @property
+    def largest_error(self) -> float:
+        """No error is larger; infinite or nan where there is no bound."""
+        relative = LOST_BITS / self._unit.min(initial=1.0) + self._margin
+        return float(relative * (2 / np.abs(self._radius.min(initial=np.inf)) + self.largest))
 
     def exact(self, i: int) -> tuple[Callable[[Any, Any], Any], tuple[Uniform, Uniform]]:
         """The i-th as a function of two balls, and the uniforms they are balls of."""
