@@ -227,29 +227,52 @@ def test_axes_that_do_not_fit_are_refused():
     ("noisy", "centre"), [(12.0, 10.0), (-20.0, 10.0), (90.0, 20.0), (3.0, 0.5), (400.0, 350.0)]
 )
 def test_the_parts_of_a_posterior_are_those_of_the_integrals(noisy, centre):
-    variance, total, width = 25.0, 400.0, 20
-    cell = Flat(
-        *(np.array([x]) for x in (noisy, variance, centre, 2.0, total, 0.25, total / width))
-    )
-    parts = Parts.of(cell)
-    # As documented: about the centre, from a sample of the pool on; at 0; of the row's mean.
+    variance, total, width, own = 25.0, 400.0, 20, 0.5
+    near = (np.array([[16.0], [21.0]]), np.array([[30.0], [900.0]]))
+    values = (noisy, variance, centre, 2.0, own, total, 0.25, total / width)
+    parts = Parts.of(Flat(*(np.array([x]) for x in values), near=near))
+    # As documented: like the pool, like the cells beside, scattered, empty, of any size.
     sampled = centre * (1 - centre / total) * 0.75
-    widths = [np.sqrt(sampled * (1 + total * rho) + 2.0) for rho in (0, 32**-3, 32**-2, 1 / 32, 1)]
-    priors = [stats.truncnorm(-centre / width, np.inf, centre, width) for width in widths]
+    moments = [(centre, sampled * (1 + total * rho) + 2.0 - own) for rho in (0, 2**-11, 2**-7)]
+    moments += [(float(near[0][i, 0]), float(near[1][i, 0])) for i in range(2)]
+    priors = [with_moments(mean, spread) for mean, spread in moments]
+    chances = [1.0] * len(priors)
+    for rho in (2**-5, 1):
+        spread = sampled * (1 + total * rho) + 2.0
+        chances.append(min(2 * centre**2 / (spread + centre**2), 1.0))
+        priors.append(stats.expon(scale=centre / chances[-1]))
+        # Nothing, or such a count: the mean stays, and so does the variance where it is wide.
+        mean, square = (chances[-1] * priors[-1].moment(i) for i in (1, 2))
+        assert np.isclose(mean, centre)
+        assert np.isclose(square - mean**2, max(spread, centre**2))
     # At least a tenth of the noise's deviation, or a fiftieth of the row's mean if that is less.
-    priors += [stats.halfnorm(scale=max(part * centre, 0.4)) for part in (1 / 64, 1 / 8, 1.0)]
-    priors.append(stats.expon(scale=total / width))
-    x = np.linspace(0.0, 700.0, 400_001)  # fine enough for all of them
-    logs = np.stack([prior.logpdf(x) for prior in priors]) - (noisy - x) ** 2 / (2 * variance)
-    tops = logs.max(axis=1, keepdims=True)
+    priors += [stats.expon(scale=max(centre / 64, 0.4)), stats.expon(scale=total / width)]
+    chances += [1.0, 1.0]
+    x = np.linspace(0.0, 900.0, 800_001)  # fine enough for all of them
+    # A cell that is like its pool shares noise with it.
+    noise = np.where(np.arange(len(priors)) < 3, variance - own, variance)
+    logs = np.stack([prior.logpdf(x) for prior in priors])
+    logs -= (noisy - x) ** 2 / (2 * noise[:, np.newaxis])
+    tops = logs.max(axis=1)
     mass, first, second = (
-        integrate.simpson(x**power * np.exp(logs - tops), x=x, axis=1) for power in range(3)
+        integrate.simpson(x**power * np.exp(logs - tops[:, np.newaxis]), x=x, axis=1)
+        for power in range(3)
     )
-    np.testing.assert_allclose(parts.mean[:, 0], first / mass, rtol=1e-6)
-    np.testing.assert_allclose(parts.square[:, 0], second / mass, rtol=1e-6)
-    likelihood = np.log(mass) + tops[:, 0]
+    mass, first, second = (chances * each for each in (mass, first, second))
+    mass = mass + (1 - np.array(chances)) * np.exp(-(noisy**2) / (2 * noise) - tops)
+    np.testing.assert_allclose(parts.mean[:, 0], first / mass, rtol=1e-5)
+    np.testing.assert_allclose(parts.square[:, 0], second / mass, rtol=1e-5)
+    likelihood = np.log(mass / np.sqrt(noise)) + tops
     expected = np.exp(likelihood - likelihood.max())
-    np.testing.assert_allclose(parts.likelihood[:, 0], expected, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(parts.likelihood[:, 0], expected, rtol=1e-5, atol=1e-12)
+
+
+def with_moments(mean, spread):
+    """A prior with this mean and, where it is narrow, nearly this variance."""
+    if spread >= mean**2:
+        return stats.expon(scale=mean)
+    deviation = np.sqrt(spread)
+    return stats.truncnorm(-mean / deviation, np.inf, mean, deviation)
 
 
 @pytest.mark.parametrize("sigma", [1.0, 1e3, 1e6, 1e12])
@@ -266,9 +289,10 @@ def test_the_exponential_part_keeps_its_digits_under_any_noise(sigma):
         np.testing.assert_allclose([each[0] for each in found], [float(x) for x in expected], 1e-5)
 
 
-@pytest.mark.parametrize("first", [OF_ROWS, OF_POOLS])
-def test_every_step_of_em_raises_the_likelihood(first, monkeypatch):
+@pytest.mark.parametrize("start", [OF_ROWS.in_order, OF_ROWS.without, OF_POOLS.without])
+def test_every_step_of_em_raises_the_likelihood(start, monkeypatch):
     rng = np.random.default_rng(0)
+    first = start.weights
     likelihood = rng.random((len(first), 200))
     sizes = np.array([120, 80])
     rows = Rows(sizes, np.array([0, 120]), np.repeat([0, 1], sizes))
@@ -280,8 +304,8 @@ def test_every_step_of_em_raises_the_likelihood(first, monkeypatch):
     assert np.isclose(first.sum(), 1)
     common, own = [np.repeat(first[:, np.newaxis], 2, axis=1)], []
     for steps in range(1, 8):
-        monkeypatch.setattr(mixture, "_STEPS", steps)
-        learnt = mixture.common_weights(likelihood, first)
+        monkeypatch.setattr(mixture, "_STEPS_OF_ROW", steps)
+        learnt = mixture.common_weights(likelihood, start._replace(steps=steps))
         common.append(np.repeat(learnt[:, np.newaxis], 2, axis=1))
         own.append(mixture.row_weights(likelihood, rows, first))
     # The imagined cells of a model count once, and these two rows have its weights.
@@ -297,6 +321,7 @@ def cells_of(noisy, variance, shares, total, per_count=0.0, is_last=True):
         np.atleast_2d(shares),
         np.zeros(np.atleast_2d(shares).shape),
         np.broadcast_to(np.asarray(total, dtype=float), len(noisy)),
+        np.zeros(len(noisy)),
         np.zeros(len(noisy)),
         noisy.shape[1],
         is_last,
@@ -329,7 +354,7 @@ def test_means_that_are_looked_up_are_those_that_are_computed(per_count, sigma, 
     noisy = rows + rng.normal(0, sigma, rows.shape)
     cells = cells_of(noisy, sigma**2, pool, totals, per_count, is_last=False)
     (quick,) = read_cells([cells], OF_ROWS)
-    monkeypatch.setattr(posteriors, "_LONG", 1 << 30)
+    monkeypatch.setattr(posteriors, "_LARGE", 1 << 30)
     monkeypatch.setattr(posteriors, "_ENOUGH", 1 << 30)  # all cells tell the weights
     (slow,) = read_cells([cells], OF_ROWS)
     true = rows / totals[:, np.newaxis]
@@ -370,11 +395,11 @@ def test_with_nothing_but_noise_a_table_is_read_as_even():
     np.testing.assert_allclose(read.counts.sum(), 1000)
 
 
-def test_neither_the_order_of_tables_nor_that_of_categories_matters():
+def test_neither_the_order_of_tables_nor_the_direction_of_categories_matters():
     rng = np.random.default_rng(3)
     first = NoisyTable(rng.normal(100, 30, (2, 5)), Noise(900.0), ("y", "u"))
     second = NoisyTable(rng.normal(200, 30, (2, 3)), Noise(900.0), ("y", "v"))
-    order = [3, 1, 4, 0, 2]
+    order = [4, 3, 2, 1, 0]
     there = read_tables([first, second], 900.0)
     back = read_tables([second, NoisyTable(first.counts[:, order], first.noise, first.axes)], 900.0)
     np.testing.assert_allclose(back[1].counts, there[0].counts[:, order], rtol=1e-6)

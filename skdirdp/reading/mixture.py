@@ -395,15 +395,13 @@ def _with_moments(
     mean = np.broadcast_to(mean, spread.shape)
     wide = spread >= mean**2
     both = spread + variance
-    deviation = np.sqrt(spread * variance / both)
-    with np.errstate(invalid="ignore"):  # infinite variances, which are wide
+    with np.errstate(invalid="ignore", divide="ignore"):  # infinite variances, which are wide
+        deviation = np.sqrt(spread * variance / both)
         z = (noisy * spread + mean * variance) / (both * deviation)
-        cut_off = np.log(ndtr(mean / np.sqrt(spread)))
-        logs = (noisy - mean) ** 2 / both + np.log(both)
-    logs /= -2
-    logs -= cut_off
-    scaled, above = _scaled_beyond_zero(z)
-    logs += np.log(scaled / 2) - np.minimum(z, _FAR) ** 2 / 2
+        scaled, above = _scaled_beyond_zero(z)
+        # Of what is not cut off at 0, before and after.
+        logs = np.log(scaled / (2 * np.sqrt(both) * ndtr(mean / np.sqrt(spread))))
+        logs -= (np.minimum(z, _FAR) ** 2 + (noisy - mean) ** 2 / both) / 2
     above += z
     found = logs, deviation * above, deviation**2 * (1 + z * above)
     if wide.any():
@@ -422,11 +420,12 @@ def _scattered(
     chance = np.minimum(2 * mean**2 / (spread + mean**2), 1.0)
     logs, first, second = exponential(noisy, variance, mean / chance)
     nothing = (noisy**2 / variance + np.log(variance)) / -2
-    with np.errstate(divide="ignore"):
-        logs += np.log(chance)
-        whole = np.logaddexp(logs, nothing + np.log1p(-chance))
-    some = np.exp(logs - whole)
-    return whole, some * first, some * second
+    # How likely nothing is beside such a count is bounded, by about its mean over the noise.
+    whole = chance + (1 - chance) * np.exp(nothing - logs)
+    chance /= whole
+    first *= chance
+    second *= chance
+    return logs + np.log(whole), first, second
 
 
 def exponential(

@@ -22,7 +22,7 @@ from .mixture import (
 
 # Of a table that has more cells, weights are learnt from about so many; of all tables, from so
 # many. Read at once is at most a block.
-_ENOUGH, _ENOUGH_OF_ALL, _BLOCK = 1 << 11, 1 << 15, 1 << 15
+_ENOUGH, _ENOUGH_OF_ALL, _BLOCK = 1 << 12, 1 << 15, 1 << 15
 # Tables of long rows are looked up if they are large.
 _LARGE = 1 << 13
 
