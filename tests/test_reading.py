@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import integrate, special, stats
+from scipy import integrate, optimize, special, stats
 from sklearn.naive_bayes import CategoricalNB
 
 from skdirdp import DirichletCategoricalNB, PrivateBayesNetMLE
@@ -23,7 +23,7 @@ from skdirdp.mechanisms.base import Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.noise import Noise
-from skdirdp.reading import NoisyTable, mixture, posteriors, read_tables, reconcile
+from skdirdp.reading import NoisyTable, mixture, posteriors, read_tables, reconcile, tables
 from skdirdp.reading.histogram import read_histogram
 from skdirdp.reading.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
 from skdirdp.reading.posteriors import read_cells
@@ -341,6 +341,93 @@ def test_rows_that_are_alike_are_read_as_alike_and_others_are_not():
     others = rng.dirichlet(np.ones(5), 40) * 1000
     assert spread(alike) < 10  # the noise has 20
     assert spread(others) < 21
+
+
+def errors(true, noisy, sigma, **how):
+    """How far a table is from the truth as it is read, in deviations of the noise."""
+    (read,) = read_tables([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum(), **how)
+    return np.sqrt(np.mean((read.counts - true) ** 2)) / sigma
+
+
+def test_cells_that_are_like_those_beside_them_are_read_with_them_and_others_are_not():
+    rng = np.random.default_rng(0)
+    place, sigma = np.linspace(-2, 2, 20), 150.0
+    smooth = 6000 * np.stack([stats.norm.pdf(place, mean, 0.8) for mean in (-1, -0.3, 0.4, 1)])
+    smooth /= 4
+    noise = rng.normal(0, sigma, (40, *smooth.shape))
+    order = [rng.permutation(20) for _ in noise]
+    beside = np.mean([errors(smooth, smooth + each, sigma) for each in noise])
+    mixed = [smooth[:, places] for places in order]
+    apart = np.mean(
+        [errors(true, true + each, sigma) for true, each in zip(mixed, noise, strict=True)]
+    )
+    assert beside < 0.8 * apart
+    assert apart < 1  # what is seen has 1
+
+
+def test_the_noise_that_rows_share_with_their_pool_is_known():
+    rng = np.random.default_rng(0)
+    sigma, draws = 20.0, 4000
+    true = np.stack([rng.gamma(4.0, 50.0, 6), rng.gamma(4.0, 25.0, 6), rng.gamma(4.0, 25.0, 6)])
+    margin, total = true.sum(axis=1), true.sum()
+    noise = rng.normal(0, sigma, (draws, *true.shape))
+    pools = [
+        cells_of(pool[np.newaxis], 3 * sigma**2, np.full(6, 1 / 6), total, is_last=False)
+        for pool in (true + noise).sum(axis=1)
+    ]
+    found = read_cells(pools, OF_POOLS)
+    shares = np.stack([each.shares[0] for each in found])
+    centres = margin[:, np.newaxis] * shares[:, np.newaxis]
+    together = (noise * (centres - centres.mean(axis=0))).mean(axis=0)
+    variances = np.mean([each.variances[0] for each in found], axis=0)
+    part, own = margin / total, tables._own_part(margin, total)
+    expected = mixture.own_variance(
+        margin[:, np.newaxis] ** 2 * variances, own[:, np.newaxis], part[:, np.newaxis], sigma**2
+    )
+    # Counts that add up to a total share a little less than that.
+    np.testing.assert_allclose(together.sum(axis=1) / expected.sum(axis=1), 1.0, atol=0.25)
+
+
+def test_a_cautious_reading_adds_a_part_of_the_noise_to_what_may_be_nothing():
+    rng = np.random.default_rng(0)
+    true = np.array([[0.0, 0.0, 900.0, 60.0], [0.0, 400.0, 0.0, 640.0]])
+    table = NoisyTable(true + rng.normal(0, 10, true.shape), Noise(100.0), ("y", "u"))
+    (sure,) = read_tables([table], 2000.0)
+    (careful,) = read_tables([table], 2000.0, cautious=True)
+    empty = true == 0
+    gained = (careful.counts - sure.counts)[empty]
+    assert (gained > 1.0).all()  # of the noise, whose deviation is 10
+    assert (gained < 3.0).all()
+    np.testing.assert_allclose(careful.counts[~empty], sure.counts[~empty], rtol=0.06)
+
+
+def test_a_table_of_words_is_read_nearer_to_the_truth_than_projection_and_clipping_are():
+    rng = np.random.default_rng(0)
+    pool = rng.pareto(0.8, 12_000) + 0.01
+    pool /= pool.sum()
+    true = np.stack(
+        [rng.multinomial(n, rng.dirichlet(20_000 * pool + 1e-9)) for n in (50_000, 30_000)]
+    )
+    noisy = true + rng.normal(0, 25.0, true.shape)
+    (read,) = read_tables([NoisyTable(noisy, Noise(625.0), ("y", "word"))])
+    shares = true / true.sum(axis=1, keepdims=True)
+
+    def apart(counts):
+        return np.abs(counts / counts.sum(axis=1, keepdims=True) - shares).sum() / 2
+
+    assert apart(read.counts) < 0.95 * apart(np.maximum(noisy, 0))
+    assert apart(read.counts) < apart(projected(noisy))
+
+
+def projected(noisy):
+    """The nearest counts that are not negative and have the same sums."""
+    found = []
+    for row in noisy:
+        shift = optimize.brentq(
+            lambda shift, row=row: np.maximum(row - shift, 0).sum() - row.sum(), -1e3, row.max()
+        )
+        found.append(np.maximum(row - shift, 0))
+    return np.stack(found)
 
 
 @pytest.mark.parametrize("per_count", [0.0, 0.05])

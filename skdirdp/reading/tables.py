@@ -143,6 +143,14 @@ def read_tables(
 _NO_PART = np.zeros(1)
 
 
+def _own_part(margin: np.ndarray, total: float) -> np.ndarray:
+    """How much of the variance of what is expected of a row its own noise has brought there.
+
+    The pool has the noise of all rows alike, and a row takes its share of the pool.
+    """
+    return total / (len(margin) * margin)
+
+
 class _Reader:
     """One table on its way from coarse to fine."""
 
@@ -205,8 +213,7 @@ class _Reader:
                 variances,
                 margin,
                 margin / self._total,
-                # The noise of all rows is in their pool.
-                self._total / (len(margin) * margin),
+                _own_part(margin, self._total),
                 is_last=len(self._given) == 1,
             )
             for name, margin in zip(self._given, self._margins, strict=True)
