@@ -68,14 +68,15 @@ def read_alike(groups: Sequence[Cells], start: Start) -> list[Posterior]:
     size = sum(group.noisy.size for group in groups)
     if size <= _BLOCK and not any(map(_is_large, groups)):
         return _posteriors(groups, start)
+    if len(groups) == 1 and _is_large(groups[0]):
+        return [_looked_up(groups[0], _weights_of_rows(groups[0], start))]
     some = [_some(group) for group in groups]
     step = -(-sum(group.noisy.size for group in some) // _ENOUGH_OF_ALL)
-    sampled = _parts(some[::step])[2]
-    common = common_weights(sampled.likelihood, start)
+    common = common_weights(_parts(some[::step])[2].likelihood, start)
     found: list[Posterior] = []
     for batch in _batches(groups):
         if _is_large(batch[0]):
-            found.append(_looked_up(batch[0], start, common))
+            found.append(_looked_up(batch[0], _weights_of_rows(batch[0], start, common)))
         elif len(batch) > 1 or batch[0].noisy.size <= _BLOCK:
             found += _posteriors(batch, start, common)
         else:
@@ -158,10 +159,15 @@ def _in_blocks(group: Cells, start: Start, common: np.ndarray) -> Posterior:
     )
 
 
-def _looked_up(group: Cells, start: Start, common: np.ndarray) -> Posterior:
-    """By the weights that rows have in a sample of their cells."""
+def _weights_of_rows(group: Cells, start: Start, common: np.ndarray | None = None) -> np.ndarray:
+    """The weights that rows have in a sample of their cells."""
     rows, _, parts = _parts([_some(group)])
-    weights = row_weights(parts.likelihood, rows, common)
+    if common is None:
+        common = common_weights(parts.likelihood, start)
+    return row_weights(parts.likelihood, rows, common)
+
+
+def _looked_up(group: Cells, weights: np.ndarray) -> Posterior:
     mean, variance = look_up(group, weights)
     total = mean.sum(axis=1, keepdims=True)
     mean /= total
