@@ -52,6 +52,7 @@ class Start(NamedTuple):
 
     weights: np.ndarray
     steps: int
+    neighbours: bool
 
     @classmethod
     def of(
@@ -67,7 +68,7 @@ class Start(NamedTuple):
         """By kinds of parts, in the order of `Parts`; cells have no neighbours if that is None."""
         near = [] if beside is None else [beside / len(_REACHES)] * len(_REACHES)
         weights = np.array([*alike, *near, *[scattered / 2] * 2, empty, any_size])
-        return cls(weights / weights.sum(), steps)
+        return cls(weights / weights.sum(), steps, beside is not None)
 
 
 class Starts(NamedTuple):
@@ -85,7 +86,7 @@ OF_ROWS = Starts(
     Start.of(30, alike=(0.7, 0.7, 0.6), beside=None, scattered=2.0, empty=0.1, any_size=0.2),
 )
 OF_POOLS = Starts(
-    Start.of(8, alike=(0.9, 0.02, 0.02), beside=0.0, scattered=0.01, empty=0.02, any_size=0.04),
+    Start.of(8, alike=(0.9, 0.02, 0.02), beside=None, scattered=0.01, empty=0.02, any_size=0.04),
     Start.of(30, alike=(0.9, 0.02, 0.02), beside=None, scattered=1.0, empty=0.02, any_size=0.04),
 )
 
@@ -198,7 +199,7 @@ class Flat(NamedTuple):
     near: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
-    def of(cls, groups: Sequence[Cells], rows: Rows) -> "Flat":
+    def of(cls, groups: Sequence[Cells], rows: Rows, neighbours: bool) -> "Flat":
         lengths = [len(group.noisy) for group in groups]
         noisy = np.concatenate([group.noisy.reshape(-1) for group in groups])
         noise = np.array([(group.variance, group.per_count) for group in groups])
@@ -238,7 +239,7 @@ class Flat(NamedTuple):
             part,
             mean,
             groups[0].nearest_zero,
-            _near(noisy, variance, centre, rows) if groups[0].has_neighbours else None,
+            _near(noisy, variance, centre, rows) if neighbours else None,
         )
 
 
@@ -304,18 +305,17 @@ class Parts(NamedTuple):
         sampled = centre * np.maximum(1 - centre / cells.total, _LEAST)
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
-        alike = (1 + _ALIKE[:, np.newaxis] * cells.total) * sampled
-        alike += np.maximum(cells.centre_variance - cells.own_variance, 0.0)
-        found = [_with_moments(noisy, variance - cells.own_variance, centre, alike)]
-        if cells.near is not None:
-            found.append(_with_moments(noisy, variance, *cells.near))
+        found = [_with_moments(noisy, *_expected(cells, sampled))]
         scattered = (1 + _SCATTERED[:, np.newaxis] * cells.total) * sampled
         scattered += cells.centre_variance
-        found.append(_scattered(noisy, variance, centre, scattered))
+        chance = np.minimum(2 * centre**2 / (scattered + centre**2), 1.0)
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
         np.maximum(least, _LEAST, out=least)
-        means = np.stack([np.maximum(cells.nearest_zero * centre, least), cells.mean])
-        found.append(exponential(noisy, variance, means))
+        empty = np.maximum(cells.nearest_zero * centre, least)
+        found.append(
+            exponential(noisy, variance, np.stack([*(centre / chance), empty, cells.mean]))
+        )
+        _or_nothing(noisy, variance, chance, *(each[: len(chance)] for each in found[1]))
         logs, mean, square = map(np.concatenate, zip(*found, strict=True))
         logs -= logs.max(axis=0)
         return cls(np.exp(logs, out=logs), mean, square)
@@ -385,66 +385,101 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
 # Each gives logarithms of likelihoods up to one constant, and means of counts and of squares.
 
 
+def _expected(cells: Flat, sampled: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the parts like the pool and like the cells beside: the noise, means and variances."""
+    alike = (1 + _ALIKE[:, np.newaxis] * cells.total) * sampled
+    alike += np.maximum(cells.centre_variance - cells.own_variance, 0.0)
+    noise = np.broadcast_to(cells.variance - cells.own_variance, alike.shape)
+    mean = np.broadcast_to(cells.centre, alike.shape)
+    if cells.near is None:
+        return noise, mean, alike
+    near, variances = cells.near
+    others = np.broadcast_to(cells.variance, near.shape)
+    return (
+        np.concatenate([noise, others]),
+        np.concatenate([mean, near]),
+        np.concatenate([alike, variances]),
+    )
+
+
 def _with_moments(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Parts with a mean and a variance: exponential ones with that mean where they are wide.
 
-    A normal part as wide as its mean has a larger one once it is cut off at 0.
+    A normal part as wide as its mean has a larger one once it is cut off at 0. Parts of infinite
+    variance have no likelihood.
     """
-    mean = np.broadcast_to(mean, spread.shape)
+    mean = np.maximum(mean, _LEAST**2)
     wide = spread >= mean**2
     both = spread + variance
-    with np.errstate(invalid="ignore", divide="ignore"):  # infinite variances, which are wide
-        deviation = np.sqrt(spread * variance / both)
-        z = (noisy * spread + mean * variance) / (both * deviation)
-        scaled, above = _scaled_beyond_zero(z)
-        # Of what is not cut off at 0, before and after.
-        logs = np.log(scaled / (2 * np.sqrt(both) * ndtr(mean / np.sqrt(spread))))
-        logs -= (np.minimum(z, _FAR) ** 2 + (noisy - mean) ** 2 / both) / 2
-    above += z
-    found = logs, deviation * above, deviation**2 * (1 + z * above)
-    if wide.any():
-        _, column = np.nonzero(wide)
-        others = exponential(noisy[column], variance[column], np.maximum(mean[wide], _LEAST**2))
-        for each, other in zip(found, others, strict=True):
-            each[wide] = other
-        found[0][np.isinf(spread)] = -np.inf
-    return found
+    rate = 1 / mean
+    # Means of the posteriors before they are cut off, in deviations. What is infinite is wide.
+    with np.errstate(invalid="ignore"):
+        deviation = np.sqrt(np.where(wide, variance, spread * variance / both))
+        z = np.where(wide, noisy - variance * rate, (noisy * spread + mean * variance) / both)
+        z /= deviation
+    scaled, above = _scaled_beyond_zero(z)
+    # Of what is not cut off at 0, before and after.
+    of_normal = 0.5 / (np.sqrt(both) * ndtr(mean / np.sqrt(spread)))
+    logs = np.log(scaled * np.where(wide, rate * np.sqrt(np.pi / 2), of_normal))
+    logs += np.where(
+        wide,
+        _tilt(noisy, variance, rate, z),
+        (np.minimum(z, _FAR) ** 2 + (noisy - mean) ** 2 / both) / -2,
+    )
+    logs[np.isinf(spread)] = -np.inf
+    return logs, *_moments(z, above, deviation)
 
 
-def _scattered(
-    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Parts that hold nothing, or are exponential with a larger mean: so as to vary so much."""
-    chance = np.minimum(2 * mean**2 / (spread + mean**2), 1.0)
-    logs, first, second = exponential(noisy, variance, mean / chance)
+def _or_nothing(
+    noisy: np.ndarray,
+    variance: np.ndarray,
+    chance: np.ndarray,
+    logs: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> None:
+    """Turn parts, in place, into ones that hold nothing unless a chance has it otherwise."""
     nothing = (noisy**2 / variance + np.log(variance)) / -2
     # How likely nothing is beside such a count is bounded, by about its mean over the noise.
     whole = chance + (1 - chance) * np.exp(nothing - logs)
-    chance /= whole
-    first *= chance
-    second *= chance
-    return logs + np.log(whole), first, second
+    some = chance / whole
+    first *= some
+    second *= some
+    logs += np.log(whole)
 
 
 def exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Exponential parts of these means."""
+    """Exponential parts of these means: posteriors of a flat prior, moved."""
     deviation, rate = np.sqrt(variance), 1 / mean
-    shift = variance * rate
-    # The posterior of a flat prior, moved.
-    z = (noisy - shift) / deviation
+    z = (noisy - variance * rate) / deviation
     scaled, above = _scaled_beyond_zero(z)
+    logs = np.log(scaled * (rate * np.sqrt(np.pi / 2)))
+    logs += _tilt(noisy, variance, rate, z)
+    return logs, *_moments(z, above, deviation)
+
+
+def _tilt(noisy: np.ndarray, variance: np.ndarray, rate: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The logarithm of an exponential part's likelihood, less that of what is not cut off."""
     # Below, squares of z cancel that would take all digits with them where noise is large.
-    tilt = np.where(z < _FAR, noisy**2 / (-2 * variance), (shift / 2 - noisy) * rate - _FAR**2 / 2)
-    logs = tilt + np.log(rate * scaled * np.sqrt(np.pi / 2))
+    far = (variance * rate / 2 - noisy) * rate - _FAR**2 / 2
+    return np.where(z < _FAR, noisy**2 / (-2 * variance), far)
+
+
+def _moments(
+    z: np.ndarray, above: np.ndarray, deviation: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means of counts and of their squares, of normal ones cut off at 0."""
     above += z
     square = 1 + z * above
     if (far := z < -1e3).any():
         above[far], square[far] = -1 / z[far], 2 / z[far] ** 2
-    return logs, deviation * above, variance * square
+    above *= deviation
+    square *= deviation**2
+    return above, square
 
 
 def _scaled_beyond_zero(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -72,7 +72,7 @@ def read_alike(groups: Sequence[Cells], start: Start) -> list[Posterior]:
         return [_looked_up(groups[0], _weights_of_rows(groups[0], start))]
     some = [_some(group) for group in groups]
     step = -(-sum(group.noisy.size for group in some) // _ENOUGH_OF_ALL)
-    common = common_weights(_parts(some[::step])[2].likelihood, start)
+    common = common_weights(_parts(some[::step], start)[2].likelihood, start)
     found: list[Posterior] = []
     for batch in _batches(groups):
         if _is_large(batch[0]):
@@ -118,9 +118,9 @@ def _batches(groups: Sequence[Cells]) -> Iterator[list[Cells]]:
         yield batch
 
 
-def _parts(groups: Sequence[Cells]) -> tuple[Rows, Flat, Parts]:
+def _parts(groups: Sequence[Cells], start: Start) -> tuple[Rows, Flat, Parts]:
     rows = Rows.of(groups)
-    cells = Flat.of(groups, rows)
+    cells = Flat.of(groups, rows, start.neighbours)
     return rows, cells, Parts.of(cells)
 
 
@@ -128,7 +128,7 @@ def _posteriors(
     groups: Sequence[Cells], start: Start, common: np.ndarray | None = None
 ) -> list[Posterior]:
     """By the weights of a model, or those that these tables are a model of."""
-    rows, cells, parts = _parts(groups)
+    rows, cells, parts = _parts(groups, start)
     if common is None:
         common = common_weights(parts.likelihood, start)
     weights = row_weights(parts.likelihood, rows, common)
@@ -161,7 +161,7 @@ def _in_blocks(group: Cells, start: Start, common: np.ndarray) -> Posterior:
 
 def _weights_of_rows(group: Cells, start: Start, common: np.ndarray | None = None) -> np.ndarray:
     """The weights that rows have in a sample of their cells."""
-    rows, _, parts = _parts([_some(group)])
+    rows, _, parts = _parts([_some(group)], start)
     if common is None:
         common = common_weights(parts.likelihood, start)
     return row_weights(parts.likelihood, rows, common)
