@@ -480,8 +480,7 @@ class CountingEstimator(PrivateEstimator):
         self._warn_of_leak(leaks)
         informative = [(table, counts) for table, counts in tables if table.n_categories > 1]
         mechanisms = self._calibrate([table for table, _ in informative]) if informative else []
-        for mechanism, (table, counts) in zip(mechanisms, informative, strict=True):
-            mechanism.check_table(counts, table.contribution.grid)
+        Mechanism.check_all(_requests(informative, mechanisms))
         joint = JointMechanism.of(mechanisms) if mechanisms else None
         generator = None if joint is None else self._pay(*joint.as_charge())
         releases = draw_tables(tables, mechanisms, generator)
@@ -507,18 +506,24 @@ class CountingEstimator(PrivateEstimator):
         )
 
 
+def _requests(
+    tables: Sequence[tuple[CountTable, np.ndarray]], mechanisms: Sequence[Mechanism]
+) -> list[Request]:
+    return [
+        Request(mechanism, counts, table.contribution.grid, table.reading == "best")
+        for mechanism, (table, counts) in zip(mechanisms, tables, strict=True)
+    ]
+
+
 def draw_tables(
     tables: Sequence[tuple[CountTable, np.ndarray]],
     mechanisms: Sequence[Mechanism],
     generator: np.random.Generator | None,
 ) -> list[Release]:
     """Releases of tables that were paid for; a table of one category takes no mechanism."""
-    waiting = iter(mechanisms)
-    requests = [
-        Request(next(waiting), counts, table.contribution.grid, table.reading == "best")
-        for table, counts in tables
-        if table.n_categories > 1
-    ]
+    requests = _requests(
+        [(table, counts) for table, counts in tables if table.n_categories > 1], mechanisms
+    )
     drawn = zip(requests, Mechanism.draw_all(requests, generator), strict=True)
     releases = []
     for table, counts in tables:

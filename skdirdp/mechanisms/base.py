@@ -453,20 +453,29 @@ class Mechanism(PrivacyCurves):
             Probabilities, or noisy counts where those are requested.
         """
         released = [np.empty(request.counts.shape) for request in requests]
-        noisy: dict[tuple[type[Mechanism], bool], list[tuple[Request, np.ndarray]]] = {}
         for request, target in zip(requests, released, strict=True):
-            mechanism, counts = request.mechanism, request.counts
-            if mechanism.is_exact:
-                target[:] = mechanism._released_without_noise(counts)
-            else:
-                kind = (type(mechanism), request.as_counts)
-                noisy.setdefault(kind, []).append((request, target))
-        for (kind_of_mechanism, as_counts), several in noisy.items():
+            if request.mechanism.is_exact:
+                target[:] = request.mechanism._released_without_noise(request.counts)
+        for (kind_of_mechanism, as_counts), batch in _noisy_batches(requests, released):
             assert generator is not None
-            for batch in _batches(several):
-                fill = _fill_counts if as_counts else _fill
-                fill(kind_of_mechanism, batch, generator)
+            fill = _fill_counts if as_counts else _fill
+            fill(kind_of_mechanism, batch, generator)
         return released
+
+    @staticmethod
+    def check_all(requests: "Sequence[Request]") -> None:
+        """Refuse tables that cannot be released as guarantees assume, before they are paid for.
+
+        They are looked at as `draw_all` draws them: those of one mechanism together, of which
+        all or none are whole numbers.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+        """
+        for _, batch in _noisy_batches(requests, [request.counts for request in requests]):
+            for request in _joined_runs(batch):
+                request.mechanism.check_table(request.counts, request.grid)
 
     def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
         return smoothed_mean(counts, self.smoothing)
@@ -490,6 +499,20 @@ class Request(NamedTuple):
 
 #: Rows of a table, and the place for what becomes of them; both two-dimensional.
 _Part = tuple[Request, np.ndarray]
+
+
+def _noisy_batches(
+    requests: Sequence[Request], targets: Sequence[np.ndarray]
+) -> Iterator[tuple[tuple[type[Mechanism], bool], list[_Part]]]:
+    """What is drawn at once, by the kind of mechanism and whether counts are asked for."""
+    noisy: dict[tuple[type[Mechanism], bool], list[_Part]] = {}
+    for request, target in zip(requests, targets, strict=True):
+        if not request.mechanism.is_exact:
+            kind = (type(request.mechanism), request.as_counts)
+            noisy.setdefault(kind, []).append((request, target))
+    for kind, several in noisy.items():
+        for batch in _batches(several):
+            yield kind, batch
 
 
 def _batches(requests: Sequence[_Part]) -> Iterator[list[_Part]]:
@@ -556,13 +579,17 @@ def _drawn(
     kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator
 ) -> tuple[list[Request], list[tuple[np.ndarray, ...]]]:
     """Requests that follow each other and are alike as one, and what was drawn for each."""
-    flat = [
-        Request(mechanism, _joined([part.counts.reshape(-1) for part, _ in parts]), grid)
-        for (mechanism, grid), parts in _runs(batch, lambda part: (part.mechanism, part.grid))
-    ]
+    flat = _joined_runs(batch)
     drawn = kind._draw(flat, generator)
     ends = np.cumsum([request.counts.size for request in flat])[:-1]
     return flat, list(zip(*(np.split(each, ends) for each in drawn), strict=True))
+
+
+def _joined_runs(batch: Sequence[_Part]) -> list[Request]:
+    return [
+        Request(mechanism, _joined([part.counts.reshape(-1) for part, _ in parts]), grid)
+        for (mechanism, grid), parts in _runs(batch, lambda part: (part.mechanism, part.grid))
+    ]
 
 
 def _runs(batch: Sequence[_Part], key: Callable[[Request], Any]) -> list[tuple[Any, list[_Part]]]:

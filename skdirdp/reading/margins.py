@@ -72,7 +72,9 @@ class Reconciled:
 
     def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
         """Sums over all other variables, in the order of the table's own."""
-        return _margin(self.counts, self.table.axes, frozenset(kept))
+        if len(kept) == self.counts.ndim:
+            return self.counts
+        return _margin(self.counts, self.table.axes, kept)
 
 
 def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[Reconciled]:

@@ -216,14 +216,10 @@ class Flat(NamedTuple):
         by_row = np.stack([total, part, own, mean, *noise])
         total, part, own, mean, variance, per_count, of_table = by_row[:, rows.of_cells]
         # Where a table has one row of shares, all of its rows have that.
-        ends = np.cumsum([group.shares.size for group in groups])
-        place = np.concatenate(
-            [
-                np.arange(len(group.noisy)) * (len(group.shares) > 1) * group.noisy.shape[1]
-                + (end - group.shares.size)
-                for group, end in zip(groups, ends, strict=True)
-            ]
-        )
+        sizes = np.array([group.shares.size for group in groups])
+        place = np.repeat(np.cumsum(sizes) - sizes, lengths)
+        of_rows = np.repeat([len(group.shares) > 1 for group in groups], lengths)
+        place += of_rows * (rows.starts - np.repeat(rows.starts[first], lengths))
         place = (place - rows.starts)[rows.of_cells] + np.arange(len(noisy))
         shares = np.concatenate([group.shares.reshape(-1) for group in groups])[place]
         variances = np.concatenate([group.share_variances.reshape(-1) for group in groups])[place]
