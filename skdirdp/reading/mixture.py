@@ -92,7 +92,7 @@ OF_POOLS = Starts(
 
 #: A histogram has no pool that could tell of its cells.
 OF_HISTOGRAMS = Start.of(
-    8, alike=(0.02, 0.02, 0.06), beside=None, scattered=0.02, empty=0.1, any_size=0.8
+    8, alike=(0.02, 0.02, 0.06), beside=None, scattered=0.02, empty=0.01, any_size=0.8
 )
 
 
@@ -460,9 +460,11 @@ def exponential(
 
 def _tilt(noisy: np.ndarray, variance: np.ndarray, rate: np.ndarray, z: np.ndarray) -> np.ndarray:
     """The logarithm of an exponential part's likelihood, less that of what is not cut off."""
-    # Below, squares of z cancel that would take all digits with them where noise is large.
-    far = (variance * rate / 2 - noisy) * rate - _FAR**2 / 2
-    return np.where(z < _FAR, noisy**2 / (-2 * variance), far)
+    near = noisy**2 / (-2 * variance)
+    if z.max(initial=0.0) < _FAR:
+        return near
+    # Beyond, squares of z cancel that would take all digits with them where noise is large.
+    return np.where(z < _FAR, near, (variance * rate / 2 - noisy) * rate - _FAR**2 / 2)
 
 
 def _moments(
