@@ -493,6 +493,24 @@ def test_neither_the_order_of_tables_nor_the_direction_of_categories_matters():
     np.testing.assert_allclose(back[0].counts, there[1].counts, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("variance", [1e-24, 1.0, 1e6, 1e100])
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 10), (5, 63), (2, 65), (20, 500), (2, 3, 4)])
+def test_whatever_was_drawn_is_read_as_positive_counts(variance, shape):
+    rng = np.random.default_rng(0)
+    for scale in (0.0, 1.0, 1e12):
+        true = scale * rng.gamma(0.3, 1, shape)
+        noisy = true + np.sqrt(variance) * rng.normal(0, 1, shape)
+        for total in (None, max(true.sum(), 1.0)):
+            table = NoisyTable(
+                noisy, Noise(variance, np.sqrt(variance) / 10), ("a", "b", "c")[: len(shape)]
+            )
+            for cautious in (False, True):
+                (read,) = read_tables([table], total, cautious=cautious)
+                assert np.isfinite(read.counts).all()
+                assert (read.counts > 0).all()
+
+
 def test_counts_are_positive_and_rows_hold_what_tables_agree_on():
     rng = np.random.default_rng(4)
     tables = [NoisyTable(rng.normal(30, 40, 3), Noise(1600.0), ("y",))]

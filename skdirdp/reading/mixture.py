@@ -272,7 +272,8 @@ def _near(
         known = _LEVEL / (_LEVEL + of_factor)
         factor = np.maximum(1 + known * (seen / expected - 1), 0.0)
         found[i] = centre * factor
-        variances[i] = centre**2 * known * of_factor + (curve * found[i]) ** 2 + found[i] + _LEAST
+        unknown = centre**2 * (_LEVEL * (1 - known))
+        variances[i] = unknown + (curve * found[i]) ** 2 + found[i] + _LEAST
     variances[:, rows.sizes[rows.of_cells] < _SHORTEST] = np.inf
     return found, variances
 
