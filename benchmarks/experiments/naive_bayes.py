@@ -65,6 +65,8 @@ class FreshNaiveBayes(NaiveBayes):
         "carries over to others; the reading's constants were chosen on these too"
     )
     promised = None
+    #: What the verdicts call the data sets.
+    what: ClassVar[str] = "fresh data sets"
 
     def data_sets(self, settings):
         return ["iris"] if settings.quick else list(data.FRESH)
@@ -76,8 +78,8 @@ class FreshNaiveBayes(NaiveBayes):
         return super().remarks(results) + _where_worse(results)
 
     def claims(self, results):
-        return ratio_claims(results, "fresh data sets", self.promised) + reading_claims(
-            results, "fresh data sets", "cross_entropy", "accuracy"
+        return ratio_claims(results, self.what, self.promised) + reading_claims(
+            results, self.what, "cross_entropy", "accuracy"
         )
 
 
@@ -88,14 +90,10 @@ class FurtherNaiveBayes(FreshNaiveBayes):
         "whether the calibration carries over to data that it was not chosen on; the reading's "
         "constants were looked at on these too"
     )
+    what = "five more data sets"
 
     def data_sets(self, settings):
         return ["classes"] if settings.quick else list(data.FURTHER)
-
-    def claims(self, results):
-        return ratio_claims(results, "five more data sets", self.promised) + reading_claims(
-            results, "five more data sets", "cross_entropy", "accuracy"
-        )
 
 
 class UnseenNaiveBayes(FreshNaiveBayes):
@@ -105,14 +103,10 @@ class UnseenNaiveBayes(FreshNaiveBayes):
         "whether calibration and reading carry over to data that were looked at for nothing else, "
         "and measured once"
     )
+    what = "unseen data sets"
 
     def data_sets(self, settings):
         return ["turnout"] if settings.quick else list(data.UNSEEN)
-
-    def claims(self, results):
-        return ratio_claims(results, "unseen data sets", self.promised) + reading_claims(
-            results, "unseen data sets", "cross_entropy", "accuracy"
-        )
 
 
 def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):

@@ -67,7 +67,8 @@ class Start(NamedTuple):
     ) -> "Start":
         """By kinds of parts, in the order of `Parts`; cells have no neighbours if that is None."""
         near = [] if beside is None else [beside / len(_REACHES)] * len(_REACHES)
-        weights = np.array([*alike, *near, *[scattered / 2] * 2, empty, any_size])
+        far = [scattered / len(_SCATTERED)] * len(_SCATTERED)
+        weights = np.array([*alike, *near, *far, empty, any_size])
         return cls(weights / weights.sum(), steps, beside is not None)
 
 
@@ -281,8 +282,8 @@ def _near(
 class Parts(NamedTuple):
     """What each part of the prior (first dimension) makes of each noisy count (second).
 
-    In turn: those like the pool, like the cells beside (unless rows are long), those that hold
-    nothing in most cells, the one near 0, and the one of any size up to the mean of a row.
+    In turn: those like the pool, like the cells beside (where they are looked at), those that
+    hold nothing in most cells, the one near 0, and the one of any size up to the mean of a row.
 
     Attributes
     ----------
