@@ -45,6 +45,19 @@ def expected_kl(
     return Divergence(float(values.mean()), float(values.std(ddof=1) / np.sqrt(draws)))
 
 
+def expected_beside(values: np.ndarray, known: np.ndarray, expected: Divergence) -> Divergence:
+    """The mean of values, told better by others that vary with them and whose mean is known.
+
+    These are a control variate: what the others are above their mean, the values are taken to
+    be above theirs in proportion, by the regression on them.
+    """
+    covariance = np.cov(values, known)
+    slope = covariance[0, 1] / covariance[1, 1]
+    rest = values - slope * (known - expected.value)
+    error = np.hypot(rest.std(ddof=2) / np.sqrt(len(rest)), slope * expected.error)
+    return Divergence(float(rest.mean()), float(error))
+
+
 def divergence(tables: Iterable[np.ndarray], probabilities: Iterable[np.ndarray]) -> float:
     """KL divergence of the tables of one released model from the true ones."""
     total = 0.0

@@ -19,6 +19,8 @@ READ: dict[str, dict[str, Any]] = {
     "Dirichlet, read": {},
     "auto, read": {"mechanism": "auto"},
 }
+#: What these are compared with: the same mechanism, whose releases are taken as drawn.
+DRAWN = {"Dirichlet, read": "Dirichlet, exact", "auto, read": "auto"}
 #: The same noise as another method, clipped and normalised as in paper A.
 CLIPPED = {
     "Gaussian, clipped": "Gaussian, smoothed",

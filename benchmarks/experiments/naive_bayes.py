@@ -10,13 +10,15 @@ from sklearn.metrics import log_loss
 from skdirdp import DirichletCategoricalNB
 from skdirdp.mechanisms import DirichletMechanism, Mechanism
 from skdirdp.naive_bayes.base import Estimate
+from skdirdp.reading import Noise
 
 from .. import data, figures
 from ..comparison import ModelComparison
-from ..divergence import clipped, divergence, expected_kl
+from ..divergence import Divergence, clipped, divergence, expected_beside, expected_kl
 from ..experiment import Claim, Row, seeded
 from ..methods import (
     CLIPPED,
+    DRAWN,
     PRIVATE,
     READ,
     budget,
@@ -117,13 +119,19 @@ def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):
     exact = {"class_count": tables[0][0], "category_count": tables[1:]}
     noiseless = DirichletCategoricalNB(epsilon=float("inf"), **public).fit(X, y)
     mechanisms: dict[str, Mechanism] = {}
+    # Of releases that are taken as drawn: their noise, and divergences, seen and expected.
+    drawn: dict[str, tuple[Noise, pd.Series, Divergence]] = {}
 
     def scores(tables_of_probabilities) -> Row:
         return _scores(noiseless, tables_of_probabilities, table.X[test], table.y[test])
 
     def fitted(method, settings):
-        """Scores and divergences of several fits, and the last of them with its generator."""
-        rng = seeded(*task.values(), method, repeat)
+        """Scores and divergences of several fits, and the last of them with its generator.
+
+        A release that is read has the noise of the one that is taken as drawn, if it is drawn
+        by the same mechanism.
+        """
+        rng = seeded(*task.values(), DRAWN.get(method, method), repeat)
         found = []
         for _ in range(_FITS):
             model = DirichletCategoricalNB(**budget(task), **settings, **public, random_state=rng)
@@ -139,6 +147,7 @@ def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):
         found, model, rng = fitted(method, settings)
         mechanism = mechanisms[method] = model.privacy_.mechanism
         kl = expected_kl([(mechanism, counts) for counts in tables], _DRAWS, rng)
+        drawn[method] = (mechanism.noise, found["kl"], kl)
         row = {**found.mean(), "kl": kl.value, "kl_error": kl.error}
         if isinstance(mechanism, DirichletMechanism):
             row |= {"r": mechanism.r, "alpha": mechanism.alpha}
@@ -146,8 +155,13 @@ def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):
             row["cross_entropy_without_noise"] = scores(smoothed)["cross_entropy"]
         yield method, row
     for method, settings in READ.items():
-        found, *_ = fitted(method, settings)
-        yield method, {**found.mean(), "kl_error": found["kl"].std() / np.sqrt(_FITS)}
+        found, model, _ = fitted(method, settings)
+        noise, as_drawn, expected = drawn[DRAWN[method]]
+        if model.privacy_.mechanism.noise == noise:
+            kl = expected_beside(found["kl"].to_numpy(), as_drawn.to_numpy(), expected)
+        else:
+            kl = Divergence(found["kl"].mean(), found["kl"].std() / np.sqrt(_FITS))
+        yield method, {**found.mean(), "kl": kl.value, "kl_error": kl.error}
     for method, same_noise in CLIPPED.items():
         mechanism, rng = mechanisms[same_noise], seeded(*task.values(), method, repeat)
         draw = clipped(mechanism)

@@ -18,6 +18,7 @@ from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.split import precision_beside
 from skdirdp.reading import NoisyTable, read_tables
+from skdirdp.reading.tables import CAUTION_OF_NETWORKS
 
 from .. import data, figures
 from ..corpora import DOCSTRINGS, SOURCES, corpus, length
@@ -28,7 +29,7 @@ from .bayes_net import family_counts
 EPSILON, DELTA = 1.0, 1e-5
 BITS = (8, 10, 12, 14)
 TREES = ("adult", "bank", "credit_card")
-REPEATS, QUICK_REPEATS = 3, 1
+REPEATS, QUICK_REPEATS = 40, 1
 METRICS = {
     "tv": "total variation distance",
     "kl": "KL divergence",
@@ -253,6 +254,7 @@ def _tree(table: pd.DataFrame, name: str, repeat: int) -> list[Row]:
             for node, y in noisy.items()
         ],
         float(len(train)),
+        caution=CAUTION_OF_NETWORKS,
     )
     models[READ] = [each.counts.reshape(-1, each.counts.shape[-1]) + 1 for each in read]
     # Its tables are then replaced.

@@ -20,6 +20,7 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.split import SPLITS, calibrate_split
 from ..mechanisms.table import READINGS, CountTable
 from ..reading import NoisyTable, read_tables
+from ..reading.tables import CAUTION_OF_NETWORKS
 from .columns import (
     Records,
     as_records,
@@ -353,7 +354,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             )
             for node, mechanism in self.mechanisms_.items()
         ]
-        read = read_tables(noisy, total)
+        read = read_tables(noisy, total, caution=CAUTION_OF_NETWORKS)
         self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
         for node, table in self._readings_.items():
             counts = table.counts.reshape(families[node].n_rows, -1)

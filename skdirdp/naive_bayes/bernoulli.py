@@ -17,6 +17,7 @@ from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.rounding import product_up
 from ..reading import NoisyTable, read_tables
+from ..reading.tables import CAUTION_OF_INDEPENDENCE
 from .numeric import _NumericNaiveBayes
 from .tally import read_classes
 
@@ -307,7 +308,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             NoisyTable(counts[:, feature], table.noise, ("class", feature))
             for feature in range(counts.shape[1])
         ]
-        read = read_tables(([] if classes is None else [classes]) + pairs, total, cautious=True)
+        tables = ([] if classes is None else [classes]) + pairs
+        read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
         prior = None if classes is None else read.pop(0).counts
         return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 

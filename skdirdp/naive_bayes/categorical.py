@@ -18,6 +18,7 @@ from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
 from ..reading import NoisyTable, read_tables
+from ..reading.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.
@@ -321,10 +322,11 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def _read(self, classes, features, total):
         # Each table holds the class counts, as the sums of its rows.
-        tables = [
+        tables = [] if classes is None else [classes]
+        tables += [
             NoisyTable(table.counts, table.noise, ("class", k)) for k, table in enumerate(features)
         ]
-        read = read_tables(([] if classes is None else [classes]) + tables, total, cautious=True)
+        read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read
         return prior, [table.counts for table in read]

@@ -121,8 +121,9 @@ def _tables(
         sums = normal @ (of_normal * values[:-1])
         sums += own * np.tile(of_rows, len(centres))
         found.append(sums / likelihood)
-    if cells.cautious:
-        found[0] = cautious(found[0], variances, cells.total[:, np.newaxis] / cells.width)
+    if cells.caution:
+        of_row = cells.total[:, np.newaxis] / cells.width
+        found[0] = cautious(found[0], variances, of_row, cells.caution)
     return found[0], found[1]
 
 
@@ -157,4 +158,6 @@ def _one_by_one(
         cells.nearest_zero,
     )
     mean, spread = Parts.of(flat).moments(weights[:, rows])
-    return (cautious(mean, variance, flat.mean) if cells.cautious else mean), spread
+    if cells.caution:
+        mean = cautious(mean, variance, flat.mean, cells.caution)
+    return mean, spread

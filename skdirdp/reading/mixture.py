@@ -24,9 +24,9 @@ LONG = 64
 # Variances of rows about their pool: over that of a sample of n records, less one, over n. Of
 # those like the pool, and of those that hold nothing in most cells.
 _ALIKE = np.array([0.0, 2.0**-11, 2.0**-7])
-_SCATTERED = np.array([2.0**-5, 1.0])
-# How far cells are taken together with those beside them, and how much of what these hold, in
-# deviations, a cell differs from them.
+_SCATTERED = np.array([2.0**-6, 1.0])
+# How far cells are taken together with those beside them on either side, and how much of what
+# these hold, in deviations, a cell differs from them.
 _REACHES, _CURVES = (1, 3), (0.5, 0.3)
 # The variance of the factor by which cells beside each other differ from what was expected.
 _LEVEL = 2.0
@@ -42,9 +42,6 @@ _FAR = 8.0
 # How many imagined cells hold the weights of a model, and those of a row, to what they were.
 _CELLS_OF_MODEL, _CELLS_OF_ROW = 15.0, 2.0
 _STEPS_OF_ROW = 8
-# What is added to a count that may be nothing, in deviations of its noise, or in means of its row
-# where these are less.
-_CAUTION = 0.3
 
 
 class Start(NamedTuple):
@@ -83,12 +80,12 @@ class Starts(NamedTuple):
 #: with either; a pool, of which nothing is known, is taken to be even. Of rows without an order,
 #: which are long as a rule, many cells are taken to be empty.
 OF_ROWS = Starts(
-    Start.of(8, alike=(0.7, 0.7, 0.6), beside=4.0, scattered=0.01, empty=0.1, any_size=1.6),
-    Start.of(30, alike=(0.7, 0.7, 0.6), beside=None, scattered=2.0, empty=0.1, any_size=0.2),
+    Start.of(8, alike=(0.7, 0.7, 0.6), beside=4.0, scattered=0.01, empty=0.1, any_size=2.0),
+    Start.of(30, alike=(0.7, 0.7, 0.6), beside=None, scattered=6.0, empty=0.1, any_size=0.2),
 )
 OF_POOLS = Starts(
-    Start.of(8, alike=(0.9, 0.02, 0.02), beside=None, scattered=0.01, empty=0.02, any_size=0.04),
-    Start.of(30, alike=(0.9, 0.02, 0.02), beside=None, scattered=1.0, empty=0.02, any_size=0.04),
+    Start.of(8, alike=(0.9, 0.02, 0.02), beside=None, scattered=0.2, empty=0.02, any_size=0.04),
+    Start.of(30, alike=(0.2, 0.1, 0.1), beside=None, scattered=1.0, empty=0.02, any_size=0.04),
 )
 
 #: A histogram has no pool that could tell of its cells.
@@ -117,8 +114,9 @@ class Cells(NamedTuple):
         How many counts a row has, of which some may be left out here.
     is_last : bool
         Whether variances of what is found are of no use.
-    cautious : bool
-        Whether what is found is not to be sure that there is nothing.
+    caution : float
+        How far what is found is from being sure that there is nothing, in deviations of the
+        noise.
     in_order : bool
         Whether categories that are beside each other may be alike.
     nearest_zero : float
@@ -136,7 +134,7 @@ class Cells(NamedTuple):
     own: np.ndarray
     width: int
     is_last: bool
-    cautious: bool = False
+    caution: float = 0.0
     in_order: bool = True
     nearest_zero: float = _NEAREST_ZERO
 
@@ -255,8 +253,9 @@ def _near(
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the cells beside each one lead one to expect of it, and the variances of that.
 
-    The more these hold beyond their centres, the more it is expected to hold beyond its own.
-    Rows that are too short have infinite variances.
+    The more these hold beyond their centres, the more it is expected to hold beyond its own; the
+    less so where one side of it has fewer of them, or none. Rows that are too short have
+    infinite variances.
     """
     place = np.arange(len(noisy))
     first, last = rows.starts[rows.of_cells], (rows.starts + rows.sizes)[rows.of_cells]
@@ -274,7 +273,8 @@ def _near(
         factor = np.maximum(1 + known * (seen / expected - 1), 0.0)
         found[i] = centre * factor
         unknown = centre**2 * (_LEVEL * (1 - known))
-        variances[i] = unknown + (curve * found[i]) ** 2 + found[i] + _LEAST
+        missing = 2 * reach / np.maximum(high - low - 1, 1)
+        variances[i] = unknown + (curve * missing * found[i]) ** 2 + found[i] + _LEAST
     variances[:, rows.sizes[rows.of_cells] < _SHORTEST] = np.inf
     return found, variances
 
@@ -328,14 +328,16 @@ class Parts(NamedTuple):
         return mean, np.maximum(variance, 0.0, out=variance)
 
 
-def cautious(mean: np.ndarray, variance: np.ndarray, of_row: np.ndarray) -> np.ndarray:
+def cautious(
+    mean: np.ndarray, variance: np.ndarray, of_row: np.ndarray, caution: float | np.ndarray
+) -> np.ndarray:
     """Counts none of which is as sure to be nothing as its mean would say.
 
-    What is added is at most a part of the noise, or of the mean of a row, and vanishes for
-    counts that are far above the noise.
+    What is added is at most this many deviations of the noise, or means of a row where these
+    are less, and vanishes for counts that are far above the noise.
     """
     deviation = np.sqrt(variance)
-    return mean + _CAUTION * np.minimum(deviation, of_row) * deviation / (mean + deviation)
+    return mean + caution * np.minimum(deviation, of_row) * deviation / (mean + deviation)
 
 
 def common_weights(likelihood: np.ndarray, start: Start) -> np.ndarray:

@@ -133,10 +133,10 @@ def _posteriors(
         common = common_weights(parts.likelihood, start)
     weights = row_weights(parts.likelihood, rows, common)
     mean, variance = parts.moments(weights[:, rows.of_cells])
-    careful = np.array([group.cautious for group in groups])
-    if careful.any():
-        careful = np.repeat(careful, [group.noisy.size for group in groups])
-        mean = np.where(careful, cautious(mean, cells.variance, cells.mean), mean)
+    caution = np.array([group.caution for group in groups])
+    if caution.any():
+        caution = np.repeat(caution, [group.noisy.size for group in groups])
+        mean = cautious(mean, cells.variance, cells.mean, caution)
     total = np.add.reduceat(mean, rows.starts)[rows.of_cells]
     mean /= total
     variance /= total**2

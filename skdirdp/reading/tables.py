@@ -12,6 +12,10 @@ from .mixture import OF_POOLS, OF_ROWS, Cells, varying
 from .noisy import NoisyTable
 from .posteriors import Posterior, read_cells
 
+#: What is added to a count that may be nothing, in deviations of its noise, or in means of its
+#: row where these are less, by the kind of model.
+CAUTION_OF_NETWORKS, CAUTION_OF_INDEPENDENCE = 0.05, 0.3
+
 
 @dataclass(frozen=True)
 class ReadTable:
@@ -77,7 +81,7 @@ def read_tables(
     tables: Sequence[NoisyTable],
     total: float | None = None,
     rows: Sequence[np.ndarray | None] | None = None,
-    cautious: bool = False,
+    caution: float = 0.0,
 ) -> list[ReadTable]:
     """The tables of a model, read together.
 
@@ -94,9 +98,10 @@ def read_tables(
     rows : sequence of ndarray or None, optional
         For a table of two variables, in what proportions its rows are expected to be; by
         default they are equal.
-    cautious : bool, default=False
-        Whether no cell is to be read as surely empty: for models that multiply shares as if
-        they were independent, and are too sure of themselves already.
+    caution : float, default=0
+        How far no cell is to be read as surely empty, in deviations of its noise: for models
+        that multiply many shares, and the more so if they do as if these were independent, and
+        are too sure of themselves already.
 
     Returns
     -------
@@ -115,7 +120,7 @@ def read_tables(
         return []
     expected = [None] * len(tables) if rows is None else list(rows)
     readers = [
-        _Reader(table, total, shares, cautious)
+        _Reader(table, total, shares, caution)
         for table, shares in zip(reconcile(tables, total), expected, strict=True)
     ]
     # What several tables hold they agree on, and it is read once.
@@ -155,9 +160,9 @@ class _Reader:
     """One table on its way from coarse to fine."""
 
     def __init__(
-        self, table: Reconciled, total: float | None, shares: np.ndarray | None, cautious: bool
+        self, table: Reconciled, total: float | None, shares: np.ndarray | None, caution: float
     ):
-        self._table, self._expected, self._cautious = table, shares, cautious
+        self._table, self._expected, self._caution = table, shares, caution
         self.axes = table.table.axes
         *self._given, self._last = self.axes
         if total is None:
@@ -277,5 +282,5 @@ class _Reader:
             np.zeros(len(rows)) if own is None else own,
             shares.shape[-1],
             is_last,
-            self._cautious and len(axes) == len(self.axes) > 1,
+            self._caution if len(axes) == len(self.axes) > 1 else 0.0,
         )

@@ -1,0 +1,26 @@
+"""Expected divergences, against what they are known to be."""
+
+import numpy as np
+import pytest
+
+from benchmarks.divergence import Divergence, expected_beside
+
+
+def test_a_mean_is_told_better_beside_values_whose_mean_is_known():
+    rng = np.random.default_rng(0)
+    known = rng.gamma(2.0, 1.5, (2000, 12))  # of mean 3
+    values = 1 + 0.5 * known + rng.normal(0, 0.1, known.shape)
+    found = [expected_beside(x, y, Divergence(3.0)) for x, y in zip(values, known, strict=True)]
+    means = np.array([each.value for each in found])
+    assert means.mean() == pytest.approx(2.5, abs=5 * means.std() / np.sqrt(len(means)))
+    # The deviation of a plain mean of twelve is 0.31.
+    assert means.std() < 0.05
+    errors = np.array([each.error for each in found])
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(means.std(), rel=0.15)
+
+
+def test_the_error_of_what_is_known_adds_to_that_of_the_mean():
+    known = np.arange(12.0)
+    found = expected_beside(2 * known, known, Divergence(5.0, error=0.5))
+    assert found.value == pytest.approx(10.0)
+    assert found.error == pytest.approx(1.0)
