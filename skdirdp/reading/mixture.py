@@ -173,6 +173,11 @@ class Rows(NamedTuple):
     starts: np.ndarray
     of_cells: np.ndarray  # the row of each cell
 
+    @property
+    def are_equal(self) -> bool:
+        """Whether all are of one length."""
+        return bool((self.sizes == self.sizes[0]).all())
+
     @classmethod
     def of(cls, groups: Sequence[Cells]) -> "Rows":
         sizes = np.repeat(
@@ -303,18 +308,19 @@ class Parts(NamedTuple):
         sampled = centre * np.maximum(1 - centre / cells.total, _LEAST)
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
-        found = [_with_moments(noisy, *_expected(cells, sampled))]
+        expected = _expected(cells, sampled)
         scattered = (1 + _SCATTERED[:, np.newaxis] * cells.total) * sampled
         scattered += cells.centre_variance
         chance = np.minimum(2 * centre**2 / (scattered + centre**2), 1.0)
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
         np.maximum(least, _LEAST, out=least)
         empty = np.maximum(cells.nearest_zero * centre, least)
-        found.append(
-            exponential(noisy, variance, np.stack([*(centre / chance), empty, cells.mean]))
-        )
-        _or_nothing(noisy, variance, chance, *(each[: len(chance)] for each in found[1]))
-        logs, mean, square = map(np.concatenate, zip(*found, strict=True))
+        means = np.stack([*(centre / chance), empty, cells.mean])
+        # Posteriors of all parts at once, but for what is not cut off at 0.
+        whole = zip(_normal(noisy, *expected), _exponential(noisy, variance, means), strict=True)
+        logs, mean, square = _cut_off(*map(np.concatenate, whole))
+        some = slice(len(expected[0]), len(expected[0]) + len(chance))
+        _or_nothing(noisy, variance, chance, logs[some], mean[some], square[some])
         logs -= logs.max(axis=0)
         return cls(np.exp(logs, out=logs), mean, square)
 
@@ -350,13 +356,13 @@ def common_weights(likelihood: np.ndarray, start: Start) -> np.ndarray:
     -------
     ndarray of shape (n_parts,)
     """
-    weights, before = start.weights, _CELLS_OF_MODEL * start.weights
+    weights = before = _CELLS_OF_MODEL * start.weights
     for _ in range(start.steps):
-        # What each cell adds is its likelihood under a part, over that under all of them.
-        weights = weights * (likelihood @ (1 / (weights @ likelihood)))
+        # What each cell adds is its likelihood under a part, over that under all of them: only
+        # proportions of weights matter, which are therefore divided by their sum once, at last.
+        weights = weights * likelihood.dot(1 / weights.dot(likelihood))
         weights += before
-        weights /= weights.sum()
-    return weights
+    return weights / weights.sum()
 
 
 def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.ndarray:
@@ -366,17 +372,34 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
     -------
     ndarray of shape (n_parts, n_rows)
     """
-    before = _CELLS_OF_ROW * common[:, np.newaxis]
-    weights = np.repeat(common[:, np.newaxis], len(rows.sizes), axis=1)
-    shares = np.empty_like(likelihood)
+    own = _weights_of_equal_rows if rows.are_equal else _weights_of_rows
+    weights = own(likelihood, rows, _CELLS_OF_ROW * common)
+    return weights / weights.sum(axis=0)
+
+
+def _weights_of_rows(likelihood: np.ndarray, rows: Rows, before: np.ndarray) -> np.ndarray:
+    """`row_weights` up to a factor of each row, which does not matter for a step either."""
+    before = before[:, np.newaxis]
+    weights = np.repeat(before, len(rows.sizes), axis=1)
     for _ in range(_STEPS_OF_ROW):
-        np.take(weights, rows.of_cells, axis=1, out=shares, mode="clip")
+        shares = weights.take(rows.of_cells, axis=1)
         shares *= likelihood
         shares /= shares.sum(axis=0)
         weights = np.add.reduceat(shares, rows.starts, axis=1)
         weights += before
-        weights /= weights.sum(axis=0)
     return weights
+
+
+def _weights_of_equal_rows(likelihood: np.ndarray, rows: Rows, before: np.ndarray) -> np.ndarray:
+    """The same of rows of one length: by products of matrices, one for each row."""
+    n_rows = len(rows.sizes)
+    of_rows = likelihood.reshape(len(likelihood), n_rows, -1).transpose(1, 0, 2)
+    turned = of_rows.transpose(0, 2, 1)
+    weights = np.repeat(before[np.newaxis, np.newaxis], n_rows, axis=0)
+    for _ in range(_STEPS_OF_ROW):
+        weights = weights * ((1 / (weights @ of_rows)) @ turned)
+        weights += before
+    return weights[:, 0].T
 
 
 # Posteriors of single parts --------------------------------------------------------
@@ -400,34 +423,38 @@ def _expected(cells: Flat, sampled: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     )
 
 
-def _with_moments(
+def _normal(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Parts with a mean and a variance: exponential ones with that mean where they are wide.
 
     A normal part as wide as its mean has a larger one once it is cut off at 0. Parts of infinite
     variance have no likelihood.
     """
     mean = np.maximum(mean, _LEAST**2)
-    wide = spread >= mean**2
     both = spread + variance
-    rate = 1 / mean
-    # Means of the posteriors before they are cut off, in deviations. What is infinite is wide.
+    # What is infinite is wide, and replaced.
     with np.errstate(invalid="ignore"):
-        deviation = np.sqrt(np.where(wide, variance, spread * variance / both))
-        z = np.where(wide, noisy - variance * rate, (noisy * spread + mean * variance) / both)
-        z /= deviation
-    scaled, above = _scaled_beyond_zero(z)
+        deviation = np.sqrt(spread * variance / both)
+        z = (noisy * spread + mean * variance) / (both * deviation)
     # Of what is not cut off at 0, before and after.
-    of_normal = 0.5 / (np.sqrt(both) * ndtr(mean / np.sqrt(spread)))
-    logs = np.log(scaled * np.where(wide, rate * np.sqrt(np.pi / 2), of_normal))
-    logs += np.where(
-        wide,
-        _tilt(noisy, variance, rate, z),
-        (np.minimum(z, _FAR) ** 2 + (noisy - mean) ** 2 / both) / -2,
-    )
-    logs[np.isinf(spread)] = -np.inf
-    return logs, *_moments(z, above, deviation)
+    factor = 0.5 / (np.sqrt(both) * _share_above_zero(mean / np.sqrt(spread)))
+    tilt = (noisy - mean) ** 2 / both
+    tilt += np.minimum(z, _FAR) ** 2
+    tilt /= -2
+    found = z, deviation, factor, tilt
+    if (wide := spread >= mean**2).any():
+        noisy = np.broadcast_to(noisy, wide.shape)[wide]
+        of_wide = _exponential(noisy, variance[wide], mean[wide])
+        for each, values in zip(found, of_wide, strict=True):
+            each[wide] = values
+        tilt[np.isinf(spread)] = -np.inf
+    return found
+
+
+def _share_above_zero(mean: np.ndarray) -> np.ndarray:
+    """Of normal variables of deviation 1."""
+    return ndtr(mean)
 
 
 def _or_nothing(
@@ -451,12 +478,38 @@ def _or_nothing(
 def exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Exponential parts of these means: posteriors of a flat prior, moved."""
+    """Exponential parts of these means."""
+    return _cut_off(*_exponential(noisy, variance, mean))
+
+
+def _exponential(
+    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same before they are cut off: posteriors of a flat prior, moved."""
     deviation, rate = np.sqrt(variance), 1 / mean
     z = (noisy - variance * rate) / deviation
+    tilt = _tilt(noisy, variance, rate, z)
+    rate *= np.sqrt(np.pi / 2)
+    return z, np.broadcast_to(deviation, z.shape), rate, np.broadcast_to(tilt, z.shape)
+
+
+def _cut_off(
+    z: np.ndarray, deviation: np.ndarray, factor: np.ndarray, tilt: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posteriors that are normal, cut off at 0.
+
+    Parameters
+    ----------
+    z, deviation : ndarray
+        Their means before that, in deviations, and these.
+    factor, tilt : ndarray
+        What the part above 0, over the density of z there, is multiplied by for a likelihood,
+        and the logarithm of what else it is.
+    """
     scaled, above = _scaled_beyond_zero(z)
-    logs = np.log(scaled * (rate * np.sqrt(np.pi / 2)))
-    logs += _tilt(noisy, variance, rate, z)
+    scaled *= factor
+    logs = np.log(scaled, out=scaled)
+    logs += tilt
     return logs, *_moments(z, above, deviation)
 
 
