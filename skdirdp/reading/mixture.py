@@ -208,27 +208,28 @@ class Flat(NamedTuple):
     def of(cls, groups: Sequence[Cells], rows: Rows, neighbours: bool) -> "Flat":
         lengths = [len(group.noisy) for group in groups]
         noisy = np.concatenate([group.noisy.reshape(-1) for group in groups])
-        noise = np.array([(group.variance, group.per_count) for group in groups])
-        total, part, own = (
-            np.concatenate(each)
-            for each in zip(
-                *[(group.total, group.part, group.own) for group in groups], strict=True
+        tables = np.array([(group.variance, group.per_count, group.width) for group in groups])
+        first = np.cumsum(lengths) - lengths
+        of_table = np.add.reduceat(noisy, rows.starts[first]) / np.add.reduceat(rows.sizes, first)
+        of_tables = np.concatenate([tables.T, of_table[np.newaxis]])
+        of_rows = np.concatenate(
+            [
+                *[group.total for group in groups],
+                *[group.part for group in groups],
+                *[group.own for group in groups],
+            ]
+        ).reshape(3, -1)
+        by_row = np.concatenate([of_rows, of_tables.repeat(lengths, axis=1)])
+        total, part, own, variance, per_count, width, of_table = by_row.take(rows.of_cells, axis=1)
+        # Where a table has one row of shares, all of its rows have that.
+        times = [len(group.noisy) // len(group.shares) for group in groups]
+        shares, variances = (
+            np.concatenate([row for each, n in zip(known, times, strict=True) for row in [each] * n])
+            for known in (
+                [group.shares.reshape(-1) for group in groups],
+                [group.share_variances.reshape(-1) for group in groups],
             )
         )
-        first = np.cumsum([0, *lengths[:-1]])
-        of_table = np.add.reduceat(noisy, rows.starts[first]) / np.add.reduceat(rows.sizes, first)
-        noise = np.repeat([*noise.T, of_table], lengths, axis=1)
-        mean = total / np.repeat([group.width for group in groups], lengths)
-        by_row = np.stack([total, part, own, mean, *noise])
-        total, part, own, mean, variance, per_count, of_table = by_row[:, rows.of_cells]
-        # Where a table has one row of shares, all of its rows have that.
-        sizes = np.array([group.shares.size for group in groups])
-        place = np.repeat(np.cumsum(sizes) - sizes, lengths)
-        of_rows = np.repeat([len(group.shares) > 1 for group in groups], lengths)
-        place += of_rows * (rows.starts - np.repeat(rows.starts[first], lengths))
-        place = (place - rows.starts)[rows.of_cells] + np.arange(len(noisy))
-        shares = np.concatenate([group.shares.reshape(-1) for group in groups])[place]
-        variances = np.concatenate([group.share_variances.reshape(-1) for group in groups])[place]
         variance = varying(noisy, variance, per_count, of_table)
         centre, centre_variance = total * shares, total**2 * variances
         return cls(
@@ -239,7 +240,7 @@ class Flat(NamedTuple):
             own_variance(centre_variance, own, part, variance),
             total,
             part,
-            mean,
+            total / width,
             groups[0].nearest_zero,
             _near(noisy, variance, centre, rows) if neighbours else None,
         )
@@ -315,11 +316,15 @@ class Parts(NamedTuple):
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
         np.maximum(least, _LEAST, out=least)
         empty = np.maximum(cells.nearest_zero * centre, least)
-        means = np.stack([*(centre / chance), empty, cells.mean])
-        # Posteriors of all parts at once, but for what is not cut off at 0.
-        whole = zip(_normal(noisy, *expected), _exponential(noisy, variance, means), strict=True)
-        logs, mean, square = _cut_off(*map(np.concatenate, whole))
-        some = slice(len(expected[0]), len(expected[0]) + len(chance))
+        means = np.array([*(centre / chance), empty, cells.mean])
+        # All at once from here on.
+        normal, others = _normal(noisy, *expected), _exponential(noisy, variance, means)
+        n_normal = len(normal[0])
+        uncut = np.empty((len(normal), n_normal + len(means), len(noisy)))
+        for each, of_normal, of_others in zip(uncut, normal, others, strict=True):
+            each[:n_normal], each[n_normal:] = of_normal, of_others
+        logs, mean, square = _cut_off(*uncut)
+        some = slice(n_normal, n_normal + len(chance))
         _or_nothing(noisy, variance, chance, logs[some], mean[some], square[some])
         logs -= logs.max(axis=0)
         return cls(np.exp(logs, out=logs), mean, square)
@@ -327,9 +332,11 @@ class Parts(NamedTuple):
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of counts, by weights of each part for each of them."""
         shares = self.likelihood * weights
-        shares /= shares.sum(axis=0)
+        total = shares.sum(axis=0)
         mean = np.einsum("ij,ij->j", shares, self.mean)
+        mean /= total
         variance = np.einsum("ij,ij->j", shares, self.square)
+        variance /= total
         variance -= mean**2
         return mean, np.maximum(variance, 0.0, out=variance)
 
@@ -406,55 +413,52 @@ def _weights_of_equal_rows(likelihood: np.ndarray, rows: Rows, before: np.ndarra
 # Each gives logarithms of likelihoods up to one constant, and means of counts and of squares.
 
 
-def _expected(cells: Flat, sampled: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _expected(cells: Flat, sampled: np.ndarray) -> tuple[np.ndarray, ...]:
     """Of the parts like the pool and like the cells beside: the noise, means and variances."""
     alike = (1 + _ALIKE[:, np.newaxis] * cells.total) * sampled
     alike += np.maximum(cells.centre_variance - cells.own_variance, 0.0)
-    noise = np.broadcast_to(cells.variance - cells.own_variance, alike.shape)
-    mean = np.broadcast_to(cells.centre, alike.shape)
+    noise = cells.variance - cells.own_variance
     if cells.near is None:
-        return noise, mean, alike
+        return noise, cells.centre, alike
     near, variances = cells.near
-    others = np.broadcast_to(cells.variance, near.shape)
-    return (
-        np.concatenate([noise, others]),
-        np.concatenate([mean, near]),
-        np.concatenate([alike, variances]),
-    )
+    n_alike = len(alike)
+    found = np.empty((3, n_alike + len(near), len(noise)))
+    for each, of_pool, beside in zip(
+        found, (noise, cells.centre, alike), (cells.variance, near, variances), strict=True
+    ):
+        each[:n_alike], each[n_alike:] = of_pool, beside
+    return tuple(found)
 
 
 def _normal(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Parts with a mean and a variance: exponential ones with that mean where they are wide.
 
     A normal part as wide as its mean has a larger one once it is cut off at 0. Parts of infinite
     variance have no likelihood.
     """
     mean = np.maximum(mean, _LEAST**2)
-    both = spread + variance
-    # What is infinite is wide, and replaced.
-    with np.errstate(invalid="ignore"):
-        deviation = np.sqrt(spread * variance / both)
-        z = (noisy * spread + mean * variance) / (both * deviation)
+    # In this form nothing becomes a nan where the spread is infinite.
+    ratio = variance / spread
+    of_mean = 1 + ratio
+    deviation = np.sqrt(variance / of_mean)
+    z = (noisy + mean * ratio) / (of_mean * deviation)
     # Of what is not cut off at 0, before and after.
-    factor = 0.5 / (np.sqrt(both) * _share_above_zero(mean / np.sqrt(spread)))
+    both = spread + variance
+    factor = 0.5 / (np.sqrt(both) * ndtr(mean / np.sqrt(spread)))
     tilt = (noisy - mean) ** 2 / both
     tilt += np.minimum(z, _FAR) ** 2
     tilt /= -2
     found = z, deviation, factor, tilt
     if (wide := spread >= mean**2).any():
-        noisy = np.broadcast_to(noisy, wide.shape)[wide]
-        of_wide = _exponential(noisy, variance[wide], mean[wide])
-        for each, values in zip(found, of_wide, strict=True):
+        noisy, variance, mean = (
+            np.broadcast_to(each, wide.shape)[wide] for each in (noisy, variance, mean)
+        )
+        for each, values in zip(found, _exponential(noisy, variance, mean), strict=True):
             each[wide] = values
         tilt[np.isinf(spread)] = -np.inf
     return found
-
-
-def _share_above_zero(mean: np.ndarray) -> np.ndarray:
-    """Of normal variables of deviation 1."""
-    return ndtr(mean)
 
 
 def _or_nothing(
@@ -484,13 +488,13 @@ def exponential(
 
 def _exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """The same before they are cut off: posteriors of a flat prior, moved."""
     deviation, rate = np.sqrt(variance), 1 / mean
     z = (noisy - variance * rate) / deviation
     tilt = _tilt(noisy, variance, rate, z)
     rate *= np.sqrt(np.pi / 2)
-    return z, np.broadcast_to(deviation, z.shape), rate, np.broadcast_to(tilt, z.shape)
+    return z, deviation, rate, tilt
 
 
 def _cut_off(

@@ -132,12 +132,12 @@ def _posteriors(
     if common is None:
         common = common_weights(parts.likelihood, start)
     weights = row_weights(parts.likelihood, rows, common)
-    mean, variance = parts.moments(weights[:, rows.of_cells])
+    mean, variance = parts.moments(weights.take(rows.of_cells, axis=1))
     careful = np.array([group.cautious for group in groups])
     if careful.any():
         careful = np.repeat(careful, [group.noisy.size for group in groups])
         mean = np.where(careful, cautious(mean, cells.variance, cells.mean), mean)
-    total = np.add.reduceat(mean, rows.starts)[rows.of_cells]
+    total = np.add.reduceat(mean, rows.starts).take(rows.of_cells)
     mean /= total
     variance /= total**2
     found, first = [], 0
