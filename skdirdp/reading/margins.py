@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
 from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,34 +105,76 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     shared: list[list[tuple[_Variables, float]]] = [[] for _ in tables]
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
-        # Axes stand in each table's own order, and are compared in that of the first.
-        order = tables[holders[0]].axes
-        margins = [
-            _reordered(
-                _margin(counts[i], tables[i].axes, variables), tables[i].axes, order, variables
-            )
-            for i in holders
-        ]
-        size = margins[0].size
+        stacks = _stacks(variables, [tables[i].axes for i in holders], [counts[i] for i in holders])
+        margins = [stack.margins() for stack in stacks]
+        size = margins[0][0].size
         if not variables and total is not None:
             average, variance = np.array(total), 0.0
         else:
             spreads = [tables[i].variance * counts[i].size / size for i in holders]
             precisions = 1 / np.array(spreads)
             variance = float(1 / precisions.sum())
-            average = np.tensordot(precisions * variance, np.stack(margins), axes=1)
-        for i, margin in zip(holders, margins, strict=True):
-            off = _reordered(average - margin, order, tables[i].axes, variables)
-            shape = [
-                n if name in variables else 1
-                for name, n in zip(tables[i].axes, counts[i].shape, strict=True)
-            ]
-            counts[i] = counts[i] + off.reshape(shape) * (size / counts[i].size)
-            shared[i].append((variables, variance))
+            order = [place for stack in stacks for place in stack.places]
+            average = np.tensordot(
+                precisions[order] * variance, np.concatenate(margins), axes=1
+            )
+        for stack, margin in zip(stacks, margins, strict=True):
+            stack.add(average - margin)
+            for place, moved in zip(stack.places, stack.counts, strict=True):
+                counts[holders[place]] = moved
+                shared[holders[place]].append((variables, variance))
     return [
         Reconciled(count, table, tuple(sets))
         for count, table, sets in zip(counts, tables, shared, strict=True)
     ]
+
+
+class _Stack(NamedTuple):
+    """Tables of one shape that hold the same variables in the same places.
+
+    Attributes
+    ----------
+    places : list of int
+        Of the tables among others.
+    counts : ndarray
+        A table for each place in the first dimension.
+    turned : ndarray
+        The same memory, with dimensions of the shared variables before all others.
+    n_shared : int
+        How many there are.
+    """
+
+    places: list[int]
+    counts: np.ndarray
+    turned: np.ndarray
+    n_shared: int
+
+    def margins(self) -> np.ndarray:
+        """Sums over all other variables."""
+        others = tuple(range(1 + self.n_shared, self.turned.ndim))
+        return self.turned.sum(axis=others) if others else self.turned.copy()
+
+    def add(self, off: np.ndarray) -> None:
+        """Add to the margins, by equal parts in all cells."""
+        others = self.turned.shape[1 + self.n_shared :]
+        self.turned[...] += off.reshape(off.shape + (1,) * len(others)) / prod(others)
+
+
+def _stacks(
+    variables: _Variables, axes: Sequence[Sequence[Hashable]], counts: Sequence[np.ndarray]
+) -> list[_Stack]:
+    """Tables that hold some variables, whose margins then have them in one order."""
+    order = [name for name in axes[0] if name in variables]
+    alike: dict[Any, list[int]] = {}
+    for place, (names, table) in enumerate(zip(axes, counts, strict=True)):
+        alike.setdefault((table.shape, *[names.index(name) for name in order]), []).append(place)
+    found = []
+    for (shape, *shared), places in alike.items():
+        stack = np.array([counts[place] for place in places])
+        others = [axis for axis in range(len(shape)) if axis not in shared]
+        turned = stack.transpose([0, *(axis + 1 for axis in (*shared, *others))])
+        found.append(_Stack(places, stack, turned, len(shared)))
+    return found
 
 
 @lru_cache(maxsize=1 << 12)
@@ -182,15 +225,6 @@ def _margin(counts: np.ndarray, axes: Sequence[Hashable], kept: Iterable[Hashabl
     kept = set(kept)
     lost = tuple(i for i, name in enumerate(axes) if name not in kept)
     return counts.sum(axis=lost) if lost else counts
-
-
-def _reordered(
-    margin: np.ndarray, have: Sequence[Hashable], want: Sequence[Hashable], kept: _Variables
-) -> np.ndarray:
-    if margin.ndim < 2:
-        return margin
-    before = [name for name in have if name in kept]
-    return margin.transpose([before.index(name) for name in want if name in kept])
 
 
 def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:

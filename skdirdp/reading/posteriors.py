@@ -138,13 +138,11 @@ def _posteriors(
         careful = np.repeat(careful, [group.noisy.size for group in groups])
         mean = np.where(careful, cautious(mean, cells.variance, cells.mean), mean)
     total = np.add.reduceat(mean, rows.starts).take(rows.of_cells)
-    mean /= total
-    variance /= total**2
+    both = np.array([mean / total, variance / total**2])
     found, first = [], 0
     for group in groups:
-        shape, last = group.noisy.shape, first + group.noisy.size
-        here = (each[first:last].reshape(shape) for each in (mean, variance))
-        found.append(Posterior(*here))
+        last = first + group.noisy.size
+        found.append(Posterior(*both[:, first:last].reshape(2, *group.noisy.shape)))
         first = last
     return found
 
