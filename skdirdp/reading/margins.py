@@ -11,9 +11,9 @@ the table itself or, where it was set to an average, that of the average.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import combinations
 from math import prod
 from operator import mul
@@ -36,8 +36,10 @@ class Reconciled:
     counts : ndarray
     table : NoisyTable
         As it was released.
-    shared : tuple of (set of variables, float)
-        What was set to averages, in turn, and the variance of a cell of each average.
+    shared : tuple of sets of variables
+        What was set to averages, in turn.
+    variances : tuple of float
+        Those of a cell of each average, and of a cell of the table itself.
 
     Examples
     --------
@@ -50,32 +52,20 @@ class Reconciled:
 
     counts: np.ndarray
     table: NoisyTable
-    shared: tuple[tuple[_Variables, float], ...] = ()
+    shared: tuple[_Variables, ...]
+    variances: tuple[float, ...]
 
     def variance(self, kept: Sequence[Hashable]) -> float:
         """The variance of a cell of the margin that keeps some variables."""
-        keeps = tuple([name in kept for name in self.table.axes])
-        parts = _parts_of_margin(self.counts.shape, keeps, self._holders)
-        total = sum(map(mul, parts, self._variances))
+        parts = _parts_of_margin(self.counts.shape, self.table.axes, tuple(kept), self.shared)
+        total = sum(map(mul, parts, self.variances))
         # Of a margin that is public, noise is left that is far below any other.
-        return max(total, _LEAST * self.table.variance)
-
-    @cached_property
-    def _holders(self) -> tuple[tuple[bool, ...], ...]:
-        """Which variables were set to averages."""
-        axes = self.table.axes
-        return tuple([tuple([name in held for name in axes]) for held, _ in self.shared])
-
-    @cached_property
-    def _variances(self) -> list[float]:
-        """Of the averages, and of the table itself."""
-        return [*(variance for _, variance in self.shared), self.table.variance]
+        return max(total, _LEAST * self.variances[-1])
 
     def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
         """Sums over all other variables, in the order of the table's own."""
-        if len(kept) == self.counts.ndim:
-            return self.counts
-        return _margin(self.counts, self.table.axes, kept)
+        lost = tuple([i for i, name in enumerate(self.table.axes) if name not in kept])
+        return self.counts.sum(axis=lost) if lost else self.counts
 
 
 def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[Reconciled]:
@@ -102,7 +92,8 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     True
     """
     counts = [np.asarray(table.counts, dtype=float) for table in tables]
-    shared: list[list[tuple[_Variables, float]]] = [[] for _ in tables]
+    shared: list[list[_Variables]] = [[] for _ in tables]
+    variances: list[list[float]] = [[] for _ in tables]
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
         stacks = _stacks(variables, [tables[i].axes for i in holders], [counts[i] for i in holders])
@@ -122,10 +113,11 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
             stack.add(average - margin)
             for place, moved in zip(stack.places, stack.counts, strict=True):
                 counts[holders[place]] = moved
-                shared[holders[place]].append((variables, variance))
+                shared[holders[place]].append(variables)
+                variances[holders[place]].append(variance)
     return [
-        Reconciled(count, table, tuple(sets))
-        for count, table, sets in zip(counts, tables, shared, strict=True)
+        Reconciled(count, table, tuple(sets), (*of_sets, table.variance))
+        for count, table, sets, of_sets in zip(counts, tables, shared, variances, strict=True)
     ]
 
 
@@ -179,20 +171,24 @@ def _stacks(
 
 @lru_cache(maxsize=1 << 12)
 def _parts_of_margin(
-    shape: tuple[int, ...], kept: tuple[bool, ...], holders: tuple[tuple[bool, ...], ...]
+    shape: tuple[int, ...],
+    axes: tuple[Hashable, ...],
+    margin: tuple[Hashable, ...],
+    shared: tuple[_Variables, ...],
 ) -> list[float]:
-    """How much of the noise of each holder, and of the table itself, a cell of a margin has.
+    """How much of the noise of each average, and of the table itself, a cell of a margin has.
 
     Parameters
     ----------
-    shape : tuple of int
+    shape, axes : tuple
         Of the table.
-    kept : tuple of bool
-        Which variables the margin has.
-    holders : tuple of tuple of bool
-        Which variables were set to averages, in turn.
+    margin : tuple
+        The variables that the margin has.
+    shared : tuple of sets of variables
+        What was set to averages, in turn.
     """
-    every = (*holders, (True,) * len(shape))
+    kept = [name in margin for name in axes]
+    every = [[name in held for name in axes] for held in (*shared, axes)]
     size = prod(n for n, keeps in zip(shape, kept, strict=True) if keeps)
     shares = [0.0] * len(every)
     for part in _subsets([i for i, keeps in enumerate(kept) if keeps]):
@@ -219,12 +215,6 @@ def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variab
     elif len(tables) < 2 or not any(found):
         found.discard(frozenset())
     return sorted(found, key=lambda variables: (len(variables), sorted(map(repr, variables))))
-
-
-def _margin(counts: np.ndarray, axes: Sequence[Hashable], kept: Iterable[Hashable]) -> np.ndarray:
-    kept = set(kept)
-    lost = tuple(i for i, name in enumerate(axes) if name not in kept)
-    return counts.sum(axis=lost) if lost else counts
 
 
 def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:
