@@ -432,6 +432,7 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
 def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, monkeypatch):
     if without:
         monkeypatch.setattr(_scipy_compat, "csc_matvec", None)
+        monkeypatch.setattr(_scipy_compat, "csc_matvecs", None)
     rng = np.random.default_rng(0)
     X = rng.poisson(0.4, size=(300, 70)).astype(dtype)
     groups = rng.integers(0, 4, 300)

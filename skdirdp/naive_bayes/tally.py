@@ -71,8 +71,9 @@ def estimates_of(
         if totals is not None:
             wanted = np.array([totals[place] for place in places])
             counts *= (wanted / counts.sum(axis=(1, 2)))[:, np.newaxis, np.newaxis]
-        for place, *each in zip(places, counts, smoothed_mean(counts, smoothing), strict=True):
-            found[place] = Estimate(*each, smoothing)
+        shares = smoothed_mean(counts, smoothing)
+        for i, place in enumerate(places):
+            found[place] = Estimate(counts[i], shares[i], smoothing)
     return found
 
 

@@ -106,9 +106,7 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
             precisions = 1 / np.array(spreads)
             variance = float(1 / precisions.sum())
             order = [place for stack in stacks for place in stack.places]
-            average = np.tensordot(
-                precisions[order] * variance, np.concatenate(margins), axes=1
-            )
+            average = np.tensordot(precisions[order] * variance, np.concatenate(margins), axes=1)
         for stack, margin in zip(stacks, margins, strict=True):
             stack.add(average - margin)
             for place, moved in zip(stack.places, stack.counts, strict=True):

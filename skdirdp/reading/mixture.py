@@ -206,7 +206,7 @@ class Flat(NamedTuple):
 
     @classmethod
     def of(cls, groups: Sequence[Cells], rows: Rows, neighbours: bool) -> "Flat":
-        lengths = [len(group.noisy) for group in groups]
+        lengths = np.array([len(group.noisy) for group in groups])
         noisy = np.concatenate([group.noisy.reshape(-1) for group in groups])
         tables = np.array([(group.variance, group.per_count, group.width) for group in groups])
         first = np.cumsum(lengths) - lengths
@@ -221,15 +221,8 @@ class Flat(NamedTuple):
         ).reshape(3, -1)
         by_row = np.concatenate([of_rows, of_tables.repeat(lengths, axis=1)])
         total, part, own, variance, per_count, width, of_table = by_row.take(rows.of_cells, axis=1)
-        # Where a table has one row of shares, all of its rows have that.
-        times = [len(group.noisy) // len(group.shares) for group in groups]
-        shares, variances = (
-            np.concatenate([row for each, n in zip(known, times, strict=True) for row in [each] * n])
-            for known in (
-                [group.shares.reshape(-1) for group in groups],
-                [group.share_variances.reshape(-1) for group in groups],
-            )
-        )
+        shares = _of_every_row(groups, [group.shares for group in groups])
+        variances = _of_every_row(groups, [group.share_variances for group in groups])
         variance = varying(noisy, variance, per_count, of_table)
         centre, centre_variance = total * shares, total**2 * variances
         return cls(
@@ -244,6 +237,13 @@ class Flat(NamedTuple):
             groups[0].nearest_zero,
             _near(noisy, variance, centre, rows) if neighbours else None,
         )
+
+
+def _of_every_row(groups: Sequence[Cells], known: Sequence[np.ndarray]) -> np.ndarray:
+    """What is known of cells in one run: where it is of one row, all of a table have that."""
+    times = [len(group.noisy) // len(each) for group, each in zip(groups, known, strict=True)]
+    rows = [[each.reshape(-1)] * n for each, n in zip(known, times, strict=True)]
+    return np.concatenate([row for of_table in rows for row in of_table])
 
 
 def varying(noisy, variance, per_count, mean):
@@ -363,13 +363,19 @@ def common_weights(likelihood: np.ndarray, start: Start) -> np.ndarray:
     -------
     ndarray of shape (n_parts,)
     """
-    weights = before = _CELLS_OF_MODEL * start.weights
-    for _ in range(start.steps):
+    weights = _learnt(likelihood, _CELLS_OF_MODEL * start.weights, start.steps)
+    return weights / weights.sum()
+
+
+def _learnt(likelihood: np.ndarray, before: np.ndarray, steps: int) -> np.ndarray:
+    """Weights that all cells have, up to a factor, after so many steps from those before."""
+    weights = before
+    for _ in range(steps):
         # What each cell adds is its likelihood under a part, over that under all of them: only
-        # proportions of weights matter, which are therefore divided by their sum once, at last.
+        # proportions of weights matter, which are therefore not divided by their sum.
         weights = weights * likelihood.dot(1 / weights.dot(likelihood))
         weights += before
-    return weights / weights.sum()
+    return weights
 
 
 def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.ndarray:
@@ -379,13 +385,18 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
     -------
     ndarray of shape (n_parts, n_rows)
     """
-    own = _weights_of_equal_rows if rows.are_equal else _weights_of_rows
-    weights = own(likelihood, rows, _CELLS_OF_ROW * common)
+    before = _CELLS_OF_ROW * common
+    if len(rows.sizes) == 1:
+        weights = _learnt(likelihood, before, _STEPS_OF_ROW)[:, np.newaxis]
+    elif rows.are_equal:
+        weights = _learnt_by_equal_rows(likelihood, before, len(rows.sizes))
+    else:
+        weights = _learnt_by_rows(likelihood, before, rows)
     return weights / weights.sum(axis=0)
 
 
-def _weights_of_rows(likelihood: np.ndarray, rows: Rows, before: np.ndarray) -> np.ndarray:
-    """`row_weights` up to a factor of each row, which does not matter for a step either."""
+def _learnt_by_rows(likelihood: np.ndarray, before: np.ndarray, rows: Rows) -> np.ndarray:
+    """The same, for the cells of each row."""
     before = before[:, np.newaxis]
     weights = np.repeat(before, len(rows.sizes), axis=1)
     for _ in range(_STEPS_OF_ROW):
@@ -397,9 +408,8 @@ def _weights_of_rows(likelihood: np.ndarray, rows: Rows, before: np.ndarray) -> 
     return weights
 
 
-def _weights_of_equal_rows(likelihood: np.ndarray, rows: Rows, before: np.ndarray) -> np.ndarray:
+def _learnt_by_equal_rows(likelihood: np.ndarray, before: np.ndarray, n_rows: int) -> np.ndarray:
     """The same of rows of one length: by products of matrices, one for each row."""
-    n_rows = len(rows.sizes)
     of_rows = likelihood.reshape(len(likelihood), n_rows, -1).transpose(1, 0, 2)
     turned = of_rows.transpose(0, 2, 1)
     weights = np.repeat(before[np.newaxis, np.newaxis], n_rows, axis=0)
