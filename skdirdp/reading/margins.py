@@ -201,6 +201,8 @@ def _parts_of_margin(
 
 def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variables]:
     """All intersections of tables' variables, smaller ones first."""
+    if len(tables) == 1:
+        return [frozenset()] if with_total else []
     often = Counter(name for table in tables for name in table.axes)
     # Variables of one table cannot be shared, and without them many tables are alike.
     held = Counter(frozenset(name for name in table.axes if often[name] > 1) for table in tables)
@@ -210,7 +212,7 @@ def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variab
         found |= more
     if with_total:
         found.add(frozenset())
-    elif len(tables) < 2 or not any(found):
+    elif not any(found):
         found.discard(frozenset())
     return sorted(found, key=lambda variables: (len(variables), sorted(map(repr, variables))))
 

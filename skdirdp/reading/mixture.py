@@ -461,13 +461,16 @@ def _normal(
     tilt += np.minimum(z, _FAR) ** 2
     tilt /= -2
     found = z, deviation, factor, tilt
-    if (wide := spread >= mean**2).any():
-        noisy, variance, mean = (
-            np.broadcast_to(each, wide.shape)[wide] for each in (noisy, variance, mean)
+    wide = np.flatnonzero(spread >= mean**2)
+    if wide.size:
+        cells = wide % noisy.size
+        variance, mean = (
+            each.take(cells if each.ndim == 1 else wide) for each in (variance, mean)
         )
-        for each, values in zip(found, _exponential(noisy, variance, mean), strict=True):
-            each[wide] = values
-        tilt[np.isinf(spread)] = -np.inf
+        of_wide = _exponential(noisy.take(cells), variance, mean)
+        of_wide[-1][np.isinf(spread.take(wide))] = -np.inf
+        for each, values in zip(found, of_wide, strict=True):
+            each.put(wide, values)
     return found
 
 
