@@ -464,9 +464,7 @@ def _normal(
     wide = np.flatnonzero(spread >= mean**2)
     if wide.size:
         cells = wide % noisy.size
-        variance, mean = (
-            each.take(cells if each.ndim == 1 else wide) for each in (variance, mean)
-        )
+        variance, mean = (each.take(cells if each.ndim == 1 else wide) for each in (variance, mean))
         of_wide = _exponential(noisy.take(cells), variance, mean)
         of_wide[-1][np.isinf(spread.take(wide))] = -np.inf
         for each, values in zip(found, of_wide, strict=True):
