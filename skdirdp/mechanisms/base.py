@@ -588,8 +588,12 @@ def _drawn(
     """Requests that follow each other and are alike as one, and what was drawn for each."""
     flat = _joined_runs(batch)
     drawn = kind._draw(flat, generator)
-    ends = np.cumsum([request.counts.size for request in flat])[:-1]
-    return flat, list(zip(*(np.split(each, ends) for each in drawn), strict=True))
+    pieces, start = [], 0
+    for request in flat:
+        stop = start + request.counts.size
+        pieces.append(tuple(each[start:stop] for each in drawn))
+        start = stop
+    return flat, pieces
 
 
 def _joined_runs(batch: Sequence[_Part]) -> list[Request]:
