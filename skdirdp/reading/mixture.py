@@ -373,7 +373,7 @@ def _learnt(likelihood: np.ndarray, before: np.ndarray, steps: int) -> np.ndarra
     for _ in range(steps):
         # What each cell adds is its likelihood under a part, over that under all of them: only
         # proportions of weights matter, which are therefore not divided by their sum.
-        weights = weights * likelihood.dot(1 / weights.dot(likelihood))
+        weights = weights * likelihood.dot(np.reciprocal(weights.dot(likelihood)))
         weights += before
     return weights
 
@@ -414,7 +414,7 @@ def _learnt_by_equal_rows(likelihood: np.ndarray, before: np.ndarray, n_rows: in
     turned = of_rows.transpose(0, 2, 1)
     weights = np.repeat(before[np.newaxis, np.newaxis], n_rows, axis=0)
     for _ in range(_STEPS_OF_ROW):
-        weights = weights * ((1 / (weights @ of_rows)) @ turned)
+        weights = weights * (np.reciprocal(weights @ of_rows) @ turned)
         weights += before
     return weights[:, 0].T
 
