@@ -1,6 +1,7 @@
 """Tables that are read together, in blocks that fit into memory."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -138,13 +139,19 @@ def _posteriors(
         careful = np.repeat(careful, [group.noisy.size for group in groups])
         mean = np.where(careful, cautious(mean, cells.variance, cells.mean), mean)
     total = np.add.reduceat(mean, rows.starts).take(rows.of_cells)
-    both = np.array([mean / total, variance / total**2])
-    found, first = [], 0
-    for group in groups:
-        last = first + group.noisy.size
-        found.append(Posterior(*both[:, first:last].reshape(2, *group.noisy.shape)))
-        first = last
-    return found
+    return _by_table(groups, np.array([mean / total, variance / total**2]))
+
+
+def _by_table(groups: Sequence[Cells], found: np.ndarray) -> list[Posterior]:
+    """Shares and their variances, each in one run, in the shapes of the tables."""
+    shapes = [group.noisy.shape for group in groups]
+    if len(set(shapes)) == 1:
+        return list(map(Posterior, *found.reshape(2, -1, *shapes[0])))
+    ends = accumulate((group.noisy.size for group in groups), initial=0)
+    return [
+        Posterior(*found[:, first:last].reshape(2, *shape))
+        for (first, last), shape in zip(pairwise(ends), shapes, strict=True)
+    ]
 
 
 def _in_blocks(group: Cells, start: Start, common: np.ndarray) -> Posterior:
