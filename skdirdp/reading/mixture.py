@@ -273,7 +273,7 @@ def _near(
     found, variances = np.empty(shape), np.empty(shape)
     for i, (reach, curve) in enumerate(zip(_REACHES, _CURVES, strict=True)):
         low, high = np.maximum(place - reach, first), np.minimum(place + reach + 1, last)
-        seen, expected, of_seen = sums[:, high] - sums[:, low] - cells
+        seen, expected, of_seen = sums.take(high, axis=1) - sums.take(low, axis=1) - cells
         np.maximum(expected, _LEAST**2, out=expected)
         of_factor = of_seen / expected**2
         known = _LEVEL / (_LEVEL + of_factor)
