@@ -141,13 +141,13 @@ class _Stack(NamedTuple):
 
     def margins(self) -> np.ndarray:
         """Sums over all other variables."""
-        others = tuple(range(1 + self.n_shared, self.turned.ndim))
-        return self.turned.sum(axis=others) if others else self.turned.copy()
+        return self.turned.sum(axis=tuple(range(1 + self.n_shared, self.turned.ndim)))
 
     def add(self, off: np.ndarray) -> None:
         """Add to the margins, by equal parts in all cells."""
         others = self.turned.shape[1 + self.n_shared :]
-        self.turned[...] += off.reshape(off.shape + (1,) * len(others)) / prod(others)
+        each = off.reshape(off.shape + (1,) * len(others)) / prod(others)
+        np.add(self.turned, each, out=self.turned)
 
 
 def _stacks(
