@@ -455,6 +455,13 @@ def test_a_group_that_does_not_exist_is_refused(make, group):
         sum_rows(make(np.ones((2, 3))), np.array([0, group]), 2, UNWEIGHTED, 1, 3)
 
 
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_rows_without_a_group_of_their_own_are_refused(make, n_groups):
+    with pytest.raises(ContributionError):
+        sum_rows(make(np.ones((2, 3))), np.zeros(n_groups, int), 2, UNWEIGHTED, 1, 3)
+
+
 @pytest.mark.parametrize("wrong", [-1.0, -5e-324, np.nan, -np.nan, -np.inf])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
