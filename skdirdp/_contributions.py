@@ -334,6 +334,7 @@ def sum_rows(
     RowSums
     """
     # A group that does not exist would be added to memory that is not the table's.
+    _check(groups.shape == X.shape[:1])
     _check(groups.min(initial=0) >= 0 and groups.max(initial=0) < n_groups)
     X = _canonical(X)
     if max_count is None or weights.exact:

@@ -198,7 +198,8 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
             raise ValueError(f"classes must be one label or more; got {describe(classes)}")
         if labels.dtype.kind not in "biufUOT":
             raise TypeError(f"classes must be numbers or strings; got dtype {labels.dtype.name}")
-        if np.any(labels != labels) or any(label is None for label in labels):
+        is_object = labels.dtype.kind == "O"  # no other holds None
+        if np.any(labels != labels) or (is_object and any(label is None for label in labels)):
             raise ValueError("classes must hold no missing value; some are nan or None")
         distinct = np.unique(labels)
     if class_prior is not None and not np.array_equal(distinct, labels):

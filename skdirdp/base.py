@@ -211,6 +211,12 @@ class PrivateEstimator(BaseEstimator):
     label: str | None
     random_state: Any
 
+    @classmethod
+    @cache
+    def _get_param_names(cls) -> list[str]:
+        """Those of scikit-learn, which reads the signature anew for every fit."""
+        return super()._get_param_names()
+
     @property
     def _is_private(self) -> bool:
         epsilon = check_real("epsilon", self.epsilon, above=0, allow_infinite=True)

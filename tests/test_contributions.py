@@ -432,6 +432,7 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
 def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, monkeypatch):
     if without:
         monkeypatch.setattr(_scipy_compat, "csc_matvec", None)
+        monkeypatch.setattr(_scipy_compat, "csc_matvecs", None)
     rng = np.random.default_rng(0)
     X = rng.poisson(0.4, size=(300, 70)).astype(dtype)
     groups = rng.integers(0, 4, 300)
@@ -452,6 +453,13 @@ def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, 
 def test_a_group_that_does_not_exist_is_refused(make, group):
     with pytest.raises(ContributionError):
         sum_rows(make(np.ones((2, 3))), np.array([0, group]), 2, UNWEIGHTED, 1, 3)
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_rows_without_a_group_of_their_own_are_refused(make, n_groups):
+    with pytest.raises(ContributionError):
+        sum_rows(make(np.ones((2, 3))), np.zeros(n_groups, int), 2, UNWEIGHTED, 1, 3)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, -5e-324, np.nan, -np.nan, -np.inf])

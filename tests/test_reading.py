@@ -289,13 +289,14 @@ def test_the_exponential_part_keeps_its_digits_under_any_noise(sigma):
         np.testing.assert_allclose([each[0] for each in found], [float(x) for x in expected], 1e-5)
 
 
+@pytest.mark.parametrize("lengths", [(120, 80), (100, 100)])
 @pytest.mark.parametrize("start", [OF_ROWS.in_order, OF_ROWS.without, OF_POOLS.without])
-def test_every_step_of_em_raises_the_likelihood(start, monkeypatch):
+def test_every_step_of_em_raises_the_likelihood(start, lengths, monkeypatch):
     rng = np.random.default_rng(0)
     first = start.weights
     likelihood = rng.random((len(first), 200))
-    sizes = np.array([120, 80])
-    rows = Rows(sizes, np.array([0, 120]), np.repeat([0, 1], sizes))
+    sizes = np.array(lengths)
+    rows = Rows(sizes, np.array([0, lengths[0]]), np.repeat([0, 1], sizes))
 
     def objective(weights, before, cells):
         of_cells = (likelihood * weights[:, rows.of_cells]).sum(axis=0)
@@ -311,6 +312,23 @@ def test_every_step_of_em_raises_the_likelihood(start, monkeypatch):
     # The imagined cells of a model count once, and these two rows have its weights.
     assert (np.diff([objective(weights, first, 7.5) for weights in common]) > 0).all()
     assert (np.diff([objective(weights, first, 2.0) for weights in own]) > 0).all()
+
+
+@pytest.mark.parametrize("lengths", [(30,), (30, 30, 30), (30, 20, 40)])
+def test_every_row_learns_from_its_own_cells_alone(lengths):
+    first = OF_ROWS.in_order.weights
+    likelihood = np.random.default_rng(0).random((len(first), sum(lengths)))
+    ends = np.cumsum(lengths)
+    rows = Rows(np.array(lengths), ends - lengths, np.repeat(np.arange(len(lengths)), lengths))
+    found = mixture.row_weights(likelihood, rows, first)
+    for row, cells in enumerate(np.split(likelihood, ends[:-1], axis=1)):
+        weights = first
+        for _ in range(mixture._STEPS_OF_ROW):
+            shares = weights[:, np.newaxis] * cells
+            shares /= shares.sum(axis=0)
+            weights = shares.sum(axis=1) + mixture._CELLS_OF_ROW * first
+            weights /= weights.sum()
+        np.testing.assert_allclose(found[:, row], weights, rtol=1e-12)
 
 
 def cells_of(noisy, variance, shares, total, per_count=0.0, is_last=True):

@@ -1,7 +1,7 @@
 """The base of mechanisms: public bounds, curves from worst cases, and the release of a table."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
@@ -520,17 +520,24 @@ def _batches(requests: Sequence[_Part]) -> Iterator[list[_Part]]:
     batch: list[_Part] = []
     cells = 0
     for request, target in requests:
-        columns = request.counts.shape[-1]
-        counts, target = request.counts.reshape(-1, columns), target.reshape(-1, columns)
-        for rows in row_blocks(len(counts), columns, _BLOCK_CELLS):
-            part = request._replace(counts=counts[rows])
+        for part, place in _blocks(request, target):
             if batch and cells + part.counts.size > _BLOCK_CELLS:
                 yield batch
                 batch, cells = [], 0
-            batch.append((part, target[rows]))
+            batch.append((part, place))
             cells += part.counts.size
     if batch:
         yield batch
+
+
+def _blocks(request: Request, target: np.ndarray) -> Iterable[_Part]:
+    """Rows of a table, block by block; a small one is one as it is."""
+    if request.counts.ndim == 2 and request.counts.size <= _BLOCK_CELLS:
+        return [(request, target)]
+    columns = request.counts.shape[-1]
+    counts, target = request.counts.reshape(-1, columns), target.reshape(-1, columns)
+    blocks = row_blocks(len(counts), columns, _BLOCK_CELLS)
+    return ((request._replace(counts=counts[rows]), target[rows]) for rows in blocks)
 
 
 def _fill(kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator) -> None:
@@ -581,8 +588,12 @@ def _drawn(
     """Requests that follow each other and are alike as one, and what was drawn for each."""
     flat = _joined_runs(batch)
     drawn = kind._draw(flat, generator)
-    ends = np.cumsum([request.counts.size for request in flat])[:-1]
-    return flat, list(zip(*(np.split(each, ends) for each in drawn), strict=True))
+    pieces, start = [], 0
+    for request in flat:
+        stop = start + request.counts.size
+        pieces.append(tuple(each[start:stop] for each in drawn))
+        start = stop
+    return flat, pieces
 
 
 def _joined_runs(batch: Sequence[_Part]) -> list[Request]:

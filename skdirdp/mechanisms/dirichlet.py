@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import isinf
 from typing import ClassVar
 
 import numpy as np
@@ -94,7 +95,7 @@ class DirichletMechanism(Mechanism):
 
     @property
     def is_exact(self) -> bool:
-        return np.isinf(self.r)
+        return isinf(self.r)
 
     @property
     def smoothing(self) -> float:

@@ -28,13 +28,12 @@ from .._validation import (
 )
 from ..base import CountingEstimator, Release
 from ..engines import batch_in_memory, by_blocks, gathered, open_table
-from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import READINGS, CountTable
 from ..reading import NoisyTable
 from .counting import NaiveBayesCounter
-from .tally import Estimate, FeatureCounts, Tally, shares_of
+from .tally import Estimate, FeatureCounts, Tally, estimates_of, shares_of
 
 # Fitted attributes that are known before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
@@ -490,12 +489,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         ]
         prior, read = self._read(noisy, tables, total)
         waiting = iter(read)
-        estimates = []
-        for table, release in zip(described, features, strict=True):
-            counts = release.drawn if release.mechanism is None else next(waiting)
-            if self._counts_records:
-                counts = counts * (table.n_samples / counts.sum())
-            estimates.append(Estimate(counts, smoothed_mean(counts, least), least))
+        counts = [
+            release.drawn if release.mechanism is None else next(waiting) for release in features
+        ]
+        totals = [table.n_samples for table in described] if self._counts_records else None
+        estimates = estimates_of(counts, totals, least)
         if classes is None:
             return None, estimates
         return classes.drawn if prior is None else shares_of(prior), estimates

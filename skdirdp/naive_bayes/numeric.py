@@ -9,11 +9,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import check_non_negative
 
 from .._contributions import RowRule, RowSums, admit_counts, sum_rows
 from .._messages import errors_without_data
-from .._sklearn_compat import Interval, StrOptions
+from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, largest_count
 from ..mechanisms.table import CountTable
 from ..reading import read_tables
@@ -84,8 +84,14 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 
     def _validate(self, X, y="no_validation", *, reset):
         with errors_without_data(X=X, y=y):
-            checked = validate_data(
-                self, X, y, accept_sparse="csr", ensure_all_finite=False, reset=reset
+            checked = validate_records(
+                self,
+                X,
+                y,
+                reset=reset,
+                as_they_are=[float, int],
+                accept_sparse="csr",
+                ensure_all_finite=False,
             )
             X, *labels = checked if isinstance(checked, tuple) else (checked,)
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example

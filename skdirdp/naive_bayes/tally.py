@@ -1,5 +1,6 @@
 """What naive Bayes models count, and what counts are taken to be after their release."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -9,6 +10,7 @@ from .._persons import Selection
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
+from ..numerics.stacks import stacks_by_shape
 from ..reading import NoisyTable, read_tables
 
 
@@ -58,6 +60,21 @@ class Estimate(NamedTuple):
         if not np.any(extra):
             return self.probabilities
         return smoothed_mean(self.counts, self.smoothing + extra)
+
+
+def estimates_of(
+    tables: Sequence[np.ndarray], totals: Sequence[float] | None, smoothing: float
+) -> list[Estimate]:
+    """What tables that were read are taken to be, after they are given totals."""
+    found: list[Any] = [None] * len(tables)
+    for places, counts in stacks_by_shape(tables):
+        if totals is not None:
+            wanted = np.array([totals[place] for place in places])
+            counts *= (wanted / counts.sum(axis=(1, 2)))[:, np.newaxis, np.newaxis]
+        shares = smoothed_mean(counts, smoothing)
+        for i, place in enumerate(places):
+            found[place] = Estimate(counts[i], shares[i], smoothing)
+    return found
 
 
 @dataclass(frozen=True)

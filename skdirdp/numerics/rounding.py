@@ -34,6 +34,8 @@ def quotient_up(a: float, b: float) -> float:
 
 def is_whole(values: np.ndarray) -> bool:
     """Whether all are whole numbers."""
+    if values.size <= _BLOCK:
+        return bool((values == np.rint(values)).all())
     flat = values.reshape(-1)
     blocks = (flat[start : start + _BLOCK] for start in range(0, flat.size, _BLOCK))
     return all(bool((block == np.rint(block)).all()) for block in blocks)

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import sparse
 
-from .._scipy_compat import add_columns
+from .._scipy_compat import add_columns, add_rows
 from .._validation import largest_count
 from .blocks import row_blocks
+from .rounding import is_whole
 
 #: Whole numbers up to this are added and multiplied without rounding.
 EXACT = 2.0**53
@@ -111,8 +112,7 @@ class DenseRows:
             return block[:, 0]
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        members = (np.ones(self.n_rows), groups, np.arange(self.n_rows + 1))
-        sums += sparse.csc_array(members, shape=(len(sums), self.n_rows)) @ self.entries
+        add_rows(groups, self.entries, sums)
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def scaled_rows(block: Rows, factor: np.ndarray, grid: float | None = None) -> R
 
 def whole_rows(block: Rows) -> np.ndarray:
     """Which rows hold whole numbers only."""
-    broken = block.entries != np.rint(block.entries)
-    if not broken.any():
+    if is_whole(block.entries):
         return np.ones(block.n_rows, dtype=bool)
+    broken = block.entries != np.rint(block.entries)
     return block.with_entries(broken.astype(float)).totals(exact_below=EXACT) == 0

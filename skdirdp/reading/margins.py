@@ -11,12 +11,13 @@ the table itself or, where it was set to an average, that of the average.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import combinations
 from math import prod
 from operator import mul
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,10 @@ class Reconciled:
     counts : ndarray
     table : NoisyTable
         As it was released.
-    shared : tuple of (set of variables, float)
-        What was set to averages, in turn, and the variance of a cell of each average.
+    shared : tuple of sets of variables
+        What was set to averages, in turn.
+    variances : tuple of float
+        Those of a cell of each average, and of a cell of the table itself.
 
     Examples
     --------
@@ -49,32 +52,20 @@ class Reconciled:
 
     counts: np.ndarray
     table: NoisyTable
-    shared: tuple[tuple[_Variables, float], ...] = ()
+    shared: tuple[_Variables, ...]
+    variances: tuple[float, ...]
 
     def variance(self, kept: Sequence[Hashable]) -> float:
         """The variance of a cell of the margin that keeps some variables."""
-        keeps = tuple([name in kept for name in self.table.axes])
-        parts = _parts_of_margin(self.counts.shape, keeps, self._holders)
-        total = sum(map(mul, parts, self._variances))
+        parts = _parts_of_margin(self.counts.shape, self.table.axes, tuple(kept), self.shared)
+        total = sum(map(mul, parts, self.variances))
         # Of a margin that is public, noise is left that is far below any other.
-        return max(total, _LEAST * self.table.variance)
-
-    @cached_property
-    def _holders(self) -> tuple[tuple[bool, ...], ...]:
-        """Which variables were set to averages."""
-        axes = self.table.axes
-        return tuple([tuple([name in held for name in axes]) for held, _ in self.shared])
-
-    @cached_property
-    def _variances(self) -> list[float]:
-        """Of the averages, and of the table itself."""
-        return [*(variance for _, variance in self.shared), self.table.variance]
+        return max(total, _LEAST * self.variances[-1])
 
     def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
         """Sums over all other variables, in the order of the table's own."""
-        if len(kept) == self.counts.ndim:
-            return self.counts
-        return _margin(self.counts, self.table.axes, kept)
+        lost = tuple([i for i, name in enumerate(self.table.axes) if name not in kept])
+        return self.counts.sum(axis=lost) if lost else self.counts
 
 
 def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[Reconciled]:
@@ -101,55 +92,101 @@ def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[
     True
     """
     counts = [np.asarray(table.counts, dtype=float) for table in tables]
-    shared: list[list[tuple[_Variables, float]]] = [[] for _ in tables]
+    shared: list[list[_Variables]] = [[] for _ in tables]
+    variances: list[list[float]] = [[] for _ in tables]
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
-        # Axes stand in each table's own order, and are compared in that of the first.
-        order = tables[holders[0]].axes
-        margins = [
-            _reordered(
-                _margin(counts[i], tables[i].axes, variables), tables[i].axes, order, variables
-            )
-            for i in holders
-        ]
-        size = margins[0].size
+        stacks = _stacks(variables, [tables[i].axes for i in holders], [counts[i] for i in holders])
+        margins = [stack.margins() for stack in stacks]
+        size = margins[0][0].size
         if not variables and total is not None:
             average, variance = np.array(total), 0.0
         else:
             spreads = [tables[i].variance * counts[i].size / size for i in holders]
             precisions = 1 / np.array(spreads)
             variance = float(1 / precisions.sum())
-            average = np.tensordot(precisions * variance, np.stack(margins), axes=1)
-        for i, margin in zip(holders, margins, strict=True):
-            off = _reordered(average - margin, order, tables[i].axes, variables)
-            shape = [
-                n if name in variables else 1
-                for name, n in zip(tables[i].axes, counts[i].shape, strict=True)
-            ]
-            counts[i] = counts[i] + off.reshape(shape) * (size / counts[i].size)
-            shared[i].append((variables, variance))
+            order = [place for stack in stacks for place in stack.places]
+            average = np.tensordot(precisions[order] * variance, np.concatenate(margins), axes=1)
+        for stack, margin in zip(stacks, margins, strict=True):
+            stack.add(average - margin)
+            for place, moved in zip(stack.places, stack.counts, strict=True):
+                counts[holders[place]] = moved
+                shared[holders[place]].append(variables)
+                variances[holders[place]].append(variance)
     return [
-        Reconciled(count, table, tuple(sets))
-        for count, table, sets in zip(counts, tables, shared, strict=True)
+        Reconciled(count, table, tuple(sets), (*of_sets, table.variance))
+        for count, table, sets, of_sets in zip(counts, tables, shared, variances, strict=True)
     ]
+
+
+class _Stack(NamedTuple):
+    """Tables of one shape that hold the same variables in the same places.
+
+    Attributes
+    ----------
+    places : list of int
+        Of the tables among others.
+    counts : ndarray
+        A table for each place in the first dimension.
+    turned : ndarray
+        The same memory, with dimensions of the shared variables before all others.
+    n_shared : int
+        How many there are.
+    """
+
+    places: list[int]
+    counts: np.ndarray
+    turned: np.ndarray
+    n_shared: int
+
+    def margins(self) -> np.ndarray:
+        """Sums over all other variables."""
+        return self.turned.sum(axis=tuple(range(1 + self.n_shared, self.turned.ndim)))
+
+    def add(self, off: np.ndarray) -> None:
+        """Add to the margins, by equal parts in all cells."""
+        others = self.turned.shape[1 + self.n_shared :]
+        each = off.reshape(off.shape + (1,) * len(others)) / prod(others)
+        np.add(self.turned, each, out=self.turned)
+
+
+def _stacks(
+    variables: _Variables, axes: Sequence[Sequence[Hashable]], counts: Sequence[np.ndarray]
+) -> list[_Stack]:
+    """Tables that hold some variables, whose margins then have them in one order."""
+    order = [name for name in axes[0] if name in variables]
+    alike: dict[Any, list[int]] = {}
+    for place, (names, table) in enumerate(zip(axes, counts, strict=True)):
+        alike.setdefault((table.shape, *[names.index(name) for name in order]), []).append(place)
+    found = []
+    for (shape, *shared), places in alike.items():
+        stack = np.array([counts[place] for place in places])
+        others = [axis for axis in range(len(shape)) if axis not in shared]
+        turned = stack.transpose([0, *(axis + 1 for axis in (*shared, *others))])
+        found.append(_Stack(places, stack, turned, len(shared)))
+    return found
 
 
 @lru_cache(maxsize=1 << 12)
 def _parts_of_margin(
-    shape: tuple[int, ...], kept: tuple[bool, ...], holders: tuple[tuple[bool, ...], ...]
+    shape: tuple[int, ...],
+    axes: tuple[Hashable, ...],
+    margin: tuple[Hashable, ...],
+    shared: tuple[_Variables, ...],
 ) -> list[float]:
-    """How much of the noise of each holder, and of the table itself, a cell of a margin has.
+    """How much of the noise of each average, and of the table itself, a cell of a margin has.
 
     Parameters
     ----------
-    shape : tuple of int
+    shape, axes : tuple
         Of the table.
-    kept : tuple of bool
-        Which variables the margin has.
-    holders : tuple of tuple of bool
-        Which variables were set to averages, in turn.
+    margin : tuple
+        The variables that the margin has.
+    shared : tuple of sets of variables
+        What was set to averages, in turn.
     """
-    every = (*holders, (True,) * len(shape))
+    kept = [name in margin for name in axes]
+    every = [[name in held for name in axes] for held in (*shared, axes)]
     size = prod(n for n, keeps in zip(shape, kept, strict=True) if keeps)
     shares = [0.0] * len(every)
     for part in _subsets([i for i, keeps in enumerate(kept) if keeps]):
@@ -164,6 +201,8 @@ def _parts_of_margin(
 
 def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variables]:
     """All intersections of tables' variables, smaller ones first."""
+    if len(tables) == 1:
+        return [frozenset()] if with_total else []
     often = Counter(name for table in tables for name in table.axes)
     # Variables of one table cannot be shared, and without them many tables are alike.
     held = Counter(frozenset(name for name in table.axes if often[name] > 1) for table in tables)
@@ -173,24 +212,9 @@ def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variab
         found |= more
     if with_total:
         found.add(frozenset())
-    elif len(tables) < 2 or not any(found):
+    elif not any(found):
         found.discard(frozenset())
     return sorted(found, key=lambda variables: (len(variables), sorted(map(repr, variables))))
-
-
-def _margin(counts: np.ndarray, axes: Sequence[Hashable], kept: Iterable[Hashable]) -> np.ndarray:
-    kept = set(kept)
-    lost = tuple(i for i, name in enumerate(axes) if name not in kept)
-    return counts.sum(axis=lost) if lost else counts
-
-
-def _reordered(
-    margin: np.ndarray, have: Sequence[Hashable], want: Sequence[Hashable], kept: _Variables
-) -> np.ndarray:
-    if margin.ndim < 2:
-        return margin
-    before = [name for name in have if name in kept]
-    return margin.transpose([before.index(name) for name in want if name in kept])
 
 
 def _subsets(places: Sequence[int]) -> Iterator[tuple[int, ...]]:

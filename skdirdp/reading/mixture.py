@@ -171,6 +171,11 @@ class Rows(NamedTuple):
     starts: np.ndarray
     of_cells: np.ndarray  # the row of each cell
 
+    @property
+    def are_equal(self) -> bool:
+        """Whether all are of one length."""
+        return bool((self.sizes == self.sizes[0]).all())
+
     @classmethod
     def of(cls, groups: Sequence[Cells]) -> "Rows":
         sizes = np.repeat(
@@ -199,29 +204,23 @@ class Flat(NamedTuple):
 
     @classmethod
     def of(cls, groups: Sequence[Cells], rows: Rows, neighbours: bool) -> "Flat":
-        lengths = [len(group.noisy) for group in groups]
+        lengths = np.array([len(group.noisy) for group in groups])
         noisy = np.concatenate([group.noisy.reshape(-1) for group in groups])
-        noise = np.array([(group.variance, group.per_count) for group in groups])
-        total, part, own = (
-            np.concatenate(each)
-            for each in zip(
-                *[(group.total, group.part, group.own) for group in groups], strict=True
-            )
-        )
-        first = np.cumsum([0, *lengths[:-1]])
+        tables = np.array([(group.variance, group.per_count, group.width) for group in groups])
+        first = np.cumsum(lengths) - lengths
         of_table = np.add.reduceat(noisy, rows.starts[first]) / np.add.reduceat(rows.sizes, first)
-        noise = np.repeat([*noise.T, of_table], lengths, axis=1)
-        mean = total / np.repeat([group.width for group in groups], lengths)
-        by_row = np.stack([total, part, own, mean, *noise])
-        total, part, own, mean, variance, per_count, of_table = by_row[:, rows.of_cells]
-        # Where a table has one row of shares, all of its rows have that.
-        sizes = np.array([group.shares.size for group in groups])
-        place = np.repeat(np.cumsum(sizes) - sizes, lengths)
-        of_rows = np.repeat([len(group.shares) > 1 for group in groups], lengths)
-        place += of_rows * (rows.starts - np.repeat(rows.starts[first], lengths))
-        place = (place - rows.starts)[rows.of_cells] + np.arange(len(noisy))
-        shares = np.concatenate([group.shares.reshape(-1) for group in groups])[place]
-        variances = np.concatenate([group.share_variances.reshape(-1) for group in groups])[place]
+        of_tables = np.concatenate([tables.T, of_table[np.newaxis]])
+        of_rows = np.concatenate(
+            [
+                *[group.total for group in groups],
+                *[group.part for group in groups],
+                *[group.own for group in groups],
+            ]
+        ).reshape(3, -1)
+        by_row = np.concatenate([of_rows, of_tables.repeat(lengths, axis=1)])
+        total, part, own, variance, per_count, width, of_table = by_row.take(rows.of_cells, axis=1)
+        shares = _of_every_row(groups, [group.shares for group in groups])
+        variances = _of_every_row(groups, [group.share_variances for group in groups])
         variance = varying(noisy, variance, per_count, of_table)
         centre, centre_variance = total * shares, total**2 * variances
         return cls(
@@ -232,10 +231,17 @@ class Flat(NamedTuple):
             own_variance(centre_variance, own, part, variance),
             total,
             part,
-            mean,
+            total / width,
             groups[0].nearest_zero,
             _near(noisy, variance, centre, rows) if neighbours else None,
         )
+
+
+def _of_every_row(groups: Sequence[Cells], known: Sequence[np.ndarray]) -> np.ndarray:
+    """What is known of cells in one run: where it is of one row, all of a table have that."""
+    times = [len(group.noisy) // len(each) for group, each in zip(groups, known, strict=True)]
+    rows = [[each.reshape(-1)] * n for each, n in zip(known, times, strict=True)]
+    return np.concatenate([row for of_table in rows for row in of_table])
 
 
 def varying(noisy, variance, per_count, mean):
@@ -266,7 +272,7 @@ def _near(
     found, variances = np.empty(shape), np.empty(shape)
     for i, (reach, curve) in enumerate(zip(_REACHES, _CURVES, strict=True)):
         low, high = np.maximum(place - reach, first), np.minimum(place + reach + 1, last)
-        seen, expected, of_seen = sums[:, high] - sums[:, low] - cells
+        seen, expected, of_seen = sums.take(high, axis=1) - sums.take(low, axis=1) - cells
         np.maximum(expected, _LEAST**2, out=expected)
         of_factor = of_seen / expected**2
         known = _LEVEL / (_LEVEL + of_factor)
@@ -303,27 +309,34 @@ class Parts(NamedTuple):
         sampled = centre * np.maximum(1 - centre / cells.total, _LEAST)
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
-        found = [_with_moments(noisy, *_expected(cells, sampled))]
+        expected = _expected(cells, sampled)
         scattered = (1 + _SCATTERED[:, np.newaxis] * cells.total) * sampled
         scattered += cells.centre_variance
         chance = np.minimum(2 * centre**2 / (scattered + centre**2), 1.0)
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
         np.maximum(least, _LEAST, out=least)
         empty = np.maximum(cells.nearest_zero * centre, least)
-        found.append(
-            exponential(noisy, variance, np.stack([*(centre / chance), empty, cells.mean]))
-        )
-        _or_nothing(noisy, variance, chance, *(each[: len(chance)] for each in found[1]))
-        logs, mean, square = map(np.concatenate, zip(*found, strict=True))
+        means = np.array([*(centre / chance), empty, cells.mean])
+        # All at once from here on.
+        normal, others = _normal(noisy, *expected), _exponential(noisy, variance, means)
+        n_normal = len(normal[0])
+        uncut = np.empty((len(normal), n_normal + len(means), len(noisy)))
+        for each, of_normal, of_others in zip(uncut, normal, others, strict=True):
+            each[:n_normal], each[n_normal:] = of_normal, of_others
+        logs, mean, square = _cut_off(*uncut)
+        some = slice(n_normal, n_normal + len(chance))
+        _or_nothing(noisy, variance, chance, logs[some], mean[some], square[some])
         logs -= logs.max(axis=0)
         return cls(np.exp(logs, out=logs), mean, square)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of counts, by weights of each part for each of them."""
         shares = self.likelihood * weights
-        shares /= shares.sum(axis=0)
+        total = shares.sum(axis=0)
         mean = np.einsum("ij,ij->j", shares, self.mean)
+        mean /= total
         variance = np.einsum("ij,ij->j", shares, self.square)
+        variance /= total
         variance -= mean**2
         return mean, np.maximum(variance, 0.0, out=variance)
 
@@ -352,12 +365,18 @@ def common_weights(likelihood: np.ndarray, start: Start) -> np.ndarray:
     -------
     ndarray of shape (n_parts,)
     """
-    weights, before = start.weights, _CELLS_OF_MODEL * start.weights
-    for _ in range(start.steps):
-        # What each cell adds is its likelihood under a part, over that under all of them.
-        weights = weights * (likelihood @ (1 / (weights @ likelihood)))
+    weights = _learnt(likelihood, _CELLS_OF_MODEL * start.weights, start.steps)
+    return weights / weights.sum()
+
+
+def _learnt(likelihood: np.ndarray, before: np.ndarray, steps: int) -> np.ndarray:
+    """Weights that all cells have, up to a factor, after so many steps from those before."""
+    weights = before
+    for _ in range(steps):
+        # What each cell adds is its likelihood under a part, over that under all of them: only
+        # proportions of weights matter, which are therefore not divided by their sum.
+        weights = weights * likelihood.dot(np.reciprocal(weights.dot(likelihood)))
         weights += before
-        weights /= weights.sum()
     return weights
 
 
@@ -368,68 +387,91 @@ def row_weights(likelihood: np.ndarray, rows: Rows, common: np.ndarray) -> np.nd
     -------
     ndarray of shape (n_parts, n_rows)
     """
-    before = _CELLS_OF_ROW * common[:, np.newaxis]
-    weights = np.repeat(common[:, np.newaxis], len(rows.sizes), axis=1)
-    shares = np.empty_like(likelihood)
+    before = _CELLS_OF_ROW * common
+    if len(rows.sizes) == 1:
+        weights = _learnt(likelihood, before, _STEPS_OF_ROW)[:, np.newaxis]
+    elif rows.are_equal:
+        weights = _learnt_by_equal_rows(likelihood, before, len(rows.sizes))
+    else:
+        weights = _learnt_by_rows(likelihood, before, rows)
+    return weights / weights.sum(axis=0)
+
+
+def _learnt_by_rows(likelihood: np.ndarray, before: np.ndarray, rows: Rows) -> np.ndarray:
+    """The same, for the cells of each row."""
+    before = before[:, np.newaxis]
+    weights = np.repeat(before, len(rows.sizes), axis=1)
     for _ in range(_STEPS_OF_ROW):
-        np.take(weights, rows.of_cells, axis=1, out=shares, mode="clip")
+        shares = weights.take(rows.of_cells, axis=1)
         shares *= likelihood
         shares /= shares.sum(axis=0)
         weights = np.add.reduceat(shares, rows.starts, axis=1)
         weights += before
-        weights /= weights.sum(axis=0)
     return weights
+
+
+def _learnt_by_equal_rows(likelihood: np.ndarray, before: np.ndarray, n_rows: int) -> np.ndarray:
+    """The same of rows of one length: by products of matrices, one for each row."""
+    of_rows = likelihood.reshape(len(likelihood), n_rows, -1).transpose(1, 0, 2)
+    turned = of_rows.transpose(0, 2, 1)
+    weights = np.repeat(before[np.newaxis, np.newaxis], n_rows, axis=0)
+    for _ in range(_STEPS_OF_ROW):
+        weights = weights * (np.reciprocal(weights @ of_rows) @ turned)
+        weights += before
+    return weights[:, 0].T
 
 
 # Posteriors of single parts --------------------------------------------------------
 # Each gives logarithms of likelihoods up to one constant, and means of counts and of squares.
 
 
-def _expected(cells: Flat, sampled: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _expected(cells: Flat, sampled: np.ndarray) -> tuple[np.ndarray, ...]:
     """Of the parts like the pool and like the cells beside: the noise, means and variances."""
     alike = (1 + _ALIKE[:, np.newaxis] * cells.total) * sampled
     alike += np.maximum(cells.centre_variance - cells.own_variance, 0.0)
-    noise = np.broadcast_to(cells.variance - cells.own_variance, alike.shape)
-    mean = np.broadcast_to(cells.centre, alike.shape)
+    noise = cells.variance - cells.own_variance
     if cells.near is None:
-        return noise, mean, alike
+        return noise, cells.centre, alike
     near, variances = cells.near
-    others = np.broadcast_to(cells.variance, near.shape)
-    return (
-        np.concatenate([noise, others]),
-        np.concatenate([mean, near]),
-        np.concatenate([alike, variances]),
-    )
+    n_alike = len(alike)
+    found = np.empty((3, n_alike + len(near), len(noise)))
+    for each, of_pool, beside in zip(
+        found, (noise, cells.centre, alike), (cells.variance, near, variances), strict=True
+    ):
+        each[:n_alike], each[n_alike:] = of_pool, beside
+    return tuple(found)
 
 
-def _with_moments(
+def _normal(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Parts with a mean and a variance: exponential ones with that mean where they are wide.
 
     A normal part as wide as its mean has a larger one once it is cut off at 0. Parts of infinite
     variance have no likelihood.
     """
     mean = np.maximum(mean, _LEAST**2)
-    wide = spread >= mean**2
-    both = spread + variance
-    rate = 1 / mean
-    # Means of the posteriors before they are cut off, in deviations. What is infinite is wide.
-    with np.errstate(invalid="ignore"):
-        deviation = np.sqrt(np.where(wide, variance, spread * variance / both))
-        z = np.where(wide, noisy - variance * rate, (noisy * spread + mean * variance) / both)
-        z /= deviation
-    scaled, above = _scaled_beyond_zero(z)
+    # In this form nothing becomes a nan where the spread is infinite.
+    ratio = variance / spread
+    of_mean = 1 + ratio
+    deviation = np.sqrt(variance / of_mean)
+    z = (noisy + mean * ratio) / (of_mean * deviation)
     # Of what is not cut off at 0, before and after.
-    of_normal = 0.5 / (np.sqrt(both) * ndtr(mean / np.sqrt(spread)))
-    logs = np.log(scaled * np.where(wide, rate * np.sqrt(np.pi / 2), of_normal))
-    logs += np.where(
-        wide,
-        _tilt(noisy, variance, rate, z),
-        (np.minimum(z, _FAR) ** 2 + (noisy - mean) ** 2 / both) / -2,
-    )
-    logs[np.isinf(spread)] = -np.inf
-    return logs, *_moments(z, above, deviation)
+    both = spread + variance
+    factor = 0.5 / (np.sqrt(both) * ndtr(mean / np.sqrt(spread)))
+    tilt = (noisy - mean) ** 2 / both
+    tilt += np.minimum(z, _FAR) ** 2
+    tilt /= -2
+    found = z, deviation, factor, tilt
+    wide = np.flatnonzero(spread >= mean**2)
+    if wide.size:
+        cells = wide % noisy.size
+        variance, mean = (each.take(cells if each.ndim == 1 else wide) for each in (variance, mean))
+        of_wide = _exponential(noisy.take(cells), variance, mean)
+        of_wide[-1][np.isinf(spread.take(wide))] = -np.inf
+        for each, values in zip(found, of_wide, strict=True):
+            each.put(wide, values)
+    return found
 
 
 def _or_nothing(
@@ -453,12 +495,38 @@ def _or_nothing(
 def exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Exponential parts of these means: posteriors of a flat prior, moved."""
+    """Exponential parts of these means."""
+    return _cut_off(*_exponential(noisy, variance, mean))
+
+
+def _exponential(
+    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """The same before they are cut off: posteriors of a flat prior, moved."""
     deviation, rate = np.sqrt(variance), 1 / mean
     z = (noisy - variance * rate) / deviation
+    tilt = _tilt(noisy, variance, rate, z)
+    rate *= np.sqrt(np.pi / 2)
+    return z, deviation, rate, tilt
+
+
+def _cut_off(
+    z: np.ndarray, deviation: np.ndarray, factor: np.ndarray, tilt: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Posteriors that are normal, cut off at 0.
+
+    Parameters
+    ----------
+    z, deviation : ndarray
+        Their means before that, in deviations, and these.
+    factor, tilt : ndarray
+        What the part above 0, over the density of z there, is multiplied by for a likelihood,
+        and the logarithm of what else it is.
+    """
     scaled, above = _scaled_beyond_zero(z)
-    logs = np.log(scaled * (rate * np.sqrt(np.pi / 2)))
-    logs += _tilt(noisy, variance, rate, z)
+    scaled *= factor
+    logs = np.log(scaled, out=scaled)
+    logs += tilt
     return logs, *_moments(z, above, deviation)
 
 

@@ -1,6 +1,7 @@
 """Tables that are read together, in blocks that fit into memory."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -132,21 +133,25 @@ def _posteriors(
     if common is None:
         common = common_weights(parts.likelihood, start)
     weights = row_weights(parts.likelihood, rows, common)
-    mean, variance = parts.moments(weights[:, rows.of_cells])
+    mean, variance = parts.moments(weights.take(rows.of_cells, axis=1))
     caution = np.array([group.caution for group in groups])
     if caution.any():
         caution = np.repeat(caution, [group.noisy.size for group in groups])
         mean = cautious(mean, cells.variance, cells.mean, caution)
-    total = np.add.reduceat(mean, rows.starts)[rows.of_cells]
-    mean /= total
-    variance /= total**2
-    found, first = [], 0
-    for group in groups:
-        shape, last = group.noisy.shape, first + group.noisy.size
-        here = (each[first:last].reshape(shape) for each in (mean, variance))
-        found.append(Posterior(*here))
-        first = last
-    return found
+    total = np.add.reduceat(mean, rows.starts).take(rows.of_cells)
+    return _by_table(groups, np.array([mean / total, variance / total**2]))
+
+
+def _by_table(groups: Sequence[Cells], found: np.ndarray) -> list[Posterior]:
+    """Shares and their variances, each in one run, in the shapes of the tables."""
+    shapes = [group.noisy.shape for group in groups]
+    if len(set(shapes)) == 1:
+        return list(map(Posterior, *found.reshape(2, -1, *shapes[0])))
+    ends = accumulate((group.noisy.size for group in groups), initial=0)
+    return [
+        Posterior(*found[:, first:last].reshape(2, *shape))
+        for (first, last), shape in zip(pairwise(ends), shapes, strict=True)
+    ]
 
 
 def _in_blocks(group: Cells, start: Start, common: np.ndarray) -> Posterior:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -156,6 +157,12 @@ def _own_part(margin: np.ndarray, total: float) -> np.ndarray:
     return total / (len(margin) * margin)
 
 
+@lru_cache(maxsize=256)
+def _even(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Equal shares of one row, and variances of 0; not to be written to."""
+    return np.full((1, size), 1 / size), np.zeros((1, size))
+
+
 class _Reader:
     """One table on its way from coarse to fine."""
 
@@ -175,13 +182,10 @@ class _Reader:
 
     def alone(self, name: Hashable) -> Cells:
         """One variable, expected to have equal shares, or those that are known of rows."""
-        size = self._table.counts.shape[self.axes.index(name)]
-        shares = np.full((1, size), 1 / size)
+        shares, variances = _even(self._table.counts.shape[self.axes.index(name)])
         if self._expected is not None and name != self._last:
             shares = (self._expected / self._expected.sum()).reshape(1, -1)
-        return self._cells(
-            [name], shares, np.zeros((1, size)), self._whole, _NO_PART, is_last=False
-        )
+        return self._cells([name], shares, variances, self._whole, _NO_PART, is_last=False)
 
     def start(self, known: dict[Hashable, Posterior]) -> None:
         """Take what is known of each variable."""
@@ -241,7 +245,8 @@ class _Reader:
             part = np.maximum(part, self._rows / margin.reshape(along))
         mean = (mean / mean.sum(axis=-1, keepdims=True)).reshape(-1, size)
         variance = mean**2 * np.minimum(relative, 1.0).reshape(-1, size)
-        return [self._cells(self.axes, mean, variance, self._rows, np.minimum(part, 1.0))]
+        part = np.minimum(part, 1.0).reshape(-1)
+        return [self._cells(self.axes, mean, variance, self._rows.reshape(-1), part)]
 
     def keep(self, found: Posterior) -> None:
         self._found.append(found)
@@ -270,7 +275,6 @@ class _Reader:
         is_last: bool = True,
     ) -> Cells:
         """A margin of some variables, by rows that hold so much."""
-        rows, part = rows.reshape(-1), part.reshape(-1)
         return Cells(
             self._table.margin(axes).reshape(len(rows), -1),
             self._table.variance(axes),

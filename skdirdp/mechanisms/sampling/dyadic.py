@@ -106,7 +106,7 @@ def gamma_shapes(
     whole = np.ldexp(counts.astype(float), count_places) if count_places else counts
     with np.errstate(invalid="ignore"):
         integers = whole.astype(np.int64)  # what does not fit is found not to be equal
-    if not np.array_equal(integers, whole):
+    if not np.all(integers == whole):
         raise ValueError(f"counts must be multiples of 2^-{count_places}; some are not")
     (r_numerator, r_places), (alpha_numerator, alpha_places) = map(_parts, (r, alpha))
     places = max(r_places + count_places, alpha_places, 0)
