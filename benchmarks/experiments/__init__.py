@@ -43,6 +43,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "scaling": ("scaling", "Scaling"),
     "scale": ("scale", "Scale"),
     "sampling": ("sampling", "Sampling"),
+    "sampling-fits": ("sampling_fits", "SamplingFits"),
     "ledger": ("ledger", "Ledger"),
 }
 

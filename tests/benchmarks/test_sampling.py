@@ -3,8 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from benchmarks.experiments.sampling import GRID, Sampling, opendp_noise
+from benchmarks.experiments.sampling_fits import SamplingFits, float_draws
+from skdirdp.mechanisms import DirichletMechanism
 
 
 def test_what_is_timed_has_the_expectation_of_its_distribution(quick):
@@ -40,3 +43,29 @@ def test_opendp_draws_noise_of_the_same_width():
     for kind, mean, error in (("normal", 0.7979, 0.0302), ("laplace", 1.0, 0.05)):
         noise = np.array(opendp_noise(kind)(400)) * GRID
         assert abs(np.abs(noise).mean() - mean) < 6 * error
+
+
+def test_float_draws_have_the_law_of_exact_ones_and_exact_ones_come_back():
+    counts = np.tile([400.0, 30.0, 5.0], (4000, 1))
+    mechanism = DirichletMechanism(r=0.5, alpha=6.0)
+
+    def shares(seed):
+        return mechanism.draw(counts, np.random.default_rng(seed))
+
+    before = shares(0)
+    with float_draws():
+        drawn = shares(0)
+    assert not np.array_equal(before, drawn)
+    for column in range(3):
+        assert stats.ks_2samp(before[:, column], drawn[:, column]).pvalue > 1e-3
+    np.testing.assert_array_equal(shares(0), before)
+
+
+def test_whole_fits_are_measured_with_both_draws(quick):
+    results = quick("sampling-fits")
+    assert (results[["ours", "floats"]] > 0).all(axis=None)
+    slow = results.assign(times=1.0)
+    slow.loc[1, "times"] = 1.6
+    (claim,) = SamplingFits().claims(slow)
+    assert not claim.holds
+    assert claim.found.startswith("at most 1.60 times")
