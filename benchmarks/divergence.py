@@ -49,12 +49,15 @@ def expected_beside(values: np.ndarray, known: np.ndarray, expected: Divergence)
     """The mean of values, told better by others that vary with them and whose mean is known.
 
     These are a control variate: what the others are above their mean, the values are taken to
-    be above theirs in proportion, by the regression on them.
+    be above theirs in proportion. Of each pair the proportion is told by the other pairs, as
+    the mean would be biased if it depended on the pair itself.
     """
-    covariance = np.cov(values, known)
-    slope = covariance[0, 1] / covariance[1, 1]
-    rest = values - slope * (known - expected.value)
-    error = np.hypot(rest.std(ddof=2) / np.sqrt(len(rest)), slope * expected.error)
+    slopes = np.empty(len(values))
+    for i in range(len(values)):
+        covariance = np.cov(np.delete(values, i), np.delete(known, i))
+        slopes[i] = covariance[0, 1] / covariance[1, 1]
+    rest = values - slopes * (known - expected.value)
+    error = np.hypot(rest.std(ddof=1) / np.sqrt(len(rest)), slopes.mean() * expected.error)
     return Divergence(float(rest.mean()), float(error))
 
 

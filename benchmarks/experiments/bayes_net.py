@@ -25,7 +25,7 @@ from ..methods import (
 )
 
 _DRAWS = 20  # per repeat, for expectations that have no closed form
-_FITS = 12  # per repeat, of networks that are read as a whole, and of those they are beside
+_FITS = 32  # per repeat, of networks that are read as a whole, and of those they are beside
 
 #: Methods that split the budget by what serves the likelihood, and the same split evenly.
 EVEN = {

@@ -15,7 +15,7 @@ from .posteriors import Posterior, read_cells
 
 #: What is added to a count that may be nothing, in deviations of its noise, or in means of its
 #: row where these are less, by the kind of model.
-CAUTION_OF_NETWORKS, CAUTION_OF_INDEPENDENCE = 0.05, 0.3
+CAUTION_OF_NETWORKS, CAUTION_OF_INDEPENDENCE = 0.08, 0.3
 
 
 @dataclass(frozen=True)
