@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, xlogy
@@ -59,6 +60,27 @@ def expected_beside(values: np.ndarray, known: np.ndarray, expected: Divergence)
     rest = values - slopes * (known - expected.value)
     error = np.hypot(rest.std(ddof=1) / np.sqrt(len(rest)), slopes.mean() * expected.error)
     return Divergence(float(rest.mean()), float(error))
+
+
+class AsDrawn(NamedTuple):
+    """Releases that were taken as drawn, for others of the same noise that are read.
+
+    Attributes
+    ----------
+    noise : what tells whether noise is the same.
+    seen : their divergences.
+    expected : the expectation of these.
+    """
+
+    noise: Any
+    seen: np.ndarray
+    expected: Divergence
+
+    def expected_of_read(self, noise: Any, values: np.ndarray) -> Divergence:
+        """The expectation of the divergences of releases that are read."""
+        if noise == self.noise:
+            return expected_beside(values, self.seen, self.expected)
+        return Divergence(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
 
 def divergence(tables: Iterable[np.ndarray], probabilities: Iterable[np.ndarray]) -> float:

@@ -11,7 +11,7 @@ from skdirdp.reading import Noise
 from .. import figures, networks
 from ..comparison import ModelComparison
 from ..data import split
-from ..divergence import Divergence, clipped, divergence, expected_beside, expected_kl
+from ..divergence import AsDrawn, Divergence, clipped, divergence, expected_kl
 from ..experiment import Claim, Row, seeded
 from ..methods import (
     CLIPPED,
@@ -115,10 +115,12 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
     counts = family_counts(structure, train)
     exact = PrivateBayesNetMLE(structure, states=states, epsilon=float("inf")).fit(train)
 
-    def expected(mechanisms, rng, draw=lambda mechanism: mechanism.draw) -> Row:
+    def expected(mechanisms, rng, draw=lambda mechanism: mechanism.draw) -> Divergence:
         pairs = [(mechanism, counts[node]) for node, mechanism in mechanisms.items()]
-        kl = expected_kl(pairs, _DRAWS, rng, draw)
-        return {"kl": kl.value, "kl_error": kl.error}
+        return expected_kl(pairs, _DRAWS, rng, draw)
+
+    def row(score: float, kl: Divergence) -> Row:
+        return {"log_likelihood": score, "kl": kl.value, "kl_error": kl.error}
 
     def fitted(method, settings, fits):
         """Scores and divergences of several fits, and the last of them with its generator.
@@ -141,17 +143,13 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
     for method, settings in PRIVATE.items():
         fits = _FITS if method in DRAWN.values() else 1
         score, divergences, model, rng = fitted(method, settings, fits)
-        row = expected(model.mechanisms_, rng)
-        drawn[method] = (_noise(model), divergences, Divergence(row["kl"], row["kl_error"]))
-        yield method, {"log_likelihood": score, **row}
+        kl = expected(model.mechanisms_, rng)
+        drawn[method] = AsDrawn(_noise(model), divergences, kl)
+        yield method, row(score, kl)
     for method, settings in READ.items():
         score, divergences, model, _ = fitted(method, settings, _FITS)
-        noise, as_drawn, of_drawn = drawn[DRAWN[method]]
-        if _noise(model) == noise:
-            kl = expected_beside(divergences, as_drawn, of_drawn)
-        else:
-            kl = Divergence(divergences.mean(), divergences.std(ddof=1) / np.sqrt(_FITS))
-        yield method, {"log_likelihood": score, "kl": kl.value, "kl_error": kl.error}
+        kl = drawn[DRAWN[method]].expected_of_read(_noise(model), divergences)
+        yield method, row(score, kl)
     even = {}
     for optimised, method in EVEN.items():
         rng = seeded(*task.values(), method, repeat)
@@ -159,7 +157,7 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
         model = PrivateBayesNetMLE(structure, states=states, **settings, random_state=rng)
         model.fit(train)
         even[optimised] = model
-        yield method, {"log_likelihood": model.score(test), **expected(model.mechanisms_, rng)}
+        yield method, row(model.score(test), expected(model.mechanisms_, rng))
     for method, same_noise in CLIPPED.items():
         rng = seeded(*task.values(), method, repeat)
         model = even[same_noise]
@@ -168,8 +166,8 @@ def _measure_split(structure, train, test, task: Row, repeat: int):
             node: clipped(mechanisms[node])(counts[node], rng) if node in mechanisms else table
             for node, table in model.probabilities_.items()
         }
-        yield method, {"log_likelihood": model.score(test), **expected(mechanisms, rng, clipped)}
-    yield "no privacy", {"log_likelihood": exact.score(test), "kl": np.nan, "kl_error": 0.0}
+        yield method, row(model.score(test), expected(mechanisms, rng, clipped))
+    yield "no privacy", row(exact.score(test), Divergence(np.nan))
 
 
 def _noise(model: PrivateBayesNetMLE) -> dict[str, Noise]:
