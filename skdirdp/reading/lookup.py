@@ -105,6 +105,7 @@ def _tables(
             np.full(len(noisy), part),
             total / cells.width,
             cells.nearest_zero,
+            cells.nearer,
         )
     )
     # The exponential part by the mean of each row, instead of that of the average row.
@@ -156,6 +157,7 @@ def _one_by_one(
         part,
         total / cells.width,
         cells.nearest_zero,
+        cells.nearer,
     )
     mean, spread = Parts.of(flat).moments(weights[:, rows])
     if cells.caution:

@@ -22,9 +22,11 @@ from scipy.special import erfcx, ndtr
 #: From so many categories on rows are long: of words, say, most of which are rare.
 LONG = 64
 # Variances of rows about their pool: over that of a sample of n records, less one, over n. Of
-# those like the pool, and of those that hold nothing in most cells.
+# those like the pool, and of those that hold nothing in most cells: the wider of these, and
+# the narrower one, which is nearer to the pool where rows are of words.
 _ALIKE = np.array([0.0, 2.0**-11, 2.0**-7])
-_SCATTERED = np.array([2.0**-6, 1.0])
+_FAR_FROM_POOL = 1.0
+NEARER, NEARER_OF_WORDS = 2.0**-6, 2.0**-7
 # How far cells are taken together with those beside them on either side, and how much of what
 # these hold, in deviations, a cell differs from them.
 _REACHES, _CURVES = (1, 3), (0.5, 0.3)
@@ -64,7 +66,7 @@ class Start(NamedTuple):
     ) -> "Start":
         """By kinds of parts, in the order of `Parts`; cells have no neighbours if that is None."""
         near = [] if beside is None else [beside / len(_REACHES)] * len(_REACHES)
-        far = [scattered / len(_SCATTERED)] * len(_SCATTERED)
+        far = [scattered / 2] * 2
         weights = np.array([*alike, *near, *far, empty, any_size])
         return cls(weights / weights.sum(), steps, beside is not None)
 
@@ -119,9 +121,9 @@ class Cells(NamedTuple):
         noise.
     in_order : bool
         Whether categories that are beside each other may be alike.
-    nearest_zero : float
-        The least mean of a part of the prior, over the centre. Tables that are read at once have
-        the same.
+    nearest_zero, nearer : float
+        The least mean of a part of the prior, over the centre; and the variance of the narrower
+        scattered part. Tables that are read at once have the same.
     """
 
     noisy: np.ndarray
@@ -137,6 +139,7 @@ class Cells(NamedTuple):
     caution: float = 0.0
     in_order: bool = True
     nearest_zero: float = _NEAREST_ZERO
+    nearer: float = NEARER
 
     @property
     def has_neighbours(self) -> bool:
@@ -200,6 +203,7 @@ class Flat(NamedTuple):
     part: np.ndarray
     mean: np.ndarray
     nearest_zero: float = _NEAREST_ZERO
+    nearer: float = NEARER
     near: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
@@ -233,6 +237,7 @@ class Flat(NamedTuple):
             part,
             total / width,
             groups[0].nearest_zero,
+            groups[0].nearer,
             _near(noisy, variance, centre, rows) if neighbours else None,
         )
 
@@ -310,7 +315,8 @@ class Parts(NamedTuple):
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
         expected = _expected(cells, sampled)
-        scattered = (1 + _SCATTERED[:, np.newaxis] * cells.total) * sampled
+        spread = np.array([[cells.nearer], [_FAR_FROM_POOL]])
+        scattered = (1 + spread * cells.total) * sampled
         scattered += cells.centre_variance
         chance = np.minimum(2 * centre**2 / (scattered + centre**2), 1.0)
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)

@@ -9,7 +9,7 @@ import numpy as np
 from .._validation import check_real
 from ..mechanisms.noise import Noise
 from .margins import Reconciled, reconcile
-from .mixture import OF_POOLS, OF_ROWS, Cells, varying
+from .mixture import LONG, NEARER, NEARER_OF_WORDS, OF_POOLS, OF_ROWS, Cells, varying
 from .noisy import NoisyTable
 from .posteriors import Posterior, read_cells
 
@@ -275,6 +275,8 @@ class _Reader:
         is_last: bool = True,
     ) -> Cells:
         """A margin of some variables, by rows that hold so much."""
+        width = shares.shape[-1]
+        are_words = width >= LONG and len(axes) > 1 and axes[-1] == self._last
         return Cells(
             self._table.margin(axes).reshape(len(rows), -1),
             self._table.variance(axes),
@@ -284,7 +286,8 @@ class _Reader:
             rows,
             part,
             np.zeros(len(rows)) if own is None else own,
-            shares.shape[-1],
+            width,
             is_last,
             self._caution if len(axes) == len(self.axes) > 1 else 0.0,
+            nearer=NEARER_OF_WORDS if are_words else NEARER,
         )
