@@ -21,6 +21,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from ._messages import errors_without_data
+
 __all__ = [
     "HasMethods",
     "Interval",
@@ -43,7 +45,7 @@ def validate_records(
     """scikit-learn's `validate_data`, without a look at arrays that leave nothing to find.
 
     That would be of their dimensions, types and lengths, and for what is not finite in y. It takes
-    as long as to count a few hundred records.
+    as long as to count a few hundred records. Errors tell nothing of the data.
 
     Parameters
     ----------
@@ -64,9 +66,10 @@ def validate_records(
         and X.dtype in as_they_are
         and y.dtype.kind in "biu"
     )
-    if is_sound:
-        return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
-    return validate_data(estimator, X, y, reset=reset, **checks)
+    with errors_without_data(X=X, y=y):
+        if is_sound:
+            return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+        return validate_data(estimator, X, y, reset=reset, **checks)
 
 
 def _check_sample_weight(

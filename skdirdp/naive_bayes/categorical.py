@@ -11,7 +11,6 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from .._contributions import Weights, admit_counts, count_categories
-from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
@@ -225,10 +224,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.random_state = random_state
 
     def _validate(self, X, y="no_validation", *, reset):
-        with errors_without_data(X=X, y=y):
-            checked = validate_records(
-                self, X, y, reset=reset, as_they_are=[int], dtype="int", ensure_all_finite=True
-            )
+        checked = validate_records(
+            self, X, y, reset=reset, as_they_are=[int], dtype="int", ensure_all_finite=True
+        )
         features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
         check_non_negative(features, f"{type(self).__name__} (input X)")
         return checked
