@@ -83,16 +83,16 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     max_total: float | str | None
 
     def _validate(self, X, y="no_validation", *, reset):
+        checked = validate_records(
+            self,
+            X,
+            y,
+            reset=reset,
+            as_they_are=[float, int],
+            accept_sparse="csr",
+            ensure_all_finite=False,
+        )
         with errors_without_data(X=X, y=y):
-            checked = validate_records(
-                self,
-                X,
-                y,
-                reset=reset,
-                as_they_are=[float, int],
-                accept_sparse="csr",
-                ensure_all_finite=False,
-            )
             X, *labels = checked if isinstance(checked, tuple) else (checked,)
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)

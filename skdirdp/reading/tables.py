@@ -159,8 +159,10 @@ def _own_part(margin: np.ndarray, total: float) -> np.ndarray:
 
 @lru_cache(maxsize=256)
 def _even(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Equal shares of one row, and variances of 0; not to be written to."""
-    return np.full((1, size), 1 / size), np.zeros((1, size))
+    """Equal shares of one row, and variances of 0: the same for all fits, and so not writable."""
+    shares, variances = np.full((1, size), 1 / size), np.zeros((1, size))
+    shares.flags.writeable = variances.flags.writeable = False
+    return shares, variances
 
 
 class _Reader:
