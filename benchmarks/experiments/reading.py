@@ -18,7 +18,7 @@ from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.split import precision_beside
 from skdirdp.reading import NoisyTable, read_tables
-from skdirdp.reading.tables import CAUTION_OF_NETWORKS
+from skdirdp.reading.tables import CAUTION_OF_INDEPENDENCE, CAUTION_OF_NETWORKS
 
 from .. import data, figures
 from ..corpora import DOCSTRINGS, SOURCES, corpus, length
@@ -205,7 +205,11 @@ def _text(name: str, columns: int, repeat: int) -> list[Row]:
     plain = _normalised(first._posterior_mean(noisy_prior))
     models = {rule: (plain, make(noisy, second)) for rule, make in RULES.items()}
     (read,) = read_tables([NoisyTable(noisy_prior, first.noise, ("class",))], float(len(y)))
-    (table,) = read_tables([NoisyTable(noisy, second.noise, ("class", "word"))], rows=[read.counts])
+    (table,) = read_tables(
+        [NoisyTable(noisy, second.noise, ("class", "word"))],
+        rows=[read.counts],
+        caution=CAUTION_OF_INDEPENDENCE,
+    )
     models[READ] = (_normalised(read.counts), table.counts + 1)
     true, weights = _normalised(counts), counts.sum(axis=1) / counts.sum()
     found = []

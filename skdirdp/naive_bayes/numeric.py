@@ -17,6 +17,7 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, largest_count
 from ..mechanisms.table import CountTable
 from ..reading import read_tables
+from ..reading.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
 from .tally import read_classes
 
@@ -181,7 +182,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         # Classes hold about as many words as records: what is known of those tells of these.
         prior = read_classes(classes, total)
         # A single column is not released, and leaves nothing to read.
-        read = read_tables(features, rows=[prior] * len(features))
+        read = read_tables(features, rows=[prior] * len(features), caution=CAUTION_OF_INDEPENDENCE)
         return prior, [table.counts for table in read]
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:

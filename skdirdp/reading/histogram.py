@@ -48,6 +48,7 @@ def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
         np.full((1, size), 1 / size),
         np.zeros((1, size)),
         np.array([total]),
+        0.0,
         np.zeros(1),
         np.zeros(1),
         size,

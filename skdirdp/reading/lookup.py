@@ -7,8 +7,11 @@ and between the points of the grid by interpolation: linear along noisy counts, 
 the centres, which lie about 15% apart.
 """
 
+from itertools import product
+
 import numpy as np
 
+from ..numerics.blocks import row_blocks
 from .mixture import Cells, Flat, Parts, cautious, exponential, own_variance, varying
 
 # Noisy counts, in deviations of their noise.
@@ -19,10 +22,12 @@ _APART, _MOST_LEVELS = 0.15, 64
 # Counts beyond the grid are read one by one, unless so many are: these are taken as they are, as
 # their noise is less than a twenty-fourth of them.
 _MANY_BEYOND = 1 << 14
+# So many are looked up at once.
+_BLOCK = 1 << 16
 
 
 def look_up(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Means of counts and, unless nothing more is read from them, variances.
+    """Means of counts and, where they are needed, variances.
 
     Parameters
     ----------
@@ -39,19 +44,21 @@ def look_up(cells: Cells, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray |
     centres, columns, rows = _levels(cells)
     mean, square = _tables(cells, weights, deviation, centres, columns, rows)
     found = np.empty(cells.noisy.shape)
-    variance = None if cells.is_last else np.empty(cells.noisy.shape)
-    for row, noisy in enumerate(cells.noisy):
+    variance = np.empty(cells.noisy.shape) if cells.needs_variances else None
+    for row, part in product(range(len(cells.noisy)), row_blocks(cells.noisy.shape[1], 1, _BLOCK)):
         first = rows[row] * len(_NOISY)
-        rest = noisy * (1 / (deviation * _STEP))
+        rest = cells.noisy[row, part] * (1 / (deviation * _STEP))
         rest -= _NOISY[0] / _STEP
         np.clip(rest, 0.0, _LAST, out=rest)
         place = rest.astype(np.intp)
         rest -= place
-        place += columns * len(_NOISY)
-        _between(mean[row, first:], place, rest, out=found[row])
+        place += columns[part] * len(_NOISY)
+        means = found[row, part]
+        _between(mean[row, first:], place, rest, out=means)
         if variance is not None:
-            _between(square[row, first:], place, rest, out=variance[row])
-            variance[row] -= found[row] ** 2
+            squares = variance[row, part]
+            _between(square[row, first:], place, rest, out=squares)
+            squares -= means**2
     beyond = np.nonzero(cells.noisy > deviation * _NOISY[-1])
     if len(beyond[0]):
         exact = _one_by_one(cells, weights, *beyond)
@@ -104,8 +111,8 @@ def _tables(
             total,
             np.full(len(noisy), part),
             total / cells.width,
+            cells.of_words,
             cells.nearest_zero,
-            cells.nearer,
         )
     )
     # The exponential part by the mean of each row, instead of that of the average row.
@@ -156,8 +163,8 @@ def _one_by_one(
         total,
         part,
         total / cells.width,
+        cells.of_words,
         cells.nearest_zero,
-        cells.nearer,
     )
     mean, spread = Parts.of(flat).moments(weights[:, rows])
     if cells.caution:

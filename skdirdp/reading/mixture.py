@@ -22,11 +22,10 @@ from scipy.special import erfcx, ndtr
 #: From so many categories on rows are long: of words, say, most of which are rare.
 LONG = 64
 # Variances of rows about their pool: over that of a sample of n records, less one, over n. Of
-# those like the pool, and of those that hold nothing in most cells: the wider of these, and
-# the narrower one, which is nearer to the pool where rows are of words.
-_ALIKE = np.array([0.0, 2.0**-11, 2.0**-7])
-_FAR_FROM_POOL = 1.0
-NEARER, NEARER_OF_WORDS = 2.0**-6, 2.0**-7
+# those like the pool, and of those that hold nothing in most cells: these are nearer to it where
+# rows are of words.
+_ALIKE = np.array([0.0, 2.0**-11, 2.0**-9])
+_SCATTERED, _SCATTERED_WORDS = np.array([2.0**-6, 1.0]), np.array([2.0**-10, 2.0**-5])
 # How far cells are taken together with those beside them on either side, and how much of what
 # these hold, in deviations, a cell differs from them.
 _REACHES, _CURVES = (1, 3), (0.5, 0.3)
@@ -39,6 +38,8 @@ _SHORTEST = 4
 _NEAREST_ZERO = 1 / 64
 _OF_NOISE, _OF_MEAN = 0.1, 0.02
 _LEAST = 0.02
+# What part of a count is the least that its variance is taken for.
+_ROUNDED, _TINY = 1e-9, np.finfo(float).tiny
 # Beyond so many deviations above 0 there is no difference that a float would hold.
 _FAR = 8.0
 # How many imagined cells hold the weights of a model, and those of a row, to what they were.
@@ -82,12 +83,12 @@ class Starts(NamedTuple):
 #: with either; a pool, of which nothing is known, is taken to be even. Of rows without an order,
 #: which are long as a rule, many cells are taken to be empty.
 OF_ROWS = Starts(
-    Start.of(8, alike=(0.7, 0.7, 0.6), beside=4.0, scattered=0.01, empty=0.1, any_size=2.0),
+    Start.of(8, alike=(0.7, 0.7, 0.6), beside=6.0, scattered=0.01, empty=0.1, any_size=2.0),
     Start.of(30, alike=(0.7, 0.7, 0.6), beside=None, scattered=6.0, empty=0.1, any_size=0.2),
 )
 OF_POOLS = Starts(
-    Start.of(8, alike=(0.9, 0.02, 0.02), beside=None, scattered=0.2, empty=0.02, any_size=0.04),
-    Start.of(30, alike=(0.2, 0.1, 0.1), beside=None, scattered=1.0, empty=0.02, any_size=0.04),
+    Start.of(8, alike=(0.9, 0.02, 0.02), beside=None, scattered=0.05, empty=0.02, any_size=0.15),
+    Start.of(30, alike=(0.2, 0.1, 0.1), beside=None, scattered=2.0, empty=0.02, any_size=0.04),
 )
 
 #: A histogram has no pool that could tell of its cells.
@@ -109,21 +110,25 @@ class Cells(NamedTuple):
         the pool of all rows of the table.
     total : ndarray of shape (n_rows,)
         What a row holds.
+    total_variance : float
+        How uncertain that is.
     part, own : ndarray of shape (n_rows,)
         How much of its pool a row is; and how much of the variance of a centre its cell's own
         noise has brought there.
     width : int
         How many counts a row has, of which some may be left out here.
     is_last : bool
-        Whether variances of what is found are of no use.
+        Whether nothing more is read from what is found.
     caution : float
         How far what is found is from being sure that there is nothing, in deviations of the
         noise.
     in_order : bool
         Whether categories that are beside each other may be alike.
-    nearest_zero, nearer : float
-        The least mean of a part of the prior, over the centre; and the variance of the narrower
-        scattered part. Tables that are read at once have the same.
+    of_words : bool
+        Whether a row is one of words: what it holds is then a guess, by what its class holds of
+        records. Tables that are read at once are all of words, or none is.
+    nearest_zero : float
+        The least mean of a part of the prior, over the centre; the same for all of these.
     """
 
     noisy: np.ndarray
@@ -132,19 +137,25 @@ class Cells(NamedTuple):
     shares: np.ndarray
     share_variances: np.ndarray
     total: np.ndarray
+    total_variance: float
     part: np.ndarray
     own: np.ndarray
     width: int
     is_last: bool
     caution: float = 0.0
     in_order: bool = True
+    of_words: bool = False
     nearest_zero: float = _NEAREST_ZERO
-    nearer: float = NEARER
 
     @property
     def has_neighbours(self) -> bool:
         """Whether cells are read with those beside them: long rows are of words."""
         return self.in_order and self.width < LONG
+
+    @property
+    def needs_variances(self) -> bool:
+        """Whether more than means is asked for: by what is read next, or by the sums of rows."""
+        return not (self.is_last and self.of_words)
 
     def columns(self, chosen: slice) -> "Cells":
         """Some counts of each row."""
@@ -202,8 +213,8 @@ class Flat(NamedTuple):
     total: np.ndarray
     part: np.ndarray
     mean: np.ndarray
+    of_words: bool = False
     nearest_zero: float = _NEAREST_ZERO
-    nearer: float = NEARER
     near: tuple[np.ndarray, np.ndarray] | None = None
 
     @classmethod
@@ -236,8 +247,8 @@ class Flat(NamedTuple):
             total,
             part,
             total / width,
+            groups[0].of_words,
             groups[0].nearest_zero,
-            groups[0].nearer,
             _near(noisy, variance, centre, rows) if neighbours else None,
         )
 
@@ -315,8 +326,8 @@ class Parts(NamedTuple):
         sampled *= np.maximum(1 - cells.part, _LEAST)
         np.maximum(sampled, _LEAST**2, out=sampled)
         expected = _expected(cells, sampled)
-        spread = np.array([[cells.nearer], [_FAR_FROM_POOL]])
-        scattered = (1 + spread * cells.total) * sampled
+        spread = _SCATTERED_WORDS if cells.of_words else _SCATTERED
+        scattered = (1 + spread[:, np.newaxis] * cells.total) * sampled
         scattered += cells.centre_variance
         chance = np.minimum(2 * centre**2 / (scattered + centre**2), 1.0)
         least = np.minimum(_OF_NOISE * np.sqrt(variance), _OF_MEAN * cells.mean)
@@ -347,16 +358,61 @@ class Parts(NamedTuple):
         return mean, np.maximum(variance, 0.0, out=variance)
 
 
+def given_sums(
+    mean: np.ndarray,
+    variance: np.ndarray,
+    sums: np.ndarray,
+    sum_variances: np.ndarray | float,
+    rows: Rows,
+) -> np.ndarray:
+    """Means of counts given the sums of their rows as well, to first order in what is lacking.
+
+    Of independent counts and a sum that is known up to a variance, the regression of each count
+    on what that sum lacks: counts that are known well stay, and those that may be of any size
+    take it. Of what is too much none gives up all that it has.
+    """
+    weights = _sharing(mean, variance)
+    tilt = sums - np.add.reduceat(mean, rows.starts)
+    tilt /= np.add.reduceat(weights, rows.starts) + sum_variances
+    weights *= tilt.take(rows.of_cells)
+    return _moved(mean, weights)
+
+
+def given_sum(mean: np.ndarray, variance: np.ndarray, total: float, uncertain: float) -> np.ndarray:
+    """The same of a single row."""
+    weights = _sharing(mean, variance)
+    weights *= (total - mean.sum()) / (weights.sum() + uncertain)
+    return _moved(mean, weights)
+
+
+def _sharing(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """By what counts share what is lacking: variances, which may be lost in rounding."""
+    weights = mean * _ROUNDED
+    weights += variance
+    return weights
+
+
+def _moved(mean: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Positive means, moved up, or down in the same first order."""
+    found = np.maximum(-by, _TINY)
+    found += mean
+    np.divide(mean, found, out=found)
+    found *= mean
+    found += np.maximum(by, 0.0)
+    return found
+
+
 def cautious(
     mean: np.ndarray, variance: np.ndarray, of_row: np.ndarray, caution: float | np.ndarray
 ) -> np.ndarray:
     """Counts none of which is as sure to be nothing as its mean would say.
 
-    What is added is at most this many deviations of the noise, or means of a row where these
-    are less, and vanishes for counts that are far above the noise.
+    What is added is at most this many deviations of the noise. It vanishes for counts that are
+    far above the noise, and in rows whose mean is far below it: their cells are empty as a rule.
     """
     deviation = np.sqrt(variance)
-    return mean + caution * np.minimum(deviation, of_row) * deviation / (mean + deviation)
+    share = of_row**2 / (of_row**2 + variance)
+    return mean + caution * share * variance / (mean + deviation)
 
 
 def common_weights(likelihood: np.ndarray, start: Start) -> np.ndarray:

@@ -18,6 +18,8 @@ from .mixture import (
     Starts,
     cautious,
     common_weights,
+    given_sum,
+    given_sums,
     row_weights,
 )
 
@@ -134,6 +136,12 @@ def _posteriors(
         common = common_weights(parts.likelihood, start)
     weights = row_weights(parts.likelihood, rows, common)
     mean, variance = parts.moments(weights.take(rows.of_cells, axis=1))
+    if not cells.of_words:
+        sums = cells.total.take(rows.starts)
+        uncertain = np.repeat(
+            [group.total_variance for group in groups], [len(group.noisy) for group in groups]
+        )
+        mean = given_sums(mean, variance, sums, uncertain, rows)
     caution = np.array([group.caution for group in groups])
     if caution.any():
         caution = np.repeat(caution, [group.noisy.size for group in groups])
@@ -174,6 +182,9 @@ def _weights_of_rows(group: Cells, start: Start, common: np.ndarray | None = Non
 
 def _looked_up(group: Cells, weights: np.ndarray) -> Posterior:
     mean, variance = look_up(group, weights)
+    if variance is not None and not group.of_words:
+        for row, of_row, total in zip(mean, variance, group.total, strict=True):
+            row[:] = given_sum(row, of_row, total, group.total_variance)
     total = mean.sum(axis=1, keepdims=True)
     mean /= total
     if variance is not None:

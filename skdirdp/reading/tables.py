@@ -9,13 +9,12 @@ import numpy as np
 from .._validation import check_real
 from ..mechanisms.noise import Noise
 from .margins import Reconciled, reconcile
-from .mixture import LONG, NEARER, NEARER_OF_WORDS, OF_POOLS, OF_ROWS, Cells, varying
+from .mixture import LONG, OF_POOLS, OF_ROWS, Cells, varying
 from .noisy import NoisyTable
 from .posteriors import Posterior, read_cells
 
-#: What is added to a count that may be nothing, in deviations of its noise, or in means of its
-#: row where these are less, by the kind of model.
-CAUTION_OF_NETWORKS, CAUTION_OF_INDEPENDENCE = 0.08, 0.3
+#: What is added to a count that may be nothing, in deviations of its noise, by the kind of model.
+CAUTION_OF_NETWORKS, CAUTION_OF_INDEPENDENCE = 0.08, 0.35
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,6 @@ class _Reader:
     ) -> Cells:
         """A margin of some variables, by rows that hold so much."""
         width = shares.shape[-1]
-        are_words = width >= LONG and len(axes) > 1 and axes[-1] == self._last
         return Cells(
             self._table.margin(axes).reshape(len(rows), -1),
             self._table.variance(axes),
@@ -286,10 +284,11 @@ class _Reader:
             shares,
             variances,
             rows,
+            0.0 if rows is self._whole else self._table.variance(axes[:-1]),
             part,
             np.zeros(len(rows)) if own is None else own,
             width,
             is_last,
             self._caution if len(axes) == len(self.axes) > 1 else 0.0,
-            nearer=NEARER_OF_WORDS if are_words else NEARER,
+            of_words=width >= LONG and len(axes) > 1 and axes[-1] == self._last,
         )
