@@ -84,7 +84,7 @@ class Starts(NamedTuple):
 #: which are long as a rule, many cells are taken to be empty.
 OF_ROWS = Starts(
     Start.of(8, alike=(0.7, 0.7, 0.6), beside=6.0, scattered=0.01, empty=0.1, any_size=2.0),
-    Start.of(30, alike=(0.7, 0.7, 0.6), beside=None, scattered=6.0, empty=0.1, any_size=0.2),
+    Start.of(30, alike=(0.2, 0.7, 1.1), beside=None, scattered=6.0, empty=0.1, any_size=0.2),
 )
 OF_POOLS = Starts(
     Start.of(8, alike=(0.9, 0.02, 0.02), beside=None, scattered=0.05, empty=0.02, any_size=0.15),

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from benchmarks.experiments.reading import DRAWN, READ, chow_liu, projected
+from benchmarks.experiments.reading import COUNTED, DRAWN, READ, RULES, Reading, chow_liu, projected
 
 
 def test_the_projection_is_the_nearest_table_with_these_sums():
@@ -32,4 +32,29 @@ def test_the_default_reading_is_nearer_than_those_that_look_at_single_cells(quic
     assert np.isinf(results.loc[("docstrings", "projection"), "kl"])
     tree = results.loc["german_credit"]
     assert tree.loc[READ, "kl"] < 0.8 * tree.loc[DRAWN, "kl"]
-    assert tree.loc[READ, "tv"] < tree.drop(index=READ)["tv"].min()
+    assert tree.loc[READ, "tv"] < tree.drop(index=[READ, COUNTED])["tv"].min()
+
+
+def test_an_accuracy_is_behind_beyond_chance_and_short_of_that_without_noise():
+    def verdict(read, without_noise, error):
+        rows = [
+            {"data": "a", "columns": 256, "method": method, "accuracy": accuracy}
+            for method, accuracy in {
+                **dict.fromkeys(RULES, 0.70),
+                DRAWN: 0.80,
+                READ: read,
+                COUNTED: without_noise,
+            }.items()
+        ]
+        results = pd.DataFrame(rows).assign(tv=0.1, kl=0.1, behind_error=error)
+        trees = results.assign(columns=0)
+        *_, text, _, _, tree = Reading().claims(pd.concat([results, trees]))
+        assert text.holds == tree.holds
+        return text
+
+    assert verdict(0.81, 0.9, 0.001).holds
+    assert not verdict(0.79, 0.9, 0.001).holds
+    assert verdict(0.79, 0.9, 0.006).holds  # one that may be chance
+    assert verdict(0.79, 0.785, 0.001).holds  # no better model would have more
+    assert "at least in 0 of 1 cases" in verdict(0.79, 0.785, 0.001).found
+    assert "behind by at most 0.0100 ± 0.0010" in verdict(0.79, 0.9, 0.001).found
