@@ -37,9 +37,11 @@ def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
     array([0.61, 0.38, 0.  , 0.01])
     """
     (seen,) = reconcile([table], total)
+    uncertain = 0.0
     if total is None:
+        uncertain = float(seen.variance(()))
         # Of records that nothing is seen of, the noise is all that can be told.
-        total = max(float(seen.counts.sum()), float(np.sqrt(seen.variance(()))))
+        total = max(float(seen.counts.sum()), np.sqrt(uncertain))
     size = len(seen.counts)
     cells = Cells(
         seen.counts.reshape(1, -1),
@@ -48,7 +50,7 @@ def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
         np.full((1, size), 1 / size),
         np.zeros((1, size)),
         np.array([total]),
-        0.0,
+        uncertain,
         np.zeros(1),
         np.zeros(1),
         size,
