@@ -6,8 +6,8 @@ records come. What is kept of a person depends on the records of that person and
 else, so that a person who is added or removed changes nothing of what others add. Without
 ids the bound is what the user says it is.
 
-Ids are told apart as whole numbers or as texts, and as nothing else: of other objects, or of
-numbers with rounding errors, two might stand for one person.
+Ids are whole numbers or texts. The number 12, the float 12.0 and the text "12" are one id; "012" is
+another. Other objects, and numbers with rounding errors, are refused.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Set
@@ -19,10 +19,13 @@ import numpy as np
 from scipy import sparse
 
 from ._messages import describe, errors_without_data, plural
+from ._records import cells_of
 from ._validation import check_integer
 
 # From here on two whole numbers may be one float.
 _EXACT = 2.0**53
+# Longer texts are not compared with numbers.
+_LONGEST_NUMBER = 1000
 #: More records of one person than this nobody means.
 MOST_ROWS = 10**9
 
@@ -169,11 +172,12 @@ def _ids(groups: Any) -> np.ndarray | list:
         raise TypeError(f"{_WANTED}; got {describe(groups)}")
     if np.ma.is_masked(groups):
         raise ValueError(f"{_WANTED}; some are missing")
-    if hasattr(groups, "to_pylist"):  # pyarrow, whose nulls numpy would make floats
-        groups = groups.to_pylist()
-    elif not isinstance(groups, (list, tuple)):
-        # Not of a list: numpy would make strings of 1 and "1", and one float of two integers.
+    if isinstance(getattr(groups, "dtype", None), np.dtype):
         groups = np.asarray(groups)
+    else:  # numpy would choose one type for all ids, by all of them
+        groups = cells_of(groups)
+        if not isinstance(groups, Iterable):
+            raise TypeError(f"{_WANTED}; got {describe(groups)}")
     if isinstance(groups, np.ndarray):
         if groups.ndim != 1:
             raise ValueError(f"{_WANTED}; got an array of shape {groups.shape}")
@@ -187,7 +191,7 @@ def _ids(groups: Any) -> np.ndarray | list:
 def _id(value: Any) -> int | str:
     """An id as one of the two kinds, of which equal ones are surely one person."""
     if isinstance(value, str):
-        return str.__str__(value)
+        return _id_from_text(str.__str__(value))
     if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{_WANTED}; got truth values")
     if isinstance(value, Integral):
@@ -202,6 +206,17 @@ def _id(value: Any) -> int | str:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{_WANTED}; some are missing")
     raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
+
+
+def _id_from_text(text: str) -> int | str:
+    """The number that a text spells, or the text.
+
+    One batch may hold an id as a number and another as text, if some other id there is no number.
+    """
+    if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
+        number = int(text)
+        return number if str(number) == text else text  # "007" spells no number
+    return text
 
 
 def _numbered(ids: np.ndarray | list) -> tuple[np.ndarray, list]:

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from ._messages import errors_without_data
+from ._records import as_labels, as_numbers
 
 __all__ = [
     "HasMethods",
@@ -69,7 +70,7 @@ def validate_records(
     with errors_without_data(X=X, y=y):
         if is_sound:
             return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
-        return validate_data(estimator, X, y, reset=reset, **checks)
+        return validate_data(estimator, as_numbers(X), as_labels(y), reset=reset, **checks)
 
 
 def _check_sample_weight(

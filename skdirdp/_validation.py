@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._messages import describe, errors_without_data, warn
+from ._records import as_labels, is_missing, label_codes, of_one_kind
 
 #: Far beyond any count or parameter in use, and far from overflow.
 LARGEST = 1e100
@@ -193,13 +194,13 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
             f"classes must be a sequence of labels, such as a list; got {describe(classes)}"
         )
     with errors_without_data(classes=classes):
-        labels = np.asarray(classes)
+        labels = of_one_kind("classes", as_labels(classes))
         if labels.ndim != 1 or labels.size == 0:
             raise ValueError(f"classes must be one label or more; got {describe(classes)}")
         if labels.dtype.kind not in "biufUOT":
             raise TypeError(f"classes must be numbers or strings; got dtype {labels.dtype.name}")
         is_object = labels.dtype.kind == "O"  # no other holds None
-        if np.any(labels != labels) or (is_object and any(label is None for label in labels)):
+        if np.any(labels != labels) or (is_object and any(map(is_missing, labels))):
             raise ValueError("classes must hold no missing value; some are nan or None")
         distinct = np.unique(labels)
     if class_prior is not None and not np.array_equal(distinct, labels):
@@ -265,10 +266,9 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         if 0 <= least <= largest < n_classes and np.array_equal(classes, np.arange(n_classes)):
             return y.astype(np.intp, copy=False)  # labels that are their own positions
     with errors_without_data(y=y):
-        codes = np.searchsorted(classes, y)
-        codes[codes == len(classes)] = 0
-        if np.array_equal(classes[codes], y):
-            return codes
+        codes = label_codes(y, classes)
+    if codes.min(initial=0) >= 0:
+        return codes
     hint = ""
     if y.dtype.kind in "iu" and classes.dtype.kind not in "biuf":
         hint = (
@@ -276,7 +276,7 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
             "replace labels by 0, 1, ..., so that estimators inside them need "
             f"classes=list(range({len(classes)}))."
         )
-    elif (y.dtype.kind in "biuf") != (classes.dtype.kind in "biuf") and y.dtype.kind != "O":
+    elif y.dtype.kind != "O" and (y.dtype.kind in "biuf") != (classes.dtype.kind in "biuf"):
         hint = " They are of another type."
     raise ValueError(
         f"y must hold only labels that are in classes; some are not.{hint} Declare them, or map "

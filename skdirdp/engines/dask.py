@@ -14,6 +14,7 @@ import numpy as np
 from dask.delayed import Delayed
 
 from .._messages import errors_without_data
+from .._records import as_labels
 from .parts import Counter, Part, Roles, added, count_part, outcome, persons_after
 from .progress import PATIENCE, is_watched
 
@@ -71,7 +72,7 @@ class DaskTable:
                     f"is a frame, the name of a column; got {type(value).__name__}"
                 )
             with errors_without_data(**{role: value}):
-                values = np.asarray(value)
+                values = as_labels(value)
                 if values.ndim != 1 or len(values) != sum(known):
                     raise ValueError(f"{role} must have an entry for each row of X; it has not")
             value = da.from_array(values, chunks=(known,))

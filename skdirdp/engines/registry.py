@@ -11,6 +11,7 @@ from importlib import import_module
 from os import PathLike
 from typing import Any
 
+from .._records import column_names
 from .parts import Part, Roles
 from .workers import check_stays_here
 
@@ -77,7 +78,7 @@ class TableInMemory:
     is_here = True
 
     def __init__(self, X: Any, given: dict[str, Any]):
-        names = _column_names(X)
+        names = column_names(X)
         if names is None or not any(isinstance(value, str) for value in given.values()):
             self.part = Part(X, **given)
             return
@@ -85,14 +86,6 @@ class TableInMemory:
         features = X.select(roles.features) if hasattr(X, "select") else X[roles.features]
         beside = {role: X[value] if role in roles.named else value for role, value in given.items()}
         self.part = Part(features, **beside)
-
-
-def _column_names(X: Any) -> list[Any] | None:
-    """The names of the columns of a frame in memory, or None for what is no frame."""
-    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
-        return list(X.column_names)
-    columns = getattr(X, "columns", None)
-    return None if columns is None or not hasattr(X, "shape") else list(columns)
 
 
 def kind_of(X: Any) -> Kind | None:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._contributions import Weights, admit_counts, count_cells
 from .._messages import errors_without_data
 from .._persons import Selection, select_rows
+from .._records import of_one_kind
 from .._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
 from .._validation import (
     check_alpha,
@@ -242,9 +243,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """
         first = first and not is_part
         X, y = self._validate(X, y, reset=first)
-        if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
+        if first and classes is None:
             with errors_without_data(y=y):
-                check_classification_targets(y)
+                y = of_one_kind("y", y)
+                if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
+                    check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = self._check_weight(sample_weight, X, is_part=is_part)
         counted = select_rows(groups, len(y), self.max_rows, before)
@@ -325,9 +328,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """Some columns and labels as they are counted, after the checks of records in memory."""
         probe = self._for_workers()  # which learns the names of these columns
         X, y = probe._validate(X, y, reset=True)
-        with errors_without_data(y=y):
-            # Twice, since different labels alone would look like values of a regression.
-            check_classification_targets(np.tile(y, 2))
         return X, encode_labels(y, self.classes_)
 
     # Counts that are there already -------------------------------------------------

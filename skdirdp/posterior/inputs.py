@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from .._persons import Selection, Unit
+from .._records import as_labels, cells_of, plain_values
 
 # Beyond this a record would be lost in the rounding of the parameter it adds to.
 _LARGEST_PRIOR = 1e12
@@ -46,7 +47,7 @@ def check_labels(categories: Any) -> list[Hashable]:
         )
     if getattr(categories, "ndim", 1) != 1:
         raise ValueError(f"categories must be a vector of labels; got shape {np.shape(categories)}")
-    labels = _plain(categories)
+    labels = plain_values(cells_of(categories))
     distinct = _tally("categories", labels)
     if len(distinct) != len(labels) or len(labels) < 2:
         raise ValueError("categories must be at least 2 distinct labels")
@@ -75,11 +76,9 @@ def count_labels(x: Any, select: Callable[[int], Selection]) -> tuple[Counter[Ha
         shape = np.shape(x)
     except ValueError:
         raise ValueError(f"{wanted}; got rows of different lengths") from None
-    if len(shape) == 2 and shape[1] == 1:
-        x = np.asarray(x).ravel()
-    elif len(shape) != 1:
+    if len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
         raise ValueError(f"{wanted}; got {shape}")
-    labels = _plain(x)
+    labels = as_labels(x).ravel().tolist()
     if not labels:
         raise ValueError("x must hold at least 1 record; got 0")
     selection = select(len(labels))
@@ -108,11 +107,6 @@ def counts_in(tally: Counter[Hashable], categories: list, wanted: str) -> np.nda
     for label, count in tally.items():
         counts[position[label]] = count
     return counts
-
-
-def _plain(labels: Any) -> list:
-    # tolist turns numpy scalars into Python's.
-    return labels.tolist() if hasattr(labels, "tolist") else list(labels)
 
 
 def _tally(name: str, labels: Iterable) -> Counter[Hashable]:
