@@ -104,6 +104,19 @@ def as_numbers(X: Any) -> Any:
     return X if isinstance(X, (str, bytes, Mapping, Set)) else _floats(np.array(list(X), object))
 
 
+def as_table(X: Any) -> Any:
+    """A list of rows as an array of plain cells; another container unchanged.
+
+    A list of texts is unchanged, too.
+    """
+    if not isinstance(X, (list, tuple)) or all(isinstance(row, str) for row in X):
+        return X
+    table = np.array([object_array(plain_values(cells_of(row))) for row in X])
+    if table.ndim != 2:
+        raise ValueError("X must have rows of one length; some have another")
+    return table
+
+
 def column_names(X: Any) -> list[Any] | None:
     """The names of the columns of a frame in memory, or None for another container."""
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
@@ -177,11 +190,8 @@ def _has_two_axes(y: Any) -> bool:
 
 def _single(cell: Any) -> Any:
     """A label, which may be alone in a row."""
-    if not isinstance(cell, (list, tuple, np.ndarray)):
-        return cell
-    if np.shape(cell) != (1,):
-        raise ValueError("y should be a 1d array: some records have another number of labels")
-    return cell[0]
+    is_row = isinstance(cell, (list, tuple, np.ndarray)) and np.shape(cell) == (1,)
+    return cell[0] if is_row else cell
 
 
 def of_one_kind(name: str, labels: np.ndarray) -> np.ndarray:

@@ -22,6 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, exactly, warn
 from .._random import noise_generator
+from .._records import as_labels as cell_labels
+from .._records import as_table, label_codes
 from .._sklearn_compat import _safe_indexing
 from .._validation import check_choice, check_real
 from ..base import PrivacyReport
@@ -104,13 +106,14 @@ class PrivateScorer:
         share = np.floor(np.where(np.isnan(share), 0.0, share) / GRID) * GRID
         if not self.by_class:
             return np.array([[share.sum(), (1 - share).sum()]])
-        classes = np.asarray(estimator.classes_)
-        rows = np.array([np.asarray(y) == label for label in classes])
+        codes, n_classes = _codes(estimator, y), len(estimator.classes_)
+        rows = [codes == code for code in range(n_classes)]  # no row has an unknown label
         return np.array([[share[row].sum(), (1 - share[row]).sum()] for row in rows])
 
     def _number(self, estimator: Any, X: Any, y: Any) -> float:
         try:
-            number = float(self.function(estimator, X, y))
+            labels = _labels_of_one_type(estimator, y, n_records=0)[1]
+            number = float(self.function(estimator, as_table(X), labels))
         except Exception:
             number = np.nan
         return self.low if np.isnan(number) else min(max(number, self.low), self.high)
@@ -255,19 +258,19 @@ def _smooth_share(gain: np.ndarray, loss: np.ndarray, sigma: float) -> np.ndarra
 
 
 def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray:
-    """A value for each record, nan for those that the function fails on."""
+    """A value for each record, NaN for those that the function fails on."""
     n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
     values = np.full(n_records, np.nan)
-    waiting = [np.arange(n_records)]
+    rows, y = _labels_of_one_type(estimator, y, n_records)
+    waiting = [rows]
     while waiting:
         part = waiting.pop()
         if part.size == 0:
             continue
-        whole = part.size == n_records
-        records = X if whole else _safe_indexing(X, part)
-        labels = y if whole or y is None else _safe_indexing(y, part)
+        records = X if part.size == n_records else _safe_indexing(X, part)
+        labels = None if y is None else y[part]
         try:
-            found = np.asarray(function(estimator, records, labels), dtype=float)
+            found = np.asarray(function(estimator, as_table(records), labels), dtype=float)
         except Exception:
             found = np.empty((0, 0))
         if found.ndim == 0:  # so it is for all records, and tells of none
@@ -280,6 +283,38 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
         elif part.size > 1:
             waiting += np.array_split(part, 2)
     return values
+
+
+def _labels_of_one_type(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarray, Any]:
+    """The records that can be scored, and the labels of all in one type.
+
+    Labels from a container without a dtype get that of the estimator's classes, or are numbers
+    where it has no classes. A label that is neither cannot be scored, and becomes the last class
+    or 0.
+    """
+    everywhere = np.arange(n_records)
+    if y is None:
+        return everywhere, None
+    y = cell_labels(y)
+    if y.dtype.kind != "O":
+        return everywhere, y
+    if hasattr(estimator, "classes_"):
+        codes = _codes(estimator, y)
+        return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
+    numbers = np.array([_float(label) for label in y])
+    return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
+
+
+def _float(label: Any) -> float:
+    try:
+        return float(label)
+    except Exception:
+        return math.nan
+
+
+def _codes(estimator: Any, labels: Any) -> np.ndarray:
+    """The position of each label among the classes, and -1 for others."""
+    return label_codes(cell_labels(labels), np.asarray(estimator.classes_))
 
 
 def make_private_scorer(
@@ -324,15 +359,17 @@ def make_private_scorer(
 
 
 def _correct(estimator: Any, X: Any, y: Any) -> np.ndarray:
-    return np.asarray(estimator.predict(X)) == np.asarray(y)
+    predicted = estimator.predict(X)
+    if not hasattr(estimator, "classes_"):
+        return np.asarray(predicted) == y
+    codes = _codes(estimator, y)
+    return (codes >= 0) & (codes == _codes(estimator, predicted))
 
 
 def _log_probability(estimator: Any, X: Any, y: Any) -> np.ndarray:
     probabilities = np.asarray(estimator.predict_proba(X))
-    of_label = np.zeros(len(probabilities))
-    for column, label in enumerate(estimator.classes_):
-        is_label = np.asarray(y) == label
-        of_label[is_label] = probabilities[is_label, column]
+    codes = _codes(estimator, y)
+    of_label = np.where(codes >= 0, probabilities[np.arange(len(codes)), codes], 0.0)
     return np.log(np.maximum(of_label, LEAST_PROBABILITY))
 
 
@@ -431,11 +468,11 @@ def as_labels(y: Any) -> Any:
 
     Compared as they are with predictions, they would all be wrong.
     """
-    array = np.asarray(y) if hasattr(y, "ndim") else y
-    if getattr(array, "ndim", 1) != 2 or array.shape[1] != 1:
-        return y
+    labels = cell_labels(y)
+    if getattr(labels, "ndim", 1) != 2 or labels.shape[1] != 1:
+        return labels
     warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
-    return array.ravel()
+    return labels.ravel()
 
 
 def _check_columns(estimator: Any, X: Any) -> None:
