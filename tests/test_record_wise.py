@@ -1,0 +1,628 @@
+"""One record never changes how other records are encoded.
+
+Two tables differ in one record, which is odd: a cell of another type, a missing value, a huge
+number, a label or an id that nobody expects. Both are counted, in a random container. What the
+odd record adds to each exact table must be within what is charged for one record, so the
+encoding of all other records is the same. A fit may refuse the odd record instead; then nothing
+is compared, but a case in which every record is refused fails.
+
+The defects at the end of this file are conversions of whole columns. Each is put back for one
+test, and the comparison must find it.
+"""
+
+import warnings
+from collections import deque
+from contextlib import contextmanager
+from decimal import Decimal
+from unittest.mock import patch
+
+import dask.array as da
+import dask.dataframe as dd
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from skdirdp import (
+    DirichletBernoulliNB,
+    DirichletCategoricalNB,
+    DirichletComplementNB,
+    DirichletHistogramTransformer,
+    DirichletNB,
+    PrivateBayesNet,
+    PrivateBayesNetMLE,
+    PrivateDirichletPosterior,
+)
+from skdirdp._persons import select_rows
+from skdirdp.model_selection import private_score
+from skdirdp.posterior.inputs import count_labels
+
+from .probes import drawn_tables, outside_bounds
+
+N = 60
+BIG = 2**53
+
+
+class Text(str):
+    """A string that carries more than its characters."""
+
+    __slots__ = ("extra",)
+
+
+ODD = [
+    None,
+    np.nan,
+    pd.NA,
+    pd.NaT,
+    "x",
+    "1",
+    "",
+    "\ud800",
+    "'\\ud800'",
+    Text("1"),
+    1,
+    True,
+    False,
+    1.0,
+    0.5,
+    -0.0,
+    2.0**53,
+    BIG + 1,
+    10**30,
+    -(10**30),
+    np.float32(0.1),
+    0.1,
+    np.int8(1),
+    Decimal(1),
+    1 + 0j,
+    b"1",
+    (1,),
+    [1],
+    {},
+    float("inf"),
+    pd.Timestamp("2020-01-01"),
+]
+
+#: Odd cells that a column of a declared type can hold, besides None.
+ODD_TYPED = {
+    "int": [0, 1, 5, -1, BIG, BIG + 1, 2**62, -(2**62)],
+    "float": [np.nan, 0.1, -0.0, 0.0, 1e30, np.inf],
+    "text": ["", "1", "x", "é", "'\\ud800'"],
+    "bool": [True, False],
+}
+
+
+# Containers ------------------------------------------------------------------------
+
+POLARS = {"int": pl.Int64, "float": pl.Float32, "text": pl.String, "bool": pl.Boolean}
+ARROW = {"int": pa.int64(), "float": pa.float32(), "text": pa.string(), "bool": pa.bool_()}
+NUMPY = {"int": np.int64, "float": np.float32, "text": object, "bool": bool}
+NULLABLE = {"int": "Int64", "float": "Float32", "text": "string", "bool": "boolean"}
+
+
+def objects(values):
+    column = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        column[i] = value
+    return column
+
+
+def pandas_frame(columns, kinds):
+    return pd.DataFrame({name: pd.Series(objects(column)) for name, column in columns.items()})
+
+
+def nullable_frame(columns, kinds):
+    return pd.DataFrame(
+        {name: pd.array(column, dtype=NULLABLE[kinds[name]]) for name, column in columns.items()}
+    )
+
+
+def categorical_frame(columns, kinds):
+    known = {"int": [*range(6), BIG, BIG + 1], "bool": [False, True]}
+    return pd.DataFrame(
+        {
+            name: pd.Categorical(objects(column), categories=known[kinds[name]])
+            if kinds[name] in known
+            else pd.Series(objects(column))
+            for name, column in columns.items()
+        }
+    )
+
+
+def polars_frame(columns, kinds):
+    return pl.DataFrame(
+        {
+            name: pl.Series(list(column), dtype=POLARS[kinds[name]])
+            for name, column in columns.items()
+        }
+    )
+
+
+def arrow_table(columns, kinds):
+    return pa.table(
+        {name: pa.array(list(column), ARROW[kinds[name]]) for name, column in columns.items()}
+    )
+
+
+def exact_pandas(columns, kinds):
+    """Columns of the type that their kind has, or of objects where a cell has another type."""
+    frame = {}
+    for name, column in columns.items():
+        wanted = np.dtype(NUMPY[kinds[name]])
+        fits = all(type(value) in (int, bool, np.float32, str) for value in column)
+        frame[name] = np.array(column, dtype=wanted) if fits else objects(column)
+    return pd.DataFrame(frame)
+
+
+FRAMES = {
+    "pandas objects": pandas_frame,
+    "pandas nullable": nullable_frame,
+    "pandas categorical": categorical_frame,
+    "polars": polars_frame,
+    "arrow": arrow_table,
+    "polars lazy": lambda columns, kinds: polars_frame(columns, kinds).lazy(),
+    "duckdb": lambda columns, kinds: duckdb.from_arrow(arrow_table(columns, kinds)),
+    "arrow dataset": lambda columns, kinds: ds.dataset(arrow_table(columns, kinds)),
+    "dask": lambda columns, kinds: dd.from_pandas(nullable_frame(columns, kinds), npartitions=3),
+}
+#: Tables that are not in memory.
+ELSEWHERE = ("polars lazy", "duckdb", "arrow dataset", "dask")
+ROWS = {
+    "list": list,
+    "tuple": tuple,
+    "list of arrays": lambda rows: [np.array(row) for row in rows],
+    "array of objects": lambda rows: np.array([objects(row) for row in rows]),
+    "dask array": lambda rows: da.from_array(np.array(rows, dtype=np.float32), chunks=(20, 3)),
+}
+VECTORS = {
+    "list": list,
+    "tuple": tuple,
+    "deque": deque,
+    "array": objects,
+    "series": lambda values: pd.Series(objects(values)),
+    "column": lambda values: [[value] for value in values],
+}
+
+
+# Estimators ------------------------------------------------------------------------
+
+
+@contextmanager
+def captured(tables):
+    """Collect the exact tables of a fit."""
+    with drawn_tables() as drawn:
+        yield
+    tables.extend(drawn)
+
+
+class Case:
+    """An estimator, the records that it is given, and how its exact tables are obtained.
+
+    Attributes
+    ----------
+    kinds : dict
+        The kind of each column of X.
+    cells : dict
+        Ordinary cells of each kind, and labels and ids.
+    vectors : tuple of str
+        The vectors that stand beside X: "y", "groups", "sample_weight".
+    """
+
+    def __init__(self, name, make, kinds, cells, vectors=(), frames=tuple(FRAMES), rows=ROWS):
+        self.name, self.make, self.kinds, self.cells = name, make, kinds, cells
+        self.vectors, self.containers = vectors, [*frames, *rows]
+
+    def records(self, rng):
+        """Ordinary records, as cells by column."""
+        names = [*self.kinds, *self.vectors]
+        return [
+            {
+                name: self.cells[name if name in self.vectors else self.kinds[name]][
+                    rng.integers(self.size(name))
+                ]
+                for name in names
+            }
+            for _ in range(N)
+        ]
+
+    def size(self, name):
+        return len(self.cells[name if name in self.vectors else self.kinds[name]])
+
+    def tables(self, records, container, vector):
+        """Exact tables of the records, each with the mechanism that hides it."""
+        columns = {name: [record[name] for record in records] for name in self.kinds}
+        beside = {name: [record[name] for record in records] for name in self.vectors}
+        if container in ELSEWHERE:  # which take vectors by the names of columns
+            kinds = {**self.kinds, **dict.fromkeys(beside, "int")}
+            X = FRAMES[container]({**columns, **beside}, kinds)
+            return self.fit(X, {name: name for name in beside})
+        if container in FRAMES:
+            X = FRAMES[container](columns, self.kinds)
+        else:
+            X = ROWS[container]([list(row) for row in zip(*columns.values(), strict=True)])
+        return self.fit(X, {name: VECTORS[vector](cells) for name, cells in beside.items()})
+
+    def fit(self, X, beside):
+        found = []
+        with captured(found):
+            self.make().fit(X, **beside)
+        return found
+
+
+class Batches(Case):
+    """A model that is given its records in two batches."""
+
+    def fit(self, X, beside):
+        model = self.make()
+        found = []
+        with captured(found):
+            for part in (slice(N // 2), slice(N // 2, None)):
+                model.partial_fit(
+                    X[part], **{name: [*vector][part] for name, vector in beside.items()}
+                )
+            model.release()
+        return found
+
+
+class Network(Case):
+    """A network with learnt structure, whose cells are captured before any noise."""
+
+    def fit(self, X, beside):
+        class Encoded(Exception):
+            pass
+
+        encode = PrivateBayesNet._encode
+
+        def stop(model, records, counted):
+            raise Encoded(encode(model, records, counted))
+
+        with patch.object(PrivateBayesNet, "_encode", stop):
+            try:
+                self.make().fit(X, **beside)
+            except Encoded as found:
+                domains, cells, unlisted = found.args[0]
+        tables = [
+            np.bincount(codes, minlength=domains[name].n_cells) for name, codes in cells.items()
+        ]
+        for numbered in unlisted.values():
+            values = dict(enumerate(numbered.distinct))
+            tables.append({repr(values.get(code)): n for code, n in counted(numbered.codes)})
+        return [(None, table) for table in tables]
+
+
+def counted(codes):
+    return zip(*np.unique(codes, return_counts=True), strict=True)
+
+
+class Score(Case):
+    """A private score without noise, times the number of records."""
+
+    def fit(self, X, beside):
+        y = beside["y"]
+        model = fitted_model()
+        found = private_score(model, X, y, epsilon=float("inf"))
+        return [(None, np.array([found.value * len(y), (1 - found.value) * len(y)]))]
+
+
+def fitted_model():
+    X = np.array([[0, 0, 0], [1, 1, 1]] * 5)
+    return DirichletBernoulliNB(binarize=0.1, classes=[0, 1], epsilon=float("inf")).fit(
+        X, X[:, 0].tolist()
+    )
+
+
+class Posterior(Case):
+    """A posterior, whose counts are captured where they are made."""
+
+    def tables(self, records, container, vector):
+        from skdirdp.posterior import estimator
+
+        found = []
+        count = estimator.counts_in
+
+        def listening(*given):
+            found.append((None, count(*given)))
+            return count(*given)
+
+        values = VECTORS[vector]([record["a"] for record in records])
+        with patch.object(estimator, "counts_in", listening):
+            self.make().fit(values)
+        return found
+
+
+PRIVATE = {"adjacency": "add_remove", "n_samples": N}
+COUNTS = {"a": "int", "b": "int", "c": "int"}
+FLOATS = {"a": "float", "b": "float", "c": "float"}
+MIXED = {"a": "int", "b": "bool", "c": "text"}
+LABELS = {"int": [0, 1, 2], "float": [np.float32(0.1), np.float32(0.7)], "y": [0, 1]}
+BIG_LABELS = {**LABELS, "y": [BIG, BIG + 1]}
+PERSONS = {**LABELS, "groups": [11, 12, 13, BIG + 4, BIG + 5]}
+CELLS = {"int": [BIG, BIG + 1], "bool": [False, True], "text": ["u", "v", "'\\ud800'"]}
+STATES = {"a": [BIG, BIG + 1], "b": [False, True], "c": ["u", "v", "'\\ud800'", "\ud800", "x"]}
+
+CASES = [
+    Case(
+        "DirichletNB",
+        lambda: DirichletNB(classes=[0, 1], max_count=2, max_total=4, **PRIVATE),
+        COUNTS,
+        LABELS,
+        ("y",),
+    ),
+    Case(
+        "DirichletNB, large labels",
+        lambda: DirichletNB(classes=[BIG, BIG + 1], max_count=2, max_total=4, **PRIVATE),
+        COUNTS,
+        BIG_LABELS,
+        ("y",),
+    ),
+    Case(
+        "DirichletNB, persons",
+        lambda: DirichletNB(classes=[0, 1], max_count=2, max_total=4, max_rows=3, **PRIVATE),
+        COUNTS,
+        PERSONS,
+        ("y", "groups"),
+        frames=tuple(name for name in FRAMES if name not in ("polars lazy", "duckdb")),
+    ),
+    Batches(
+        "DirichletNB, batches",
+        lambda: DirichletNB(classes=[0, 1], max_count=2, max_total=4, max_rows=3, **PRIVATE),
+        COUNTS,
+        PERSONS,
+        ("y", "groups"),
+        frames=(),
+        rows=("list", "tuple"),
+    ),
+    Case(
+        "DirichletComplementNB",
+        lambda: DirichletComplementNB(classes=[0, 1], max_count=2, max_total=4, **PRIVATE),
+        COUNTS,
+        LABELS,
+        ("y",),
+    ),
+    Case(
+        "DirichletBernoulliNB",
+        lambda: DirichletBernoulliNB(classes=[0, 1], binarize=0.1, **PRIVATE),
+        FLOATS,
+        LABELS,
+        ("y",),
+    ),
+    Case(
+        "DirichletCategoricalNB",
+        lambda: DirichletCategoricalNB(classes=[0, 1], n_categories=3, **PRIVATE),
+        COUNTS,
+        LABELS,
+        ("y",),
+    ),
+    Case(
+        "DirichletHistogramTransformer",
+        lambda: DirichletHistogramTransformer(
+            n_bins=2, bounds=(0, 0.2), n_fine_bins=2, strategy="uniform", **PRIVATE
+        ),
+        FLOATS,
+        LABELS,
+    ),
+    Case(
+        "PrivateBayesNetMLE",
+        lambda: PrivateBayesNetMLE(
+            [("a", "b"), ("b", "c")], states=STATES, columns=list("abc"), **PRIVATE
+        ),
+        MIXED,
+        CELLS,
+        rows=("list", "tuple", "array of objects"),
+    ),
+    Network(
+        "PrivateBayesNet",
+        lambda: PrivateBayesNet(
+            states={"a": STATES["a"]},
+            bounds={"b": (0, 1)},
+            columns=list("abc"),
+            adjacency="add_remove",
+        ),
+        MIXED,
+        CELLS,
+        frames=("pandas objects", "pandas nullable", "pandas categorical", "polars", "arrow"),
+        rows=("list", "tuple", "array of objects"),
+    ),
+    Score(
+        "private_score",
+        None,
+        FLOATS,
+        LABELS,
+        ("y",),
+        frames=tuple(FRAMES)[:5],
+        rows=tuple(ROWS)[:4],
+    ),
+    Posterior(
+        "PrivateDirichletPosterior",
+        lambda: PrivateDirichletPosterior(
+            categories=[0, 1, "1", "x", BIG, BIG + 1], mechanism="lshist"
+        ),
+        {"a": "int"},
+        {"int": [0, 1, BIG, BIG + 1]},
+        frames=(),
+        rows=("list",),
+    ),
+]
+
+
+# The property ----------------------------------------------------------------------
+
+
+def difference(with_odd, without):
+    """The part of one record in a table."""
+    if isinstance(without, dict):
+        names = {*with_odd, *without}
+        return np.array([with_odd.get(name, 0) - without.get(name, 0) for name in names], float)
+    return with_odd - without
+
+
+def violation(with_odd, without):
+    """A sentence on the first table in which the odd record changed more than its own part."""
+    for place, ((mechanism, larger), (_, smaller)) in enumerate(
+        zip(with_odd, without, strict=True)
+    ):
+        change = difference(larger, smaller)
+        if mechanism is not None:
+            wrong = outside_bounds(change, mechanism)
+        else:
+            is_one_record = np.abs(change).sum() <= 1 + 1e-9 and change.min() >= -1e-9
+            wrong = None if is_one_record else f"changed by {np.abs(change).sum():g}"
+        if wrong:
+            return f"table {place}: {wrong}"
+    return None
+
+
+def odd_record(case, container, record, rng):
+    """A record with one odd cell, or with several."""
+    names = [*case.kinds, *case.vectors]
+    share = rng.choice([0.0, 0.5, 1.0])
+    chosen = {names[rng.integers(len(names))]} | {name for name in names if rng.random() < share}
+    return {
+        name: odd_cell(case, container, name, rng) if name in chosen else cell
+        for name, cell in record.items()
+    }
+
+
+def odd_cell(case, container, name, rng):
+    is_typed = container in FRAMES and container != "pandas objects"
+    if is_typed and (name in case.kinds or container in ELSEWHERE):
+        cells = [None] if rng.random() < 0.4 else ODD_TYPED[case.kinds.get(name, "int")]
+    else:
+        cells = ODD
+    return cells[rng.integers(len(cells))]
+
+
+def compare(case, container, rng):
+    """A violation, "same" for none, or "refused" where the odd record is refused."""
+    records = case.records(rng)
+    place = int(rng.integers(N))
+    vector = list(VECTORS)[rng.integers(len(VECTORS))]
+    if "groups" in case.vectors:
+        records[place]["groups"] = 99  # a person with a single record
+    odd = [*records]
+    odd[place] = odd_record(case, container, records[place], rng)
+    others = records[:place] + records[place + 1 :]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with_odd = case.tables(odd, container, vector)
+        except Exception:
+            return "refused"
+        without = case.tables(others, container, vector)
+    return violation(with_odd, without) or "same"
+
+
+def outcomes(case, container, wanted=6, most=60):
+    """Outcomes of random comparisons, until some are not refused."""
+    rng = np.random.default_rng([sum(case.name.encode()), sum(container.encode())])
+    found = []
+    while len(found) < most and len(found) - found.count("refused") < wanted:
+        found.append(compare(case, container, rng))
+    return set(found)
+
+
+PAIRS = [
+    pytest.param(case, container, id=f"{case.name}-{container}")
+    for case in CASES
+    for container in case.containers
+]
+
+
+@pytest.mark.parametrize(("case", "container"), PAIRS)
+def test_an_odd_record_changes_no_other_record(case, container):
+    assert outcomes(case, container) - {"refused"} == {"same"}
+
+
+# Known cases -----------------------------------------------------------------------
+
+
+def exact_tables(model, X, **beside):
+    found = []
+    with captured(found):
+        model.fit(X, **beside)
+    return found
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
+@pytest.mark.parametrize("odd", ["1", pd.NA, None, 0.5, [1, 0], {}])
+def test_a_label_that_is_no_class_costs_its_own_record_only(scoring, odd):
+    X = np.array([[0, 0, 0], [1, 1, 1]] * 50, dtype=np.float32)
+    y = [0, 1] * 50
+    options = {"scoring": scoring, "epsilon": float("inf")}
+    whole = private_score(fitted_model(), X, y, **options).value
+    y[7] = odd
+    found = private_score(fitted_model(), X, y, **options).value
+    most = 5 / 100 if scoring == "neg_log_loss" else 1 / 50  # log(0.01) is -4.6
+    assert abs(found - whole) <= most
+
+
+@pytest.mark.parametrize("vector", [list, objects])
+def test_large_labels_in_a_list_stay_apart_beside_a_float(vector):
+    model = DirichletNB(classes=[BIG, BIG + 1], max_count=1, max_total=1, **PRIVATE)
+    y = vector([BIG, BIG + 1] * 100 + [float(BIG)])
+    (_, classes), _ = exact_tables(model, np.ones((201, 2)), y=y)
+    assert np.ravel(classes).tolist() == [101, 100]
+
+
+def test_the_type_of_one_row_does_not_cut_others():
+    row = [np.float32(0.1)] * 2
+    tables = [
+        exact_tables(
+            DirichletBernoulliNB(classes=[0], binarize=0.1), [row] * 9 + [last], y=[0] * 10
+        )
+        for last in (row, [0.0, 0.0])
+    ]
+    changes = [np.abs(a - b).sum() for (_, a), (_, b) in zip(*tables, strict=True)]
+    assert max(changes) <= 4
+
+
+def test_ids_of_any_container_stay_what_they_are():
+    for container in (list, tuple, deque, objects):
+        ids = container([BIG + 4, BIG + 5, "7", 7, 0, "x"])
+        assert len(select_rows(ids, 6, 1).kept) == 5
+
+
+def test_a_person_is_counted_once_whatever_the_type_of_the_id():
+    first = select_rows(np.array([7, 8]), 2, 1)
+    for ids in (["7", "x"], [7.0, 9], np.array(["9", "7"]), pd.Series(["7", "07"])):
+        assert select_rows(ids, 2, 1, first).n_rows == 1
+
+
+def test_ids_and_weights_in_lists_beside_a_dask_array_are_read_one_by_one():
+    X = da.ones((4, 2), chunks=(2, 2))
+    model = DirichletNB(classes=[0, 1], max_count=1, max_total=1, max_weight=1, **PRIVATE)
+    groups = [BIG + 4, BIG + 5, 0.0, 1]
+    (_, classes), _ = exact_tables(
+        model, X, y=[0, 0, 1, 1], groups=groups, sample_weight=[1, True, 1.0, 1]
+    )
+    assert np.ravel(classes).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("container", [list, lambda rows: np.array(rows, dtype=object)])
+def test_a_column_of_labels_for_a_posterior_is_read_one_by_one(container):
+    model = PrivateDirichletPosterior(categories=[0, 1, "1"], mechanism="lshist")
+    x = container([[0], [1], ["1"]] * 50)
+    assert count_labels(x, lambda n: select_rows(None, n, 1))[0] == {0: 50, 1: 50, "1": 50}
+    model.fit(x)
+
+
+def test_classes_of_two_kinds_are_refused():
+    with pytest.raises(TypeError, match="classes must hold only numbers or only strings"):
+        DirichletNB(classes=[0, "1"], max_count=1, max_total=1).fit([[1]], [0])
+
+
+def test_many_classes_draw_no_warning_about_the_records():
+    labels = [f"label {k}" for k in range(30)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DirichletNB(classes=labels, max_count=1, max_total=1).fit(np.ones((30, 2)), labels)
+
+
+@pytest.mark.parametrize("make", [DirichletNB, DirichletBernoulliNB])
+def test_a_missing_value_in_a_categorical_column_of_integers_is_missing(make):
+    X = pd.DataFrame({"a": pd.Categorical([0, 1, None] * 3), "b": range(9)})
+    with pytest.raises(ValueError, match="contains NaN"):
+        make(classes=[0]).fit(X, [0] * 9)
