@@ -6,7 +6,7 @@ one record decides how all others are represented. Every conversion of records h
 cell by cell, or by a dtype that the container declares.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from numbers import Integral
 from typing import Any
 
@@ -48,10 +48,10 @@ def plain_value(value: Any) -> Any:
     return value
 
 
-def plain_values(values: Iterable[Any]) -> list[Any]:
+def plain_values(values: Iterable[Any], convert: Callable[[Any], Any] = plain_value) -> list[Any]:
     """Each cell as a plain Python value."""
     values = list(values)
-    return values if _PLAIN.issuperset(map(type, values)) else list(map(plain_value, values))
+    return values if _PLAIN.issuperset(map(type, values)) else list(map(convert, values))
 
 
 def cells_of(values: Any) -> Iterable[Any]:
@@ -181,17 +181,17 @@ def as_labels(y: Any) -> Any:
     cells = cells_of(y)
     if not isinstance(cells, Iterable):
         return y
-    return object_array(plain_values(map(_single, cells)))
+    return object_array(plain_values(cells, _label))
 
 
 def _has_two_axes(y: Any) -> bool:
     return len(getattr(y, "shape", ())) > 1
 
 
-def _single(cell: Any) -> Any:
-    """A label, which may be alone in a row."""
+def _label(cell: Any) -> Any:
+    """A label as a plain value; it may be alone in a row."""
     is_row = isinstance(cell, (list, tuple, np.ndarray)) and np.shape(cell) == (1,)
-    return cell[0] if is_row else cell
+    return plain_value(cell[0] if is_row else cell)
 
 
 def of_one_kind(name: str, labels: np.ndarray) -> np.ndarray:
