@@ -194,7 +194,7 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
             f"classes must be a sequence of labels, such as a list; got {describe(classes)}"
         )
     with errors_without_data(classes=classes):
-        labels = of_one_kind("classes", as_labels(classes))
+        labels = np.asarray(classes)
         if labels.ndim != 1 or labels.size == 0:
             raise ValueError(f"classes must be one label or more; got {describe(classes)}")
         if labels.dtype.kind not in "biufUOT":
@@ -202,6 +202,7 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
         is_object = labels.dtype.kind == "O"  # no other holds None
         if np.any(labels != labels) or (is_object and any(map(is_missing, labels))):
             raise ValueError("classes must hold no missing value; some are nan or None")
+        labels = of_one_kind("classes", as_labels(classes))
         distinct = np.unique(labels)
     if class_prior is not None and not np.array_equal(distinct, labels):
         raise ValueError(
@@ -270,6 +271,8 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if codes.min(initial=0) >= 0:
         return codes
     hint = ""
+    with suppress(TypeError):
+        y = of_one_kind("y", y)
     if y.dtype.kind in "iu" and classes.dtype.kind not in "biuf":
         hint = (
             " They are integers, and classes are not: VotingClassifier and StackingClassifier "

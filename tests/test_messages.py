@@ -164,7 +164,7 @@ WRONG = {
     "classes of two kinds": (
         fit_categorical,
         {"classes": np.array(["a", 1], dtype=object)},
-        "classes cannot be read: classes is ndarray",
+        "classes must hold only numbers or only strings",
     ),
     "short prior": (fit_categorical, {"class_prior": [1.0]}, "one entry per class, 2; got list"),
     "prior of text": (fit_categorical, {"class_prior": ["a", "b"]}, "class_prior must be an array"),
