@@ -12,7 +12,7 @@ test, and the comparison must find it.
 
 import warnings
 from collections import deque
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from unittest.mock import patch
 
@@ -260,11 +260,15 @@ class Batches(Case):
         found = []
         with captured(found):
             for part in (slice(N // 2), slice(N // 2, None)):
-                model.partial_fit(
-                    X[part], **{name: [*vector][part] for name, vector in beside.items()}
-                )
+                some = {name: part_of(vector, part) for name, vector in beside.items()}
+                model.partial_fit(X[part], **some)
             model.release()
         return found
+
+
+def part_of(vector, part):
+    """Some entries, in the same container."""
+    return type(vector)(list(vector)[part]) if isinstance(vector, deque) else vector[part]
 
 
 class Network(Case):
@@ -626,3 +630,46 @@ def test_a_missing_value_in_a_categorical_column_of_integers_is_missing(make):
     X = pd.DataFrame({"a": pd.Categorical([0, 1, None] * 3), "b": range(9)})
     with pytest.raises(ValueError, match="contains NaN"):
         make(classes=[0]).fit(X, [0] * 9)
+
+
+# Defects that the comparison must find ---------------------------------------------
+
+
+def unchanged(X):
+    return X
+
+
+#: By name: objects and what replaces them, and the case and container that must show it.
+DEFECTS = {
+    "labels of a score are an array": (
+        ("skdirdp.model_selection.scores.cell_labels", np.asarray),
+        ("private_score", "list"),
+    ),
+    "rows are an array of one dtype": (
+        ("skdirdp._sklearn_compat.as_numbers", unchanged),
+        ("DirichletBernoulliNB", "list"),
+    ),
+    "labels of a posterior are an array": (
+        ("skdirdp.posterior.inputs.as_labels", np.asarray),
+        ("PrivateDirichletPosterior", "list"),
+    ),
+    "ids of batches are arrays and differ by type": (
+        ("skdirdp._persons._id_from_text", str, "skdirdp._persons.cells_of", np.asarray),
+        ("DirichletNB, batches", "list"),
+    ),
+    "labels of a fit are an array": (
+        ("skdirdp._sklearn_compat.as_labels", np.asarray),
+        ("DirichletNB, large labels", "list"),
+    ),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_comparison_finds_a_conversion_of_whole_columns(defect):
+    replaced, (name, container) = DEFECTS[defect]
+    case = next(case for case in CASES if case.name == name)
+    with ExitStack() as defects:
+        for target, replacement in zip(replaced[::2], replaced[1::2], strict=True):
+            defects.enter_context(patch(target, replacement))
+        found = outcomes(case, container, wanted=100, most=300)
+    assert found - {"refused", "same"}
