@@ -1,0 +1,16 @@
+"""Record-wise conversion: cells become values, codes and numbers without regard to other cells."""
+
+from .columns import MISSING, OUTSIDE, column_numbers, factorise, state_codes
+from .values import UNKNOWN, in_fixed_order, plain_value, rebuilt
+
+__all__ = [
+    "MISSING",
+    "OUTSIDE",
+    "UNKNOWN",
+    "column_numbers",
+    "factorise",
+    "in_fixed_order",
+    "plain_value",
+    "rebuilt",
+    "state_codes",
+]
