@@ -63,7 +63,17 @@ def state_codes(codes: np.ndarray, distinct: Sequence[Any], states: Sequence[Any
     return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
 
 
-def column_numbers(values: Any) -> np.ndarray:
+def has_float_dtype(values: Any) -> bool:
+    """Whether the dtype of a column, which is public, is that of floating-point numbers."""
+    dtype: Any = getattr(values, "dtype", getattr(values, "type", None))
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if hasattr(dtype, "is_float"):  # Polars
+        return bool(dtype.is_float())
+    return getattr(dtype, "kind", None) == "f" or str(dtype) in ("halffloat", "float", "double")
+
+
+def column_numbers(values: Any, rows: np.ndarray | None = None, what: str = "cells") -> np.ndarray:
     """The cells of a column as floats, with NaN for missing ones.
 
     Texts are read as numbers, and numbers beyond the range of floats are infinite.
@@ -72,6 +82,10 @@ def column_numbers(values: Any) -> np.ndarray:
     ----------
     values : column
         As for `factorise`.
+    rows : ndarray of int, default=None
+        Positions of the rows that are counted. None for all.
+    what : str, default="cells"
+        The name of the cells in errors.
 
     Returns
     -------
@@ -80,41 +94,52 @@ def column_numbers(values: Any) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a cell is no number.
+        If a cell in a counted row is no number.
     """
+    numbers, wrong = _numbers(values)
+    if rows is not None:
+        numbers, wrong = numbers[rows], wrong[rows]
+    if wrong.any():
+        raise ValueError(f"{what} must be numbers; some are not")
+    return numbers
+
+
+def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The cells as floats, and which of them are no numbers."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
-        categories = column_numbers(pd.Series(values.cat.categories))
-        return np.append(categories, np.nan)[values.cat.codes.to_numpy()]
-    cells = _cells_of_column(values)
-    if isinstance(cells.data, list):
-        if {int, float, bool, type(None)}.issuperset(map(type, cells.data)):
-            try:
-                return np.array(cells.data, dtype=np.float64)
-            except OverflowError:
-                pass
-        return np.fromiter(map(_number, cells.data), np.float64, len(cells.data))
-    data, missing = cells.data, cells.missing
+        codes = values.cat.codes.to_numpy()
+        numbers, wrong = _numbers(pd.Series(values.cat.categories))
+        return np.append(numbers, np.nan)[codes], np.append(wrong, False)[codes]
+    data, missing, _ = _cells_of_column(values)
+    if isinstance(data, list):
+        if {int, float, bool, type(None)}.issuperset(map(type, data)):
+            with suppress(OverflowError):
+                return np.array(data, dtype=np.float64), np.zeros(len(data), dtype=bool)
+        found = [_number(cell) for cell in data]
+        return np.array(found, dtype=np.float64), np.array([n is None for n in found], dtype=bool)
     if data.dtype.kind in "mM":
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
         data = data.view(np.int64)
     numbers = data.astype(np.float64)
     if missing is not None:
         numbers[missing] = np.nan
-    return numbers
+    return numbers, np.zeros(len(numbers), dtype=bool)
 
 
-def _number(cell: Any) -> float:
+def _number(cell: Any) -> float | None:
+    """A cell as a float, or None if it is no number."""
     value = rebuilt(cell)
     if isinstance(value, str):
         value = value.strip() or np.nan
-    if isinstance(value, (str, int, float, Decimal, Fraction)):
-        with suppress(ValueError):
-            try:
-                return float(value)
-            except OverflowError:
-                return np.inf if value > 0 else -np.inf  # type: ignore[operator]
-    raise ValueError("cells must be numbers; some are not")
+    if not isinstance(value, (str, int, float, Decimal, Fraction)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf  # type: ignore[operator]
+    except ValueError:
+        return None
 
 
 class _Cells(NamedTuple):
