@@ -2,6 +2,8 @@
 
 import pickle
 import warnings
+from decimal import Decimal
+from enum import Enum
 from itertools import product
 
 import numpy as np
@@ -21,7 +23,7 @@ from skdirdp.bayes_net.structure import parse_structure
 from skdirdp.mechanisms import JointMechanism
 from skdirdp.mechanisms.split import expected_divergence
 from skdirdp.mechanisms.table import CountTable
-from tests.probes import Recorder, encodings
+from tests.probes import Recorder, drawn_tables, encodings
 
 INF = float("inf")
 
@@ -787,3 +789,102 @@ def test_samples_repeat_with_a_seed_of_any_kind():
     assert model.sample(20, generator).shape == model.sample(20, state).shape == (20, 4)
     assert model.sample(0).shape == (0, 4)
     assert not model.sample(100).equals(model.sample(100))
+
+
+# Record-wise encoding ----------------------------------------------------------------
+
+
+def counted_tables(X, **parameters):
+    """The exact tables of a fit, by node."""
+    fit = {"groups": parameters.pop("groups", None)}
+    model = PrivateBayesNetMLE([("a", "b")], n_samples=100, **parameters)
+    with warnings.catch_warnings(), drawn_tables() as tables:
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        model.fit(X, **fit)
+    return model, [counts for _, counts in tables]
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "nullable", "object"])
+def test_a_missing_value_that_is_not_counted_changes_no_table(kind):
+    big = 2**53
+    states = {"a": [big, big + 1], "b": [big, big + 1]}
+    cells, groups = [big, big + 1] * 40, [*range(80), 0]
+
+    def table(values):
+        if kind == "polars":
+            return pytest.importorskip("polars").DataFrame({"a": values, "b": values})
+        if kind == "pyarrow":
+            return pytest.importorskip("pyarrow").table({"a": values, "b": values})
+        column = pd.Series(values, dtype="Int64" if kind == "nullable" else object)
+        return pd.DataFrame({"a": column, "b": column})
+
+    for odd in (big, None):
+        _, tables = counted_tables(table([*cells, odd]), states=states, groups=groups)
+        assert [each.tolist() for each in tables] == [[[40, 40]], [[40, 0], [0, 40]]]
+
+
+def test_a_lone_surrogate_is_never_merged_with_its_repr():
+    lone = "\udc80"
+    states = {name: [lone, repr(lone), "c", 7] for name in "ab"}
+    for odd, last in (("c", [1, 0]), (7, [0, 1])):
+        cells = [lone] * 50 + [repr(lone)] * 50 + [odd]
+        X = pd.DataFrame({name: pd.Series(cells, dtype=object) for name in "ab"})
+        _, tables = counted_tables(X, states=states)
+        assert tables[0].tolist() == [[50, 50, *last]]
+
+
+def test_the_first_of_equal_objects_names_no_state():
+    for first in (True, Decimal(1), 1.0, np.int64(1), 1):
+        cells = [first, *[1, 2] * 100]
+        X = pd.DataFrame({name: pd.Series(cells, dtype=object) for name in "ab"})
+        model, tables = counted_tables(X, target="b")
+        assert [(type(state), state) for state in model.states_["a"]] == [(int, 1), (int, 2)]
+        assert tables[0].tolist() == [[101, 100]]
+        assert model.classes_.dtype.kind == "i"
+    truths = pd.DataFrame({"a": [True, False] * 9, "b": [False, True] * 9})
+    assert [str(state) for state in counted_tables(truths)[0].states_["a"]] == ["False", "True"]
+
+
+def test_states_are_not_objects_of_records():
+    class Note(str):
+        document = "patient 86753"
+
+    X = pd.DataFrame(
+        {name: pd.Series([Note("x"), np.str_("y")] * 9, dtype=object) for name in "ab"}
+    )
+    for states in (None, {"a": [Note("x"), "y"], "b": ("x", Note("y"))}):
+        model, _ = counted_tables(X, states=states, target="a")
+        for values in (*model.states_.values(), model.classes_.tolist()):
+            assert {type(value) for value in values} == {str}
+            assert values == ["x", "y"]
+
+
+def test_objects_may_be_declared_states():
+    class Colour(Enum):
+        RED = 1
+        BLUE = 2
+
+    X = pd.DataFrame({"a": [*Colour] * 9, "b": [*Colour] * 9})
+    _, tables = counted_tables(X, states={"a": list(Colour), "b": list(Colour)})
+    assert tables[0].tolist() == [[9, 9]]
+    with pytest.raises(ValueError, match="column 'a' has some that cannot be hashed or rebuilt"):
+        counted_tables(X)
+
+
+def test_the_index_of_a_table_that_pandas_wrote_is_no_column():
+    pyarrow = pytest.importorskip("pyarrow")
+    X = weather(50).set_index(np.arange(50) % 7)
+    found = public(epsilon=INF).fit(pyarrow.Table.from_pandas(X))
+    assert found.columns_ == list(X.columns)
+
+
+def test_a_list_keeps_cells_as_they_are():
+    rows = [["x", "y"], ["y", "y"]] * 9
+    states = {"a": ["x", "y"], "b": ["x", "y"]}
+    _, tables = counted_tables(rows, states=states, columns=["a", "b"])
+    for odd in (np.array(["x", "x"]), ("x", "x"), pd.Series(["x", "x"])):
+        _, others = counted_tables([*rows, odd], states=states, columns=["a", "b"])
+        assert (others[0] - tables[0]).tolist() == [[1, 0]]
+    for odd, message in (("xx", "two dimensions"), (["x"], "one length"), ([["x"], "x"], "'a'")):
+        with pytest.raises(ValueError, match=message):
+            counted_tables([*rows, odd], states=states, columns=["a", "b"])

@@ -12,6 +12,7 @@ import pytest
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning
 from skdirdp.command import main
 from skdirdp.command.schema import read_schema
+from skdirdp.mechanisms.selection import SelectionMechanism
 
 from .test_reporting import assert_loads_nothing
 
@@ -114,6 +115,20 @@ def test_persons_are_told_by_a_column_of_ids(folder, capsys):
     assert synthesize("--epsilon", 2) == DONE
     assert "person" in capsys.readouterr().out
     assert list(pd.read_csv("out.csv")) == ["age", "sex", "city"]
+
+
+def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypatch):
+    """Without a threshold, half of all candidates that no record holds would be published."""
+    monkeypatch.setattr(SelectionMechanism, "threshold", -np.inf)
+    table = pd.read_csv("in.csv", dtype=str).drop(columns="remark")
+    ids = np.where(np.arange(len(table)) < 300, 0, np.arange(len(table)))
+    table.loc[:299, "city"] = [f"secret {i}" for i in range(300)]
+    table.assign(id=ids).to_csv("in.csv", index=False)
+    text = SCHEMA.replace("[columns.remark]\ndrop = true", "")
+    Path("schema.toml").write_text(text + '[persons]\ncolumn = "id"\nmax_rows = 1\n')
+    assert synthesize("--epsilon", 50) == DONE
+    found = set(pd.read_csv("out.csv")["city"])
+    assert {name for name in found if name.startswith("secret")} <= {"secret 0"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "text"}
 SERVICES = {
     "exceptions",
     "numerics",
+    "records",
     "_messages",
     "_random",
     "_scipy_compat",

@@ -1,6 +1,7 @@
 """Networks learnt from tables: the guarantee, the schema, synthetic records, inference."""
 
 import pickle
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.selection import SelectionMechanism
 
-from .probes import Recorder, encodings
+from .probes import Recorder, drawn_tables, encodings
 from .transcripts import fit_beside, listening, squared_distance
 
 CITIES = [f"city {i}" for i in range(40)]
@@ -585,3 +586,128 @@ def test_a_single_column_and_a_constant_one_are_learnt():
     assert PrivateBayesNet({"a": [1]}).fit(X).sample(3)["a"].tolist() == [1, 1, 1]
     both = PrivateBayesNet({"a": [1], "b": [1, 2]}).fit(X.assign(b=2))
     assert set(both.sample(20)["a"]) == {1}
+
+
+# Record-wise encoding ----------------------------------------------------------------
+
+
+class Note(str):
+    """A text that carries a document."""
+
+    def __new__(cls, text):
+        made = super().__new__(cls, text)
+        made.document = "patient 86753"
+        return made
+
+
+@pytest.mark.parametrize("categorical", [False, True])
+def test_only_values_in_counted_rows_are_candidates(monkeypatch, categorical):
+    """Without a threshold, half of all candidates that no record holds would be published."""
+    monkeypatch.setattr(SelectionMechanism, "threshold", -np.inf)
+    city = ["Aarhus"] * 50 + [f"secret {i}" for i in range(200)]
+    X = pd.DataFrame({"city": city, "ward": 1})
+    if categorical:
+        X["city"] = pd.Categorical(city, categories=[*dict.fromkeys(city), "unused"])
+    groups = [*range(50), *[7] * 200]
+    for max_rows in (1, 3):
+        model = PrivateBayesNet(max_rows=max_rows, adjacency="add_remove", epsilon=50.0)
+        model.fit(X, groups=groups)
+        counted = {"Aarhus", *(f"secret {i}" for i in range(max_rows - 1)), "other"}
+        assert {"Aarhus", "other"} <= set(model._released_["city"].domain.states) <= counted
+        kept = pickle.dumps(model)
+        assert b"unused" not in kept
+        assert b"secret 50" not in kept
+
+
+def test_every_candidate_was_counted_once_at_least():
+    column = pd.Series(pd.Categorical(["a", "b", None], categories=[*"edcba"]))
+    X = pd.DataFrame({"city": column})
+    with drawn_tables() as tables:
+        PrivateBayesNet(epsilon=1.0).fit(X)
+    ((_, counts),) = [(m, c) for m, c in tables if isinstance(m, SelectionMechanism)]
+    assert counts.tolist() == [1.0, 1.0, 0.0]  # the last is of no name
+
+
+@pytest.mark.parametrize("kind", ["polars", "pyarrow", "arrow series", "nullable", "list"])
+def test_a_missing_value_merges_no_large_integers(kind):
+    big = 2**53
+    values = [big, big + 1] * 50
+
+    def table(cells):
+        if kind == "polars":
+            return pytest.importorskip("polars").DataFrame({"a": cells, "b": cells})
+        if kind == "pyarrow":
+            return pytest.importorskip("pyarrow").table({"a": cells, "b": cells})
+        if kind == "list":
+            return [[cell, cell] for cell in cells]
+        dtype = "Int64" if kind == "nullable" else "int64[pyarrow]"
+        return pd.DataFrame({"a": pd.Series(cells, dtype=dtype)}).assign(b=lambda X: X["a"])
+
+    states = {"a": [big, big + 1]}
+    for last in (big, None):
+        model = PrivateBayesNet(states, columns=["a", "b"], epsilon=float("inf"))
+        model.fit(table([*values, last]))
+        shares = model.marginal(["a"])
+        assert shares[big + 1] == pytest.approx(50 / 101, abs=0.01)
+        assert {big, big + 1} <= set(model.states_["b"])
+
+
+def test_one_large_integer_makes_no_truth_value_missing():
+    cells = [True, False] * 100
+    for odd in (True, 10**30, 10**400, None, "1"):
+        X = pd.DataFrame({"a": pd.Series([*cells, odd], dtype=object)})
+        model = PrivateBayesNet(bounds={"a": (0, 1)}, epsilon=float("inf")).fit(X)
+        shares = model.marginal(["a"])
+        assert shares[0] == pytest.approx(100 / 201, abs=0.01)
+        assert shares[1] >= 0.49
+
+
+def test_published_names_are_not_objects_of_records():
+    X = pd.DataFrame({"city": pd.Series([Note("Aarhus")] * 60 + ["Bergen"] * 60, dtype=object)})
+    declared = {"city": [Note("Aarhus"), "Bergen"]}
+    for states in (None, declared):
+        model = PrivateBayesNet(states, epsilon=50.0).fit(X)
+        assert model._released_["city"].domain.states[:2] == ("Aarhus", "Bergen")
+        assert b"86753" not in pickle.dumps(model.set_params(states=None))
+        assert {type(state) for state in model.states_["city"]} == {str}
+
+
+def test_the_first_of_equal_objects_names_no_state():
+    for first in (True, Decimal(1), 1.0, np.int64(1), 1):
+        X = pd.DataFrame({"a": pd.Series([first, *[1, 2] * 100], dtype=object)})
+        for epsilon in (50.0, float("inf")):
+            states = PrivateBayesNet(epsilon=epsilon).fit(X)._released_["a"].domain.states
+            assert [(type(state), state) for state in states[:2]] == [(int, 1), (int, 2)]
+    names = PrivateBayesNet(epsilon=50.0).fit(pd.DataFrame({"a": [True, False] * 50}))
+    assert [str(state) for state in names.states_["a"]] == ["False", "True"]
+
+
+def test_a_lone_surrogate_is_never_merged_with_its_repr():
+    lone = "\udc80"
+    cells = [lone] * 60 + [repr(lone)] * 60
+    for odd in ("Aarhus", 7, None):
+        X = pd.DataFrame({"a": pd.Series([*cells, odd], dtype=object)})
+        model = PrivateBayesNet(epsilon=float("inf")).fit(X)
+        assert {lone, cells[-1]} <= set(model.states_["a"])
+
+
+class Hostile:
+    """A cell all of whose methods fail with data in the message."""
+
+    def _fail(self, *args):
+        raise RuntimeError("patient 86753")
+
+    __hash__ = __eq__ = __lt__ = __repr__ = __str__ = _fail  # type: ignore[assignment]
+
+
+def test_a_cell_that_cannot_be_hashed_or_compared_is_of_its_own_record_alone():
+    cells = ["Aarhus"] * 60 + ["Bergen"] * 60
+    for odd in (Hostile(), [1], {1: 2}, object()):
+        X = pd.DataFrame({"city": pd.Series([*cells, None], dtype=object)})
+        X.at[120, "city"] = odd
+        model = PrivateBayesNet(epsilon=float("inf")).fit(X)
+        assert model._released_["city"].domain.states == ("Aarhus", "Bergen", "other")
+        assert model.marginal(["city"])["other"] == pytest.approx(1 / 121, abs=0.01)
+        with pytest.raises(ValueError, match="only values in states; column 'city'") as error:
+            PrivateBayesNet({"city": ["Aarhus", "Bergen"]}).fit(X)
+        assert "86753" not in str(error.value)

@@ -201,6 +201,55 @@ def test_nothing_but_the_release_is_kept():
     assert b"jabberwocky" in pickle.dumps(PrivateCountVectorizer(epsilon=INF).fit(texts))
 
 
+class Note(str):
+    """A text that carries a document."""
+
+    def __new__(cls, text):
+        made = super().__new__(cls, text)
+        made.document = "patient 86753"
+        return made
+
+
+def identity(words):
+    return words
+
+
+def test_published_words_are_not_objects_of_records():
+    documents = [[Note("ache"), np.str_("back"), "cough"]] * 300
+    vectorizer = PrivateCountVectorizer(analyzer=identity, max_words=3).fit(documents)
+    assert vectorizer.vocabulary_ == {"ache": 0, "back": 1, "cough": 2}
+    assert {type(word) for word in vectorizer.vocabulary_} == {str}
+    assert b"86753" not in pickle.dumps(vectorizer)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, INF])
+def test_the_first_of_equal_objects_names_no_word(epsilon):
+    for first in (True, 1.0, np.int64(1), 1):
+        documents = [[first], *[[1, 2]] * 300]
+        vectorizer = PrivateCountVectorizer(analyzer=identity, epsilon=epsilon).fit(documents)
+        assert [(type(word), column) for word, column in vectorizer.vocabulary_.items()] == [
+            (int, 0),
+            (int, 1),
+        ]
+        assert vectorizer.transform([[True, 2]]).toarray().tolist() == [[1, 1]]
+
+
+def test_a_word_that_is_no_plain_value_is_of_its_own_record_alone():
+    for odd in (None, [1], object(), np.nan, 7, ("a", 1), b"a"):
+        documents = [["ache", "back"]] * 300 + [["ache", odd]]
+        vectorizer = PrivateCountVectorizer(analyzer=identity, max_words=3).fit(documents)
+        assert vectorizer.vocabulary_ == {"ache": 0, "back": 1}
+
+
+def test_words_of_rows_that_are_not_counted_are_no_candidates(monkeypatch):
+    """Without a threshold, half of all candidates that no record holds would be published."""
+    monkeypatch.setattr(SelectionMechanism, "threshold", -np.inf)
+    documents = ["ache"] * 50 + [f"secret{i}" for i in range(200)]
+    vectorizer = PrivateCountVectorizer(max_rows=2, epsilon=50.0, adjacency="add_remove")
+    vectorizer.fit(documents, groups=[*range(50), *[7] * 200])
+    assert {"ache"} <= set(vectorizer.vocabulary_) <= {"ache", "secret0"}
+
+
 def test_the_largest_vocabulary_is_of_the_most_frequent_words():
     texts, _ = corpus(6000)
     whole = PrivateCountVectorizer(max_words=20, random_state=0)

@@ -1,18 +1,17 @@
 """Columns of a table, of whatever kind, as the positions of their values among states."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 
 from .._messages import errors_without_data, warn
 from .._validation import are_hashable
-
-#: What stands for a missing value, and for one that is no state.
-MISSING, OUTSIDE = -1, -2
+from ..records import OUTSIDE, UNKNOWN, in_fixed_order, rebuilt, state_codes
+from ..records import factorise as factorise_cells
 
 
 @dataclass(frozen=True)
@@ -24,38 +23,69 @@ class Records:
     _table: Any
 
     def column(self, name: Hashable) -> Any:
+        position = self.names.index(name)
         if isinstance(self._table, np.ndarray):
-            return self._table[:, self.names.index(name)]
+            return self._table[:, position]
+        if isinstance(self._table, list):
+            return self._table[position]
         return self._table[name]
 
 
 def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = None) -> Records:
-    """The columns of a DataFrame (pandas, polars) or of an array.
+    """The columns of a DataFrame (pandas, Polars), an Arrow table, an array or a list of rows.
 
     `columns` names those of an array, which else are numbered. An array may lack the
     one column called `optional`.
     """
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow calls columns otherwise
         with errors_without_data(X=X):
-            X = X.to_pandas()
+            names, arrow = _arrow_columns(X)
+        _check_distinct("X", names)
+        return Records(names, int(X.num_rows), arrow)
     if hasattr(X, "columns") and hasattr(X, "shape"):
         names = list(X.columns)
         _check_distinct("X", names)
         return Records(names, int(X.shape[0]), X)
     if sparse.issparse(X):
         raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
-    # Lists may mix types, which numpy would turn into strings.
     with errors_without_data(X=X):
-        table = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
-    if table.ndim != 2:
-        raise ValueError(f"X must have two dimensions, records and columns; got {table.ndim}")
-    names = list(range(table.shape[1])) if columns is None else list(columns)
+        if isinstance(X, list | tuple) and len(X):
+            X = _columns_of_rows(X)
+            n_records, n_columns = len(X[0]) if X else 0, len(X)
+        else:
+            X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+            if X.ndim != 2:
+                raise ValueError(f"X must have two dimensions, records and columns; got {X.ndim}")
+            if isinstance(X, np.matrix):  # whose columns have two dimensions
+                X = np.asarray(X)
+            n_records, n_columns = X.shape
+    names = list(range(n_columns)) if columns is None else list(columns)
     _check_distinct("columns", names)
-    if table.shape[1] == len(names) - 1 and optional in names:
+    if n_columns == len(names) - 1 and optional in names:
         names.remove(optional)
-    if table.shape[1] != len(names):
-        raise ValueError(f"X must have {len(names)} columns; got {table.shape[1]}")
-    return Records(names, table.shape[0], table)
+    if n_columns != len(names):
+        raise ValueError(f"X must have {len(names)} columns; got {n_columns}")
+    return Records(names, n_records, X)
+
+
+def _columns_of_rows(X: Sequence[Any]) -> list[tuple]:
+    """Columns whose cells are left as they are: numpy would look into cells, and convert some."""
+    if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
+        raise ValueError("X must have two dimensions, records and columns; some records have none")
+    rows = [list(row) for row in X]
+    if len(set(map(len, rows))) > 1:
+        raise ValueError("X must have rows of one length; some are longer than others")
+    return list(zip(*rows, strict=True))
+
+
+def _arrow_columns(X: Any) -> tuple[list[Hashable], list[Any]]:
+    """Names and columns of an Arrow table, less the index of a DataFrame that it was made from."""
+    described = X.schema.pandas_metadata or {}
+    index = {name for name in described.get("index_columns", []) if isinstance(name, str)}
+    kept = [i for i, name in enumerate(X.column_names) if name not in index]
+    # As pandas names them: names need not be strings there.
+    names = list(X.schema.empty_table().to_pandas().columns)
+    return names, [X.column(i) for i in kept]
 
 
 def check_evidence(
@@ -104,10 +134,10 @@ def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
             raise ValueError(
                 f"states must be a list for each variable; for {name!r} got {type(given).__name__}"
             )
-        values = given.tolist() if isinstance(given, np.ndarray) else list(given)
+        values = [_declared(value) for value in given]
         if not values:
             raise ValueError(f"states must have at least one entry; for {name!r} got none")
-        if pd.isna(np.array([*values, None], dtype=object)[:-1]).any():
+        if any(value is np.nan for value in values):
             raise ValueError(f"states must hold no missing values; for {name!r} some are")
         if not are_hashable(values):
             raise TypeError(f"states must be values that can be hashed; for {name!r} some cannot")
@@ -117,43 +147,35 @@ def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
     return checked
 
 
-def factorise(name: Hashable, values: Any) -> tuple[np.ndarray, list]:
-    """Numbers of the values, -1 where missing, and the distinct values that they number."""
+def _declared(state: Any) -> Any:
+    """A declared state as a plain value, if it is of a type that has one."""
+    plain = rebuilt(state)
+    # A time keeps its zone.
+    return state if plain is UNKNOWN or isinstance(plain, datetime) else plain
+
+
+def factorise(
+    name: Hashable, values: Any, rows: np.ndarray | None = None, states: Sequence[Any] = ()
+) -> tuple[np.ndarray, list]:
+    """Codes of the values in the rows that are counted, and the distinct values."""
     with errors_without_data(**{f"column {name!r} of X": values}):
-        if isinstance(values, pd.Series):
-            if isinstance(values.dtype, pd.CategoricalDtype):
-                return values.cat.codes.to_numpy(), values.cat.categories.tolist()
-            if isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python":
-                values = values.to_numpy(dtype=object)  # several times faster than the strings
-        elif not isinstance(values, np.ndarray):
-            values = values.to_numpy()  # polars
-        try:
-            codes, distinct = pd.factorize(values)
-        except TypeError:
-            raise ValueError(
-                f"X must hold values that can be states; column {name!r} has some that cannot be "
-                "hashed"
-            ) from None
-        return codes, distinct.tolist()
+        return factorise_cells(values, rows, states)
 
 
-def observed_states(codes: np.ndarray, distinct: list) -> list:
-    """The values that occur, sorted where they can be."""
-    # A categorical's declared values need not all occur.
-    occurring = np.bincount(codes[codes >= 0], minlength=len(distinct)) > 0
-    values = [value for value, occurs in zip(distinct, occurring, strict=True) if occurs]
-    try:
-        return sorted(values)
-    except TypeError:
-        return sorted(values, key=lambda value: (type(value).__name__, str(value)))
+def observed_states(name: Hashable, codes: np.ndarray, distinct: list) -> list:
+    """The distinct values as states, sorted where they can be."""
+    if (codes == OUTSIDE).any():
+        raise ValueError(
+            f"X must hold values that can be states; column {name!r} has some that cannot be "
+            "hashed or rebuilt"
+        )
+    return in_fixed_order(distinct)
 
 
-def positions(codes: np.ndarray, distinct: list, states: list) -> np.ndarray:
+def positions(codes: np.ndarray, distinct: list, states: Sequence[Any]) -> np.ndarray:
     """The position of each value among the states, or `MISSING` or `OUTSIDE`."""
-    lookup = {state: position for position, state in enumerate(states)}
     with errors_without_data(X=distinct):
-        found = [lookup.get(value, OUTSIDE) for value in distinct]
-    return np.array([*found, MISSING], dtype=np.intp)[codes]  # -1 takes the last
+        return state_codes(codes, distinct, states)
 
 
 def check_positions(name: Hashable, found: np.ndarray, *, allow_missing: bool = False) -> None:
@@ -162,15 +184,23 @@ def check_positions(name: Hashable, found: np.ndarray, *, allow_missing: bool = 
     if least >= 0:
         return
     if (found == OUTSIDE).any():
-        raise ValueError(f"X must hold only values in states; column {name!r} has others")
+        raise ValueError(
+            f"X must hold only values in states; column {name!r} has others. Values that cannot "
+            "be hashed are no states"
+        )
     if not allow_missing:
         raise ValueError(f"X must hold no missing values; column {name!r} has some")
 
 
 def encode(
-    records: Records, name: Hashable, states: list, *, allow_missing: bool = False
+    records: Records,
+    name: Hashable,
+    states: Sequence[Any],
+    rows: np.ndarray | None = None,
+    *,
+    allow_missing: bool = False,
 ) -> np.ndarray:
-    """The position of each value of a column among its states."""
-    found = positions(*factorise(name, records.column(name)), states)
+    """The position among its states of each value of a column, in the rows that are counted."""
+    found = positions(*factorise(name, records.column(name), rows, states), states)
     check_positions(name, found, allow_missing=allow_missing)
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._persons import Selection, select_rows
 from ..engines import Part, TableCounts
-from .columns import as_records, check_positions, encode, factorise, positions
+from .columns import as_records, encode
 from .tables import Family
 
 
@@ -30,11 +30,10 @@ class FamilyCounter:
     def of_part(self, part: Part, before: Selection | None) -> TableCounts:
         records = as_records(part.X, self.columns)
         counted = select_rows(part.groups, records.n_records, self.max_rows, before)
-        codes = {}
-        for node, states in self.states.items():
-            numbers, distinct = factorise(node, records.column(node))
-            codes[node] = positions(counted.of(numbers), distinct, states)
-            check_positions(node, codes[node])
+        codes = {
+            node: encode(records, node, states, counted.rows)
+            for node, states in self.states.items()
+        }
         tables = [family.count(codes) for family in self.families.values()]
         return TableCounts(Selection(counted.unit, counted.n_rows), tables)
 

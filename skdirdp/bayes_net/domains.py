@@ -16,7 +16,8 @@ import pandas as pd
 
 from .._messages import errors_without_data
 from .._validation import check_real
-from .columns import MISSING, OUTSIDE, factorise, positions
+from ..records import MISSING, OUTSIDE, column_numbers
+from .columns import check_positions, factorise, positions
 
 #: What stands for a missing value among the states of a network.
 NO_VALUE = "(missing)"
@@ -42,8 +43,8 @@ class Domain(Protocol):
     def optional(self) -> list[int]:
         """Cells that need not be there: of missing values, and of other ones than were found."""
 
-    def cells(self, name: Hashable, values: Any) -> np.ndarray:
-        """The cell of each value."""
+    def cells(self, name: Hashable, values: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        """The cell of each value in the rows that are counted."""
 
     def label(self, cells: Sequence[int]) -> Hashable:
         """What some cells together are called, missing values aside."""
@@ -82,16 +83,15 @@ class Categories:
     def optional(self) -> list[int]:
         return [len(self.states) - 1] * self.has_other + [len(self.states)]
 
-    def cells(self, name: Hashable, values: Any) -> np.ndarray:
-        return self.place(name, *factorise(name, values))
+    def cells(self, name: Hashable, values: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        return self.place(name, *factorise(name, values, rows, self.states))
 
     def place(self, name: Hashable, codes: np.ndarray, distinct: list) -> np.ndarray:
         """The cells of values that `factorise` has numbered."""
-        found = positions(codes, distinct, list(self.states))
-        if (found == OUTSIDE).any():
-            if not self.has_other:
-                raise ValueError(f"X must hold only values in states; column {name!r} has others")
+        found = positions(codes, distinct, self.states)
+        if self.has_other:
             found[found == OUTSIDE] = len(self.states) - 1
+        check_positions(name, found, allow_missing=True)
         found[found == MISSING] = len(self.states)
         return found
 
@@ -104,8 +104,7 @@ class Categories:
     def weights(self, name: Hashable, condition: Any) -> np.ndarray:
         several = isinstance(condition, list | tuple | set | frozenset | np.ndarray)
         wanted = list(condition) if several else [condition]
-        given = np.array([*wanted, None], dtype=object)[:-1]  # which numpy would else make strings
-        cells = positions(*factorise(name, given), list(self.states))
+        cells = positions(*factorise(name, wanted, states=self.states), self.states)
         if (cells == OUTSIDE).any():
             raise ValueError(f"given must name states of {name!r}; some are none")
         weights = np.zeros(self.n_cells)
@@ -173,13 +172,9 @@ class Numbers:
     def optional(self) -> list[int]:
         return [len(self.edges) - 1]
 
-    def cells(self, name: Hashable, values: Any) -> np.ndarray:
+    def cells(self, name: Hashable, values: Any, rows: np.ndarray | None = None) -> np.ndarray:
         with errors_without_data(**{f"column {name!r} of X": values}):
-            if isinstance(values, pd.Series):
-                numbers = pd.to_numeric(values).to_numpy(dtype=float, na_value=np.nan)
-            else:
-                values = values if isinstance(values, np.ndarray) else values.to_numpy()
-                numbers = values.astype(float)
+            numbers = column_numbers(values, rows, f"cells of column {name!r}")
         found = np.searchsorted(self._edges[1:-1], numbers, side="right")
         found[np.isnan(numbers)] = self.n_cells - 1
         return found

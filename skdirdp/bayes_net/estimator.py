@@ -366,10 +366,11 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         missing = [node for node in self.structure_ if node not in states]
         codes = {}
         for node in self.structure_:
-            numbers, distinct = factorise(node, records.column(node))
-            numbers = counted.of(numbers)
-            if node not in states:
-                states[node] = observed_states(numbers, distinct)
+            if node in states:
+                codes[node] = encode(records, node, states[node], counted.rows)
+                continue
+            numbers, distinct = factorise(node, records.column(node), counted.rows)
+            states[node] = observed_states(node, numbers, distinct)
             codes[node] = positions(numbers, distinct, states[node])
             check_positions(node, codes[node])
         leaks = (

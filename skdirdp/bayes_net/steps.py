@@ -9,7 +9,7 @@ from .._contributions import count_cells
 from ..mechanisms import GaussianMechanism
 from ..mechanisms.division import divided, for_distances
 from ..mechanisms.selection import SelectionMechanism
-from .columns import observed_states
+from ..records import in_fixed_order
 from .domains import OTHER, Categories
 
 # Parts of the budget: for each column's own counts, for the scores of pairs, for the tables
@@ -24,7 +24,16 @@ Released = tuple[np.ndarray, float]
 
 @dataclass(frozen=True)
 class Unlisted:
-    """A column of values that nobody could list, numbered. Exact."""
+    """A column of values that are not declared, in the rows that are counted. Exact.
+
+    Attributes
+    ----------
+    codes : ndarray of int
+    distinct : list
+        The values, each of which occurs.
+    is_categorical : bool
+        Whether values come back as a pandas categorical.
+    """
 
     codes: np.ndarray
     distinct: list
@@ -94,13 +103,16 @@ def found_categories(
     mechanism: SelectionMechanism, column: Unlisted, generator: np.random.Generator | None
 ) -> Categories:
     """The names of a column that enough records hold, and one for all others."""
-    occurring = column.codes[column.codes >= 0]
-    # One count of a name that no record gave, so that there is a table in any case.
-    counts = np.append(count_cells(occurring, len(column.distinct)), 0.0)
-    published = mechanism.draw(counts, generator)[:-1]
-    found = np.flatnonzero(published > 0)
-    # In an order of their own: that of the data would tell of the data.
-    names = observed_states(found, column.distinct)
+    named = column.codes[column.codes >= 0]
+    counts = count_cells(named, len(column.distinct))
+    # Noise on a count of 0 would publish a name that no counted record holds. Not an assert
+    # statement, which `python -O` leaves out.
+    if not counts.all():
+        raise AssertionError("a name that no counted record holds was about to be published")
+    # One count of no name, so that there is a table in any case.
+    published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
+    # In a fixed order: that of the data would tell of the data.
+    names = in_fixed_order(column.distinct[i] for i in np.flatnonzero(published > 0))
     other = OTHER
     while other in names:
         other = f"({other})"

@@ -19,6 +19,7 @@ from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
 from ..mechanisms.table import READINGS
+from ..records import has_float_dtype
 from .clique_tree import CliqueTree, Measurement, clipped, fit_tables, spread, with_columns
 from .columns import Records, as_records, check_states, factorise
 from .domains import NO_VALUE, Categories, Domain, Numbers
@@ -304,15 +305,16 @@ class PrivateBayesNet(ReleasedNetwork):
             elif name in listed:
                 domains[name] = Categories(tuple(listed[name]), is_categorical=is_categorical)
             else:
-                codes, distinct = factorise(name, values)
-                if any(isinstance(value, float) for value in distinct):
+                codes, distinct = factorise(name, values, counted.rows)
+                fractions = (isinstance(v, float) and not v.is_integer() for v in distinct)
+                if has_float_dtype(values) or any(fractions):
                     raise ValueError(
                         f"bounds must be given for columns of numbers; {name!r} has none. States "
                         "are found privately for text and whole numbers alone"
                     )
-                unlisted[name] = Unlisted(counted.of(codes), distinct, is_categorical)
+                unlisted[name] = Unlisted(codes, distinct, is_categorical)
                 continue
-            cells[name] = counted.of(domains[name].cells(name, values))
+            cells[name] = domains[name].cells(name, values, counted.rows)
         return domains, cells, unlisted
 
     def _check_sizes(

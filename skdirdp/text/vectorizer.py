@@ -1,6 +1,7 @@
 """A count vectorizer whose vocabulary is private."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from ..base import CountingEstimator
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.selection import SelectionMechanism
 from ..mechanisms.table import CountTable
+from ..records import UNKNOWN, rebuilt, type_and_value
 
 # What the vocabulary holds where no word was found: no analyzer of scikit-learn gives it.
 _NO_WORD = ""
@@ -201,11 +203,14 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 documents = [documents[row] for row in counted.rows]
             analyze = self.build_analyzer()
             with errors_without_data(raw_documents=raw_documents):
-                found = count_names(map(analyze, documents), int(self.max_words))
-                words = sorted(found)
+                names: dict[tuple, Any] = {}
+                keys_of = partial(_keys, names=names)
+                found = count_names(map(keys_of, map(analyze, documents)), int(self.max_words))
+                keys = sorted(found, key=lambda key: key if key in names else type_and_value(key))
+                words = [names.get(key, key) for key in keys]
             lowest, highest, leaks = self._frequencies(counted)
             # One count of a word that no record gave, so that there is a table in any case.
-            counts = np.array([[0, *(found[word] for word in words)]], dtype=float)
+            counts = np.array([[0, *(found[key] for key in keys)]], dtype=float)
             size = int(self.max_features) + 1
             table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
             (release,) = self._release([(table, counts)], leaks, counted)
@@ -306,9 +311,12 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         """Set the vocabulary from what was published; from here on nothing else is known."""
         within = np.flatnonzero((counts > 0) & (counts >= lowest) & (counts <= highest))
         largest = within[np.argsort(-counts[within], kind="stable")[: int(self.max_features)]]
-        chosen = np.sort(largest)
-        self.vocabulary_ = {words[i]: column for column, i in enumerate(chosen.tolist())}
-        self.document_count_ = counts[chosen]
+        # Of equal words of several types, as 1 and True, the first is the name of all.
+        first: dict[Any, int] = {}
+        for i in np.sort(largest).tolist():
+            first.setdefault(words[i], i)
+        self.vocabulary_ = {word: column for column, word in enumerate(first)}
+        self.document_count_ = counts[list(first.values())]
         if not self.vocabulary_:
             # A column, so that a next step which was paid for can be fitted.
             self.vocabulary_, self.document_count_ = {_NO_WORD: 0}, np.zeros(1)
@@ -318,3 +326,20 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         tags.input_tags.string = True
         tags.input_tags.two_d_array = False
         return tags
+
+
+def _keys(words: Iterable[Any], names: dict[tuple, Any]) -> list[Any]:
+    """The words of a record to count by: texts, and type and value of other words.
+
+    Other words are rebuilt, and kept in `names`. A word that cannot be rebuilt is not counted.
+    """
+    words = list(words)
+    if {str}.issuperset(map(type, words)):
+        return words
+    keys: list[Any] = []
+    for word in map(rebuilt, words):
+        if word is not np.nan and word is not UNKNOWN:
+            keys.append(word if type(word) is str else type_and_value(word))
+            if type(word) is not str:
+                names[keys[-1]] = word
+    return keys

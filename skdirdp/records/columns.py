@@ -1,0 +1,294 @@
+"""Columns as codes of categories or as numbers, one cell at a time.
+
+The code of a cell depends on that cell and on public facts: the container, its dtype, and declared
+states. Conversions of whole columns, as `pd.factorize`, `pd.to_numeric` and `to_numpy` of integers
+with a missing value, choose one type for all cells, by all of them.
+"""
+
+from collections.abc import Collection, Hashable, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from .values import UNKNOWN, rebuilt, type_and_value
+
+#: Codes of a missing value, and of a value that is no state or cannot be rebuilt.
+MISSING, OUTSIDE = -1, -2
+
+
+def factorise(
+    values: Any, rows: np.ndarray | None = None, declared: Collection[Hashable] = ()
+) -> tuple[np.ndarray, list[Any]]:
+    """Codes of the values of a column, and the distinct values that they number.
+
+    Which cells share a code depends on the two cells alone: they have the same type and value.
+
+    Parameters
+    ----------
+    values : column
+        A pandas, Polars or PyArrow column, a one-dimensional array, or a list.
+    rows : ndarray of int, default=None
+        Positions of the rows that are counted. None for all.
+    declared : collection, default=()
+        Public values. Cells of a type that cannot be rebuilt are looked up among them.
+
+    Returns
+    -------
+    codes : ndarray of int
+        Of the counted rows; `MISSING` or `OUTSIDE` where a cell has no value to publish.
+    distinct : list
+        Rebuilt values, each of which occurs in a counted row. Equal values of several types, as
+        1 and True, are several entries.
+    """
+    codes, distinct = _numbered(values, declared)
+    codes = codes if rows is None else codes[rows]
+    occurring = np.bincount(codes[codes >= 0], minlength=len(distinct)) > 0
+    is_known = [value is not UNKNOWN for value in distinct]
+    kept = occurring & np.array(is_known, dtype=bool)
+    if kept.all():
+        return codes, distinct
+    renumbered = np.where(kept, np.cumsum(kept) - 1, OUTSIDE)
+    distinct = [value for value, keep in zip(distinct, kept, strict=True) if keep]
+    return np.append(renumbered, [OUTSIDE, MISSING])[codes], distinct
+
+
+def state_codes(codes: np.ndarray, distinct: Sequence[Any], states: Sequence[Any]) -> np.ndarray:
+    """Positions among the states of values that `factorise` numbered, `MISSING` or `OUTSIDE`."""
+    lookup = {state: position for position, state in enumerate(states)}
+    found = [lookup.get(value, OUTSIDE) for value in distinct]
+    return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
+
+
+def has_float_dtype(values: Any) -> bool:
+    """Whether the dtype of a column, which is public, is that of floating-point numbers."""
+    dtype: Any = getattr(values, "dtype", getattr(values, "type", None))
+    if isinstance(dtype, pd.CategoricalDtype):
+        dtype = dtype.categories.dtype
+    if hasattr(dtype, "is_float"):  # Polars
+        return bool(dtype.is_float())
+    return getattr(dtype, "kind", None) == "f" or str(dtype) in ("halffloat", "float", "double")
+
+
+def column_numbers(values: Any, rows: np.ndarray | None = None, what: str = "cells") -> np.ndarray:
+    """The cells of a column as floats, with NaN for missing ones.
+
+    Texts are read as numbers, and numbers beyond the range of floats are infinite.
+
+    Parameters
+    ----------
+    values : column
+        As for `factorise`.
+    rows : ndarray of int, default=None
+        Positions of the rows that are counted. None for all.
+    what : str, default="cells"
+        The name of the cells in errors.
+
+    Returns
+    -------
+    ndarray of float64
+
+    Raises
+    ------
+    ValueError
+        If a cell in a counted row is no number.
+    """
+    numbers, wrong = _numbers(values)
+    if rows is not None:
+        numbers, wrong = numbers[rows], wrong[rows]
+    if wrong.any():
+        raise ValueError(f"{what} must be numbers; some are not")
+    return numbers
+
+
+def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The cells as floats, and which of them are no numbers."""
+    if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+        values = pd.Series(values)
+        codes = values.cat.codes.to_numpy()
+        numbers, wrong = _numbers(pd.Series(values.cat.categories))
+        return np.append(numbers, np.nan)[codes], np.append(wrong, False)[codes]
+    data, missing, _ = _cells_of_column(values)
+    if isinstance(data, list):
+        if {int, float, bool, type(None)}.issuperset(map(type, data)):
+            with suppress(OverflowError):
+                return np.array(data, dtype=np.float64), np.zeros(len(data), dtype=bool)
+        found = [_number(cell) for cell in data]
+        return np.array(found, dtype=np.float64), np.array([n is None for n in found], dtype=bool)
+    if data.dtype.kind in "mM":
+        missing = np.isnat(data) if missing is None else missing | np.isnat(data)
+        data = data.view(np.int64)
+    numbers = data.astype(np.float64)
+    if missing is not None:
+        numbers[missing] = np.nan
+    return numbers, np.zeros(len(numbers), dtype=bool)
+
+
+def _number(cell: Any) -> float | None:
+    """A cell as a float, or None if it is no number."""
+    value = rebuilt(cell)
+    if isinstance(value, str):
+        value = value.strip() or np.nan
+    if not isinstance(value, (str, int, float, Decimal, Fraction)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf  # type: ignore[operator]
+    except ValueError:
+        return None
+
+
+class _Cells(NamedTuple):
+    """The cells of a column, none of which depends on another.
+
+    Attributes
+    ----------
+    data : ndarray of a type that is no object, or list of the cells themselves.
+    missing : ndarray of bool, or None
+        Where an array has no value of its own.
+    in_utc : bool
+        Whether times are in UTC, and not in a time zone that is not known.
+    """
+
+    data: Any
+    missing: np.ndarray | None = None
+    in_utc: bool = False
+
+
+def _cells_of_column(values: Any) -> _Cells:
+    package = type(values).__module__.partition(".")[0]
+    if package == "polars" and hasattr(values, "to_list"):
+        return _polars_cells(values)
+    if package == "pyarrow" and hasattr(values, "to_pylist"):
+        return _arrow_cells(values)
+    if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
+        return _pandas_cells(pd.Series(values))
+    if isinstance(values, np.ndarray):
+        return _numpy_cells(values)
+    return _Cells(list(values))
+
+
+def _numpy_cells(values: np.ndarray) -> _Cells:
+    if values.dtype.kind not in "biufmM":
+        return _Cells(values.tolist())  # None where an entry is masked
+    is_masked = isinstance(values, np.ma.MaskedArray)
+    missing = np.ma.getmaskarray(values) if is_masked else None
+    data = np.asarray(values)
+    return _Cells(data.astype(data.dtype.newbyteorder("="), copy=False), missing)
+
+
+def _pandas_cells(values: pd.Series) -> _Cells:
+    dtype: Any = values.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        values = values.sparse.to_dense()
+        dtype = values.dtype
+    if isinstance(dtype, np.dtype):
+        return _numpy_cells(values.to_numpy())
+    if isinstance(dtype, pd.StringDtype):
+        return _Cells(values.to_numpy(dtype=object, na_value=None).tolist())
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        return _Cells(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), in_utc=True)
+    if isinstance(dtype, pd.ArrowDtype):
+        return _arrow_cells(values.array.__arrow_array__())
+    number = getattr(dtype, "numpy_dtype", None)
+    if isinstance(number, np.dtype) and number.kind in "biuf":  # nullable types
+        data = values.to_numpy(dtype=number, na_value=number.type(0))
+        return _Cells(data, values.isna().to_numpy())
+    return _Cells(list(values))
+
+
+def _polars_cells(values: Any) -> _Cells:
+    # Polars would turn integers with a missing value into floats.
+    dtype = values.dtype
+    if dtype.is_integer() or dtype.is_float() or str(dtype) == "Boolean":
+        data = values.fill_null(False if str(dtype) == "Boolean" else 0).to_numpy()
+        if data.dtype.kind in "biuf":
+            return _Cells(data, values.is_null().to_numpy())
+    if dtype.is_temporal() and str(dtype) != "Time":
+        return _Cells(values.to_numpy(), in_utc=getattr(dtype, "time_zone", None) is not None)
+    return _Cells(values.to_list())
+
+
+def _arrow_cells(values: Any) -> _Cells:
+    import pyarrow as pa
+
+    kinds, dtype = pa.types, values.type
+    if kinds.is_dictionary(dtype):
+        return _arrow_cells(values.cast(dtype.value_type))
+    if kinds.is_string(dtype) or kinds.is_large_string(dtype):
+        return _Cells(values.to_numpy(zero_copy_only=False).tolist())
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    is_boolean = kinds.is_boolean(dtype)
+    if is_boolean or kinds.is_integer(dtype) or dtype in (pa.float32(), pa.float64()):
+        filled = values.fill_null(False if is_boolean else 0)
+        return _Cells(filled.to_numpy(zero_copy_only=False), missing)
+    unit, whole = "D", pa.int32()
+    if kinds.is_timestamp(dtype) or kinds.is_duration(dtype):
+        unit, whole = dtype.unit, pa.int64()
+    elif kinds.is_date64(dtype):
+        values = values.cast(pa.date32())
+    elif not kinds.is_date32(dtype):
+        return _Cells(values.to_pylist())
+    numbers = values.cast(whole).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    kind = "m8" if kinds.is_duration(dtype) else "M8"
+    return _Cells(numbers.view(f"{kind}[{unit}]"), missing, bool(getattr(dtype, "tz", None)))
+
+
+def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, list[Any]]:
+    """Codes and distinct values, some of which may not occur or be `UNKNOWN`."""
+    if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+        values = pd.Series(values)
+        codes, distinct = _numbered(pd.Series(values.cat.categories), declared)
+        return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
+    cells = _cells_of_column(values)
+    if isinstance(cells.data, list):
+        return _numbered_cells(cells.data, declared)
+    data, missing = cells.data, cells.missing
+    if data.dtype.kind in "mM":
+        codes, numbers = pd.factorize(data.view(np.int64))
+        distinct = [rebuilt(value) for value in numbers.view(data.dtype)]
+        if cells.in_utc:
+            distinct = [v.tz_localize("UTC") if v is not UNKNOWN else v for v in distinct]
+        missing = np.isnat(data) if missing is None else missing | np.isnat(data)
+    else:
+        codes, numbers = pd.factorize(data)
+        distinct = [rebuilt(value) for value in numbers.tolist()]
+    if missing is not None:
+        codes = np.where(missing, MISSING, codes)
+    return codes, distinct
+
+
+def _numbered_cells(
+    cells: list[Any], declared: Collection[Hashable]
+) -> tuple[np.ndarray, list[Any]]:
+    numbers: dict[Any, int] = {}
+    distinct: list[Any] = []
+    kinds = set(map(type, cells)) - {str, type(None)}
+    if len(kinds) == 0 or kinds in ({int}, {bool}, {float}):
+        # The same as below, several times faster: values of one type are equal or distinct.
+        for cell in dict.fromkeys(cells):
+            value = rebuilt(cell)
+            numbers[cell] = MISSING if value is np.nan else len(distinct)
+            if value is not np.nan:
+                distinct.append(value)
+        return np.fromiter(map(numbers.__getitem__, cells), np.intp, len(cells)), distinct
+    public = {state: state for state in declared if rebuilt(state) is UNKNOWN}
+    codes = []
+    for cell in cells:
+        value = rebuilt(cell)
+        if value is UNKNOWN:
+            with suppress(Exception):  # it cannot be hashed or compared, or is no state
+                value = public[cell]
+        if value is UNKNOWN:
+            codes.append(OUTSIDE)
+        elif value is np.nan:
+            codes.append(MISSING)
+        else:
+            codes.append(numbers.setdefault(type_and_value(value), len(distinct)))
+        if len(numbers) > len(distinct):
+            distinct.append(value)
+    return np.array(codes, dtype=np.intp), distinct

@@ -1,0 +1,223 @@
+"""Cells as plain Python values, rebuilt from their type and value.
+
+A published name must not be an object of a record: an instance of a subclass may carry further
+data, and of equal objects the first would tell which record came first.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+class _Unknown:
+    """The type of `UNKNOWN`."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __reduce__(self) -> str:
+        return "UNKNOWN"
+
+
+#: Stands for a cell of a type that cannot be rebuilt.
+UNKNOWN = _Unknown()
+
+# Instances of exactly these types have nothing but their value.
+_IMMUTABLE = frozenset({str, bool, int, bytes})
+
+
+def rebuilt(value: Any) -> Any:
+    """A copy of a cell that has nothing but its type and value, so that it can be published.
+
+    Parameters
+    ----------
+    value : object
+
+    Returns
+    -------
+    object
+        A str, bytes, bool, int, float, complex, Decimal, Fraction, date, datetime, time,
+        timedelta, Timestamp, Timedelta, Period or Interval, or a tuple of these, of exactly
+        that type. NaN for a missing value, and `UNKNOWN` for a value of another type. Two values
+        of one type that are equal have the same copy: times are in UTC, and zeros have no sign.
+    """
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
+    if value is None or value is pd.NA or value is pd.NaT or value is np.ma.masked:
+        return np.nan
+    try:
+        if issubclass(kind, np.generic) and not issubclass(kind, (np.datetime64, np.timedelta64)):
+            value = float(value) if issubclass(kind, np.longdouble) else value.item()
+            kind = type(value)
+        for known, copy in _COPIES:
+            if issubclass(kind, known):
+                return copy(value)
+        return int(value) if isinstance(value, Integral) else UNKNOWN
+    except Exception:  # a record's own method may raise anything
+        return UNKNOWN
+
+
+def plain_value(value: Any) -> Any:
+    """The copy of a cell that `rebuilt` makes, or the cell if its type is not known.
+
+    A cell of an unknown type can be compared with declared values; it must not be published.
+    """
+    copy = rebuilt(value)
+    return value if copy is UNKNOWN else copy
+
+
+def _float(value: float) -> float:
+    number = float.__add__(value, 0.0)
+    return np.nan if number != number else number
+
+
+def _complex(value: complex) -> Any:
+    number = complex.__add__(value, 0j)
+    return np.nan if number != number else number
+
+
+def _decimal(value: Decimal) -> Any:
+    sign, digits, exponent = Decimal.as_tuple(value)
+    if isinstance(exponent, str):
+        return Decimal("-Infinity" if sign else "Infinity") if exponent == "F" else np.nan
+    while digits and digits[-1] == 0:
+        digits, exponent = digits[:-1], exponent + 1
+    if not digits:
+        return Decimal(0)
+    if 0 < exponent < 30:  # 100, and not 1E+2
+        digits, exponent = digits + (0,) * exponent, 0
+    return Decimal((sign, digits, exponent))
+
+
+def _timestamp(value: pd.Timestamp) -> pd.Timestamp:
+    copy = _finest(pd.Timestamp(value.asm8))
+    return copy if value.tzinfo is None else copy.tz_localize("UTC")
+
+
+def _finest(value: Any) -> Any:
+    """The same time or duration in the finest unit that can hold it."""
+    for unit in ("ns", "us", "ms"):
+        try:
+            return value.as_unit(unit)
+        except (pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
+            continue
+    return value
+
+
+def _datetime64(value: np.datetime64) -> Any:
+    if np.isnat(value):
+        return np.nan
+    if np.datetime_data(value.dtype)[0] != "D":
+        return _timestamp(pd.Timestamp(value))
+    day = value.item()
+    return day if type(day) is date else UNKNOWN
+
+
+def _datetime(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        value = datetime.astimezone(value, timezone.utc)
+    fields = (value.year, value.month, value.day, value.hour, value.minute, value.second)
+    zone = None if value.tzinfo is None else timezone.utc
+    return datetime(*fields, value.microsecond, zone)
+
+
+def _time(value: time) -> Any:
+    if value.tzinfo is not None:
+        return UNKNOWN
+    return time(value.hour, value.minute, value.second, value.microsecond)
+
+
+def _interval(value: pd.Interval) -> Any:
+    ends = rebuilt(value.left), rebuilt(value.right)
+    return UNKNOWN if UNKNOWN in ends else pd.Interval(*ends, closed=rebuilt(value.closed))
+
+
+def _tuple(value: tuple) -> Any:
+    parts = [rebuilt(part) for part in tuple.__iter__(value)]
+    if any(part is UNKNOWN for part in parts):
+        return UNKNOWN
+    return tuple(None if part is np.nan else part for part in parts)
+
+
+# The first that fits counts: subclasses stand before their bases.
+_COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (bool, bool),
+    (int, int.__index__),
+    (float, _float),
+    (bytes, lambda value: bytes(memoryview(value))),
+    (complex, _complex),
+    (Decimal, _decimal),
+    (Fraction, lambda value: Fraction(int(value.numerator), int(value.denominator))),
+    (np.datetime64, _datetime64),
+    (
+        np.timedelta64,
+        lambda value: np.nan if np.isnat(value) else _finest(pd.Timedelta(value)),
+    ),
+    (pd.Timestamp, _timestamp),
+    (datetime, _datetime),
+    (date, lambda value: date(value.year, value.month, value.day)),
+    (time, _time),
+    (pd.Timedelta, lambda value: _finest(pd.Timedelta(value.asm8))),
+    (timedelta, lambda value: timedelta(value.days, value.seconds, value.microseconds)),
+    (pd.Period, lambda value: pd.Period(ordinal=int(value.ordinal), freq=str(value.freqstr))),
+    (pd.Interval, _interval),
+    (tuple, _tuple),
+)
+
+# Of equal values of several types, that of the first type is the name of all.
+_RANKS = {
+    kind: rank
+    for rank, kind in enumerate(
+        (int, float, Decimal, Fraction, complex, bool, str, bytes, date, datetime, pd.Timestamp)
+        + (time, timedelta, pd.Timedelta, pd.Period, pd.Interval, tuple)
+    )
+}
+
+
+def type_and_value(value: Any) -> tuple:
+    """Type and value of a rebuilt value: different for 1, 1.0 and True, and sortable."""
+    kind = type(value)
+    if value is None:
+        return (-1,)
+    if kind not in _RANKS:  # a declared value, which is one object
+        return len(_RANKS), id(value)
+    rank = _RANKS[kind]
+    if kind is tuple:
+        return rank, *map(type_and_value, value)
+    if kind is complex:
+        return rank, value.real, value.imag
+    if kind is pd.Period:
+        return rank, value.freqstr, value.ordinal
+    if kind is pd.Interval:
+        return rank, type_and_value(value.left), type_and_value(value.right), value.closed
+    if kind in (datetime, pd.Timestamp):
+        return rank, value.tzinfo is not None, value
+    return rank, value
+
+
+def in_fixed_order(names: Iterable[Any]) -> list[Any]:
+    """Rebuilt values, one of each set of equal ones, in an order that depends on nothing else.
+
+    Parameters
+    ----------
+    names : iterable
+        Values that `rebuilt` or `factorise` returned.
+
+    Returns
+    -------
+    list
+        Sorted by value where all can be compared, otherwise by type and value.
+    """
+    distinct = list(dict.fromkeys(sorted(names, key=type_and_value)))
+    try:
+        return sorted(distinct)
+    except Exception:  # some cannot be compared with others
+        return distinct
