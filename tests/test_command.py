@@ -274,6 +274,36 @@ def test_a_wrong_command_line_tells_no_password(arguments, folder, capsys):
     assert "s3kret" not in complaint(capsys, USAGE, *arguments)
 
 
+@pytest.mark.parametrize("action", ["show", "create"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        " postgresql://ana:s3kret@h/d",
+        "postgres:/ana:s3kret@h/d",
+        "ana:s3kret@h/d",
+        "postgresql://ana@h/d?sslpassword=s3kret",
+        "postgresql://ana@h/d?PASSWORD=s3kret",
+        "postgresql://ana@h/d?pass%77ord=%73%33kret&x=1",
+        "host=h password=s3kret",
+        "postgresql://ana%3As3kret@h/d",
+    ],
+)
+def test_no_form_of_an_address_tells_its_password_or_makes_a_file(
+    action, address, study, folder, capsys
+):
+    before = {path.name for path in folder.iterdir()}
+    for line in (
+        complaint(capsys, DAMAGED, action, address),
+        complaint(capsys, USAGE, action, "study.sqlite", address),
+        complaint(capsys, USAGE, action, "study.sqlite", f"--unknown={address}"),
+        complaint(capsys, REFUSED, "report", "study.sqlite", "-o", address),
+        complaint(capsys, DAMAGED, "merge", "study.sqlite", address),
+        complaint(capsys, DAMAGED, "merge", "study.sqlite", f"{address}.json"),
+    ):
+        assert "s3kret" not in line
+    assert {path.name for path in folder.iterdir()} == before
+
+
 def test_a_name_is_for_databases(study, capsys):
     complaint(capsys, USAGE, "show", "study.sqlite", "--name", "Survey")
 

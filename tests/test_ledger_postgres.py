@@ -695,6 +695,51 @@ def test_an_address_of_something_else_is_one_line(address, match):
     refusal(match, path=address)
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql+psycopg://u@host/d?sslpassword=hunter2",
+        "postgresql+psycopg://u@host/d?PASSWORD=hunter2",
+        "postgresql+psycopg://u@host/d?passfile=hunter2",
+        "postgresql+psycopg://u@host/d?secret=hunter2",
+        "postgresql+psycopg://u@host/d?hunter2=1",
+        "postgresql+psycopg://u@host/d?application_name=x&SSLPASSWORD=hunter2",
+        "postgresql+psycopg://u@host/d?options=-c%20password%3Dhunter2",
+        "postgresql+psycopg://u:p@hunter2@host/d",
+        "postgresql+psycopg://u%3Ahunter2@host/d",
+        "postgresql+psycopg:///u:hunter2@host/d",
+        "postgresql+psycopg://u/hunter2@host/d",
+        "postgresql+psycopg://host/d password=hunter2",
+        "postgresql+psycopg://u@/d?host=u:hunter2@host",
+        "postgresql+psycopg://u:hunter2",
+    ],
+)
+def test_an_address_that_could_show_a_secret_is_refused(address):
+    refusal("address of a ledger .*cannot be", path=address)
+
+
+@pytest.mark.parametrize("made", [str, Path, os.fsencode])
+@pytest.mark.parametrize(
+    "path",
+    [
+        " postgresql+psycopg://u:hunter2@host/d",
+        "\tpostgresql://u:hunter2@host/d",
+        "postgres:/u:hunter2@host/d",
+        "postgresql:u:hunter2@host/d",
+        "u:hunter2@host/d",
+        "host=localhost dbname=d user=u password=hunter2",
+        "password='hunter2' host=localhost",
+    ],
+)
+def test_a_path_that_looks_like_an_address_makes_no_file(path, made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refusal("must be a string that begins with", path=made(path))
+    with pytest.raises(LedgerError, match="must be a string") as caught:
+        PrivacyAccountant.open(made(path))
+    assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_address_that_was_made_a_path_is_one_line():
     refusal("must be a string", path=Path("postgresql+psycopg://u:hunter2@host/d"))
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from ..reporting.places import is_url, looks_like_address
 from .chain import entry_hash, followed, header_hash
 from .layout import (
     Session,
@@ -50,7 +51,6 @@ __all__ = ["Charge", "Ledger", "LedgerError", "Limits", "Split", "Sums", "Transa
 
 _LARGEST = 2**63 - 1
 _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 class Storage(Protocol):
@@ -468,11 +468,15 @@ class Ledger:
 
 
 def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
-    if not isinstance(path, str) or not _ADDRESS.match(path):
+    if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
-        if re.match(r"postgresql(\+\w+)?:/", path):
-            # A Path, which has made one slash of two. It would be a file named by a password.
-            raise LedgerError("the address of a database must be a string, and not a path")
+        if looks_like_address(path):
+            # A Path has made one slash of two, say. It would be a file named by a password.
+            raise LedgerError(
+                "the address of a database must be a string that begins with "
+                "postgresql+psycopg://; got a path that looks like an address. It is not shown, "
+                "since it may hold a password"
+            )
         return SQLiteStorage(os.path.realpath(path))
     try:
         from .postgres import PostgresStorage

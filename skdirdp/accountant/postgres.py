@@ -24,6 +24,7 @@ one whose connection broke: the client gives up by its own clock.
 """
 
 import os
+import re
 import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +40,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from ..reporting.places import without_password
 from . import one_message
 from .chain import followed
 from .layout import LAYOUT_VERSION, TABLES, Shortcut, insert_header, select_charges
@@ -51,6 +53,15 @@ _Answer = TypeVar("_Answer")
 DEFAULT_NAME = "default"
 
 _DRIVERS = ("postgresql", "postgresql+psycopg")
+# What the query of an address may set: nothing secret, and nothing of the driver's own. The
+# times are those of `_CONNECT` all the same.
+_PARAMETER = re.compile(
+    r"host|hostaddr|port|user|dbname|password|application_name|fallback_application_name|options"
+    r"|service|target_session_attrs|load_balance_hosts|channel_binding|require_auth|requirepeer"
+    r"|ssl(mode|cert|key|rootcert|crl|crldir|sni|certmode|negotiation|compression)"
+    r"|ssl_(min|max)_protocol_version|gssencmode|gsslib|krbsrvname"
+    r"|connect_timeout|keepalives(_idle|_interval|_count)?|tcp_user_timeout"
+)
 _RECONNECT_SECONDS = 10.0
 # How long a server may be silent. Longer than it may wait for a lock, of which it tells.
 _ANSWER_SECONDS = BUSY_SECONDS + 15.0
@@ -469,13 +480,41 @@ def _parse(address: str) -> tuple[URL, str | None]:
         raise LedgerError(
             f"the address of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
         )
+    if not all(map(_PARAMETER.fullmatch, url.query)):
+        raise LedgerError(
+            "the address of a ledger cannot be used: it has a parameter that is unknown here, or "
+            "that could be secret. Known are those of libpq, such as host, port, sslmode and "
+            "sslrootcert, in small letters; of passwords only password, or better ~/.pgpass"
+        )
     in_query = url.query.get("password")
     password = url.password or (in_query if isinstance(in_query, str) else None)
     url = url.difference_update_query(["password"])
+    if _may_show_password(url):
+        raise LedgerError(
+            "the address of a ledger cannot be used: it cannot be told where its password ends. "
+            "Write the characters : / @ of a password as %3A %2F %40"
+        )
     # `set` leaves alone what is given as None.
     return (
         URL.create(_DRIVERS[1], url.username, None, url.host, url.port, url.database, url.query),
         password,
+    )
+
+
+def _may_show_password(url: URL) -> bool:
+    """Whether a part that is shown holds what may have been meant as a password."""
+    in_query = [
+        value
+        for values in url.query.values()
+        for value in ((values,) if isinstance(values, str) else values)
+    ]
+    return (
+        ":" in (url.username or "")
+        or any("@" in (part or "") for part in (url.host, url.database))
+        # A folder of sockets may have any name.
+        or any("@" in value for value in in_query if not value.startswith("/"))
+        or any("=***" in without_password(part or "") for part in (url.host, url.database))
+        or any("=***" in without_password(value) for value in in_query)
     )
 
 

@@ -164,13 +164,11 @@ def _existing(place: str, name: str | None = None) -> Any:
 
 def _is_there(place: str, name: str | None) -> bool:
     """Whether there is a ledger, which an accountant would make otherwise."""
-    from ..accountant import ledger
+    from ..accountant.ledger import _storage
     from ..reporting.places import is_url
 
-    storage = getattr(ledger, "_storage", None)
-    if not is_url(place) or storage is None:
-        return os.path.exists(place)
-    return storage(place, name).find() is not None
+    storage = _storage(place, name)  # refuses what only looks like an address
+    return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 
 def _create(options: Any) -> int:

@@ -22,10 +22,10 @@ _IN_QUERY = re.compile(rf"(?i)({_KEY}\s*=\s*)('[^']*'|[^&\s]*)")
 _ADDRESS = re.compile(
     rf"""(?ix)
     ://                                       # a URL, also after a space
-    | ^\W*postgres\w*(\+\w+)?:                # one that lost a slash
-    | ^\W*[a-z][a-z0-9+.-]+:/                 # of another database; a drive is one letter
+    | ^[^\w./\\]*postgres\w*(\+\w+)?:         # one that lost a slash
+    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/          # of another database; a drive is one letter
     | ^\s*(//)?[^/\\\s:]+:[^/\\]*@            # user:password@host
-    | (?:^|\s)\W*(host|hostaddr|port|dbname|user|service|sslmode)\s*=
+    | (?:^|\s)["']*(host|hostaddr|port|dbname|user|service|sslmode)\s*=
     | (?<![a-z])(ssl|pg)?{_KEY}\s*=
     """
 )
