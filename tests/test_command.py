@@ -201,6 +201,24 @@ def test_verify_finds_a_whole_ledger_intact(study, capsys):
     assert checked["within_limit"] is True
 
 
+def test_verify_finds_charges_that_an_earlier_anchor_stands_for(study, capsys):
+    anchor = result(capsys, "show", "study.sqlite")["anchor"]
+    assert anchor.startswith("3:")
+    assert run("show", "study.sqlite") == DONE
+    assert f"anchor:     {anchor}\n" in capsys.readouterr().out
+    study.charge(MECHANISM)
+    assert result(capsys, "verify", "study.sqlite", "--expect", anchor)["charges"] == 4
+    broken = f"{anchor[:30]}\n{anchor[30:]}"
+    assert result(capsys, "verify", "study.sqlite", "--expect", broken)["charges"] == 4
+    page = Path(study.report("study.html")).read_text(encoding="utf-8")
+    assert f"--expect {study.anchor()}" in page
+    for wrong in (f"5{anchor[1:]}", f"2{anchor[1:]}", f"0{anchor[1:]}", f"3:{'0' * 64}"):
+        line = complaint(capsys, DAMAGED, "verify", "study.sqlite", "--expect", wrong)
+        assert "expected" in line
+    for wrong in ("3", "3:", anchor[1:], f"-{anchor}", f"{anchor}0"):
+        complaint(capsys, USAGE, "verify", "study.sqlite", f"--expect={wrong}")
+
+
 def test_a_limit_that_is_used_up_is_not_exceeded(folder, capsys):
     run("create", "a.sqlite", "--epsilon", "0.3", "--order", "4", "--fixed-plan")
     for _ in range(3):
@@ -256,6 +274,36 @@ def test_a_wrong_command_line_tells_no_password(arguments, folder, capsys):
     assert "s3kret" not in complaint(capsys, USAGE, *arguments)
 
 
+@pytest.mark.parametrize("action", ["show", "create"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        " postgresql://ana:s3kret@h/d",
+        "postgres:/ana:s3kret@h/d",
+        "ana:s3kret@h/d",
+        "postgresql://ana@h/d?sslpassword=s3kret",
+        "postgresql://ana@h/d?PASSWORD=s3kret",
+        "postgresql://ana@h/d?pass%77ord=%73%33kret&x=1",
+        "host=h password=s3kret",
+        "postgresql://ana%3As3kret@h/d",
+    ],
+)
+def test_no_form_of_an_address_tells_its_password_or_makes_a_file(
+    action, address, study, folder, capsys
+):
+    before = {path.name for path in folder.iterdir()}
+    for line in (
+        complaint(capsys, DAMAGED, action, address),
+        complaint(capsys, USAGE, action, "study.sqlite", address),
+        complaint(capsys, USAGE, action, "study.sqlite", f"--unknown={address}"),
+        complaint(capsys, REFUSED, "report", "study.sqlite", "-o", address),
+        complaint(capsys, DAMAGED, "merge", "study.sqlite", address),
+        complaint(capsys, DAMAGED, "merge", "study.sqlite", f"{address}.json"),
+    ):
+        assert "s3kret" not in line
+    assert {path.name for path in folder.iterdir()} == before
+
+
 def test_a_name_is_for_databases(study, capsys):
     complaint(capsys, USAGE, "show", "study.sqlite", "--name", "Survey")
 
@@ -292,6 +340,48 @@ def test_the_format_of_an_export_follows_the_name_of_the_file(study, capsys):
 @pytest.mark.parametrize("action", ["export", "report"])
 def test_what_cannot_be_written_is_one_line(action, study, capsys):
     assert "No such file" in complaint(capsys, REFUSED, action, "study.sqlite", "-o", "no/x.json")
+
+
+@pytest.mark.parametrize("action", [["export", "--format", "json"], ["report"]])
+@pytest.mark.parametrize(
+    "output", ["study.sqlite", "study.sqlite.lock", "study.sqlite-journal", "study.sqlite-wal"]
+)
+def test_no_output_replaces_a_ledger_or_a_file_of_it(action, output, study, folder, capsys):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    line = complaint(capsys, REFUSED, *action, "study.sqlite", "-o", output)
+    assert "would replace a" in line
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert study.verify() == 3
+
+
+@pytest.mark.parametrize("name", ["link", "hard link", "copy"])
+def test_a_ledger_is_known_by_its_content_whatever_its_name(name, study, folder, capsys):
+    if name == "link":
+        os.symlink("study.sqlite", name)
+    elif name == "copy":
+        shutil.copy("study.sqlite", name)
+    else:
+        PrivacyAccountant(path="other.sqlite").charge(MECHANISM)
+        os.link("other.sqlite", name)
+    before = Path(name).read_bytes()
+    assert "would replace a ledger" in complaint(
+        capsys, REFUSED, "export", "study.sqlite", "--format", "csv", "-o", name
+    )
+    assert Path(name).read_bytes() == before
+
+
+def test_the_memory_of_a_ledger_that_is_gone_is_not_replaced(study, capsys):
+    shutil.copy("study.sqlite", "safe")
+    shutil.copy("study.sqlite.lock", "kept")
+    os.unlink("study.sqlite")
+    for output in ("study.sqlite", "study.sqlite.lock", "study.sqlite-journal", "kept"):
+        line = complaint(capsys, REFUSED, "report", "safe", "-o", output)
+        assert "would replace a" in line
+
+
+def test_files_that_only_end_like_those_of_a_ledger_are_written(study, capsys):
+    for output in ("poetry.lock", "some-journal", "study.lock"):
+        assert run("report", "study.sqlite", "-o", output) == DONE
 
 
 def test_report_writes_a_page_that_loads_nothing(study, capsys):

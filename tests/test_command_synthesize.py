@@ -215,3 +215,36 @@ def test_a_bad_code_book_is_refused(folder, capsys, text, message):
     Path("book.csv").write_text(text)
     assert main(["schema", "book.csv"]) == REFUSED
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("in.csv", "in.csv"), "is also an input"),
+        (("in.csv", "link.csv"), "is also an input"),
+        (("in.csv", "./sub/../in.csv"), "is also an input"),
+        (("in.csv", "schema.toml"), "is also an input"),
+        (("in.csv", "new.csv", "--report", "in.csv"), "is also an input"),
+        (("in.csv", "new.csv", "--report", "new.csv"), "is also an input"),
+        (("in.csv", "ledger.sqlite"), "would replace a ledger"),
+        (("in.csv", "new.csv", "--report", "ledger.sqlite"), "would replace a ledger"),
+        (("in.csv", "ledger.sqlite.lock"), "would replace a file of the ledger"),
+    ],
+)
+def test_no_input_or_ledger_is_replaced_and_nothing_is_charged(arguments, message, folder, capsys):
+    accountant = PrivacyAccountant(epsilon=3.0, path="ledger.sqlite")
+    Path("sub").mkdir()
+    Path("link.csv").symlink_to("in.csv")
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    options = ["--schema", "schema.toml", "--epsilon", "1", "--ledger", "ledger.sqlite", "--quiet"]
+    assert main(["synthesize", *arguments, *options]) == REFUSED
+    assert message in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert len(accountant) == 0
+
+
+def test_a_schema_does_not_replace_its_code_book(folder, capsys):
+    Path("book.csv").write_text("column,value\nsex,f\nsex,m\n", encoding="utf-8")
+    assert main(["schema", "book.csv", "-o", "book.csv"]) == REFUSED
+    assert "is also an input" in capsys.readouterr().err
+    assert Path("book.csv").read_text(encoding="utf-8").startswith("column")

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from skdirdp import BudgetExceededError, PrivacyAccountant
-from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Split
+from skdirdp.accountant.ledger import _CHECKED, Ledger, LedgerError, Limits, Split
 from skdirdp.accountant.records import NOTHING
 from skdirdp.accounting import PureDP
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
@@ -617,3 +617,43 @@ def test_charges_that_a_process_has_seen_cannot_go(place, ledger):
     )
     with pytest.raises(LedgerError, match="charges are missing: it has 2"):
         sums(ledger)
+
+
+def test_an_anchor_that_was_kept_finds_a_restored_backup(place):
+    accountant = accountant_in(place)
+    start = accountant.anchor()
+    for _ in range(3):
+        accountant.charge(PureDP(0.1))
+    kept = accountant.anchor()
+    assert start.startswith("0:")
+    assert kept.startswith("3:")
+    assert accountant.verify(expect=start) == accountant.verify(expect=kept) == 3
+    place.tamper(
+        "DELETE FROM charges WHERE ledger = {ledger} AND id > 1",
+        "UPDATE heads SET entries = 1, hash = (SELECT hash FROM charges"
+        " WHERE ledger = {ledger} AND id = 1) WHERE ledger = {ledger}",
+    )
+    if isinstance(place, InFile):
+        os.unlink(f"{place.path}.lock")
+
+    def verify_elsewhere(_):
+        _CHECKED.clear()
+        restored = PrivacyAccountant.open(place.path, place.name)
+        assert restored.verify() == restored.verify(expect=start) == 1
+        with pytest.raises(LedgerError, match="it has 1, and 3 are expected"):
+            restored.verify(expect=kept)
+        # It goes on, and has as many charges again.
+        for _ in range(2):
+            restored.charge(PureDP(0.1))
+        with pytest.raises(LedgerError, match="are not those expected"):
+            restored.verify(expect=kept)
+
+    assert in_children(verify_elsewhere, [None]) == [0]
+
+
+@pytest.mark.parametrize(
+    "expect", ["3", "", "x:y", "1:" + "0" * 63, (1, "0" * 64), "-1:" + "0" * 64]
+)
+def test_an_anchor_has_a_number_and_a_hash(expect):
+    with pytest.raises(ValueError, match="COUNT:HASH"):
+        PrivacyAccountant(epsilon=1.0).verify(expect=expect)

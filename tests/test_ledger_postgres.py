@@ -14,7 +14,7 @@ import textwrap
 import threading
 import time
 import traceback
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,6 +25,7 @@ from sqlalchemy.exc import OperationalError
 from skdirdp import PrivacyAccountant
 from skdirdp.accountant import LedgerError, one_message
 from skdirdp.accountant import postgres as module
+from skdirdp.accountant.codec import encode
 from skdirdp.accountant.ledger import Ledger, Limits
 from skdirdp.accountant.postgres import PostgresSession as Session
 from skdirdp.accountant.postgres import roles_sql
@@ -298,6 +299,165 @@ def test_a_lock_held_too_long_is_an_error(accountant, monkeypatch):
     assert len(accountant) == 1
 
 
+# Servers that stop
+
+
+@contextmanager
+def stopped(process):
+    """A process of the server that does nothing meanwhile, and keeps its sockets open."""
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def backend_of(accountant):
+    """The process of the server behind the one connection that waits for the next charge."""
+    storage = accountant._ledger._storage
+    connection = module._engine(storage._url, storage.place).raw_connection()
+    try:
+        return connection.driver_connection.info.backend_pid
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Short times, as arguments of the module."""
+    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(module, "_RECONNECT_SECONDS", 0.3)
+    begin = module._BEGIN.replace("'lock_timeout', '60s'", "'lock_timeout', '300ms'")
+    monkeypatch.setattr(module, "_BEGIN", begin)
+    module._forget_connections()
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_stopped_backend_does_not_hold_a_charge_for_ever(accountant, postgres, impatient, knows):
+    accountant.charge(PureDP(0.1))
+    if not knows:
+        accountant._ledger._storage._user = None
+    backend = backend_of(accountant)
+    start = time.monotonic()
+    with stopped(backend):
+        # What was sent is not read, and another connection makes the charge; or nothing was
+        # sent but the beginning, and the charge is an error.
+        outcome = None
+        try:
+            accountant.charge(PureDP(0.1), key="job")
+        except LedgerError as error:
+            outcome = str(error)
+    assert time.monotonic() - start < 10
+    assert outcome is None or "did not answer within 0.5 seconds" in outcome
+    accountant.charge(PureDP(0.1), key="job")
+    # The stopped one has gone on, and found that the charge was made.
+    gone = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {backend}"
+    wait_until(lambda: postgres.sql(gone) == [(0,)])
+    assert PrivacyAccountant(path=postgres.url, name=accountant.name).verify() == 2
+
+
+def wait_until(condition):
+    give_up = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("step", ["append", "commit"])
+def test_a_backend_that_stops_with_the_lock_is_an_error_for_all_and_nothing_is_lost(
+    accountant, impatient, step
+):
+    spec = encode(PureDP(0.1))
+
+    def charge_and_stop():
+        with accountant._ledger.writing() as transaction:
+            process = transaction._session.execute("SELECT pg_backend_pid()")[0][0]
+            if step == "commit":
+                transaction.append(spec, 1, None, None)
+            stack.enter_context(stopped(process))
+            if step == "append":
+                transaction.append(spec, 1, None, None)
+
+    start = time.monotonic()
+    with ExitStack() as stack:
+        with pytest.raises(LedgerError, match=r"did not answer within 0\.5|cannot be asked"):
+            charge_and_stop()
+        with pytest.raises(LedgerError, match=r"kept it locked|cannot be asked"):
+            accountant.charge(PureDP(0.1))
+        assert time.monotonic() - start < 10
+    wait_until(lambda: can_charge(accountant))
+    # A commit that was sent may count. It was an error, so that nothing was released.
+    assert accountant.verify() in ([1] if step == "append" else [1, 2])
+
+
+def can_charge(accountant):
+    try:
+        accountant.charge(PureDP(0.1))
+    except LedgerError:
+        return False
+    return True
+
+
+def test_a_stopped_server_is_an_error(postgres, monkeypatch):
+    monkeypatch.setattr(module, "_CONNECT", module._CONNECT | {"connect_timeout": 2})
+    module._forget_connections()
+    postmaster = int((postgres.folder / "postmaster.pid").read_text().split()[0])
+    start = time.monotonic()
+    with stopped(postmaster), pytest.raises(LedgerError, match=r"cannot be used: .*timeout"):
+        PrivacyAccountant.open(postgres.url)
+    assert time.monotonic() - start < 10
+
+
+# Locks that others take
+
+
+def test_no_login_without_a_grant_can_keep_others_from_charging(people, accountant, impatient):
+    accountant.charge(PureDP(0.1))
+    ((number,),) = people.sql(f"SELECT id FROM skdirdp.ledgers WHERE name = '{accountant.name}'")
+    attempts = [
+        f"SELECT pg_advisory_lock({0x44697250}, {number}), pg_advisory_lock({0x44697250}, 0)",
+        f"SELECT 1 FROM skdirdp.heads WHERE ledger = {number} FOR UPDATE",
+        f"SELECT 1 FROM skdirdp.heads WHERE ledger = {number} FOR KEY SHARE",
+        f"SELECT 1 FROM skdirdp.ledgers WHERE id = {number} FOR UPDATE",
+        *(
+            f"LOCK TABLE skdirdp.{table} IN {mode} MODE"
+            for table in ("ledgers", "heads", "charges")
+            for mode in ("ACCESS SHARE", "ROW SHARE", "SHARE", "ROW EXCLUSIVE", "EXCLUSIVE")
+        ),
+    ]
+    for user in ("stranger", "audra"):
+        for attempt in attempts:
+            with psycopg.connect(
+                host=str(people.folder), user=user, dbname="postgres"
+            ) as connection:
+                with suppress(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(attempt)
+                accountant.charge(PureDP(0.1))
+                PrivacyAccountant(path=people.url, name=uuid4().hex)
+
+
+def test_an_analyst_may_lock_a_head_and_not_change_it(people, accountant):
+    accountant.charge(PureDP(0.1))
+    people.sql("SELECT 1 FROM skdirdp.heads FOR UPDATE", user="ana")
+    for change in ("ledger = ledger", "ledger = ledger + 1000"):
+        with pytest.raises(psycopg.errors.RaiseException, match="follows its charges"):
+            people.sql(f"UPDATE skdirdp.heads SET {change}", user="ana")
+    assert accountant.verify() == 1
+
+
+def test_roles_of_an_earlier_version_are_told_what_they_lack(people, name):
+    PrivacyAccountant(path=people.url, name=name).charge(PureDP(0.1))
+    people.sql("REVOKE UPDATE (ledger) ON skdirdp.heads FROM skdirdp_analyst")
+    try:
+        analyst = PrivacyAccountant(path=people.url_of("ana"), name=name)
+        assert (len(analyst), analyst.verify()) == (1, 1)
+        with pytest.raises(LedgerError, match=r"permission denied.*again, with roles_sql\(\)"):
+            analyst.charge(PureDP(0.1))
+    finally:
+        people.sql(roles_sql())
+    analyst.charge(PureDP(0.1))
+
+
 def test_settings_of_a_role_do_not_weaken_a_charge(people, name):
     people.sql(
         """
@@ -533,6 +693,51 @@ def test_a_newer_layout_is_one_line(postgres):
 )
 def test_an_address_of_something_else_is_one_line(address, match):
     refusal(match, path=address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql+psycopg://u@host/d?sslpassword=hunter2",
+        "postgresql+psycopg://u@host/d?PASSWORD=hunter2",
+        "postgresql+psycopg://u@host/d?passfile=hunter2",
+        "postgresql+psycopg://u@host/d?secret=hunter2",
+        "postgresql+psycopg://u@host/d?hunter2=1",
+        "postgresql+psycopg://u@host/d?application_name=x&SSLPASSWORD=hunter2",
+        "postgresql+psycopg://u@host/d?options=-c%20password%3Dhunter2",
+        "postgresql+psycopg://u:p@hunter2@host/d",
+        "postgresql+psycopg://u%3Ahunter2@host/d",
+        "postgresql+psycopg:///u:hunter2@host/d",
+        "postgresql+psycopg://u/hunter2@host/d",
+        "postgresql+psycopg://host/d password=hunter2",
+        "postgresql+psycopg://u@/d?host=u:hunter2@host",
+        "postgresql+psycopg://u:hunter2",
+    ],
+)
+def test_an_address_that_could_show_a_secret_is_refused(address):
+    refusal("address of a ledger .*cannot be", path=address)
+
+
+@pytest.mark.parametrize("made", [str, Path, os.fsencode])
+@pytest.mark.parametrize(
+    "path",
+    [
+        " postgresql+psycopg://u:hunter2@host/d",
+        "\tpostgresql://u:hunter2@host/d",
+        "postgres:/u:hunter2@host/d",
+        "postgresql:u:hunter2@host/d",
+        "u:hunter2@host/d",
+        "host=localhost dbname=d user=u password=hunter2",
+        "password='hunter2' host=localhost",
+    ],
+)
+def test_a_path_that_looks_like_an_address_makes_no_file(path, made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refusal("must be a string that begins with", path=made(path))
+    with pytest.raises(LedgerError, match="must be a string") as caught:
+        PrivacyAccountant.open(made(path))
+    assert "hunter2" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_address_that_was_made_a_path_is_one_line():

@@ -21,12 +21,14 @@ from pathlib import Path
 import pytest
 
 from skdirdp import PrivacyAccountant
+from skdirdp.accountant import ledger as ledger_module
 from skdirdp.accountant import sqlite
 from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Transaction
 from skdirdp.accountant.sqlite import APPLICATION_ID
 from skdirdp.accountant.version1 import convert
 
 LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture
@@ -319,21 +321,201 @@ def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
     with pytest.raises(LedgerError, match="charges are missing: it has 1"):
         sums(ledger)
     # Another process has seen nothing, but the file beside the ledger has.
-    script = f"""
-        from skdirdp.accountant.ledger import Ledger
-        Ledger.open({str(path)!r})
-    """
-    result = run(script)
+    result = run(open_script(path))
     assert "it has 1, and the file beside it has seen 2" in result.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 200, b"0 " * 60])
-def test_a_lock_file_with_other_content_does_no_harm(path, content):
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 200, b"0 " * 60, b"cut"])
+def test_a_damaged_or_emptied_lock_is_refused_until_it_is_removed(path, content, monkeypatch):
+    monkeypatch.setattr("skdirdp.accountant.locks._NEW_LOCK_SECONDS", 0.01)
     ledger = Ledger.create_or_open(path, LIMITS)
     append(ledger, "a")
-    Path(f"{path}.lock").write_bytes(content)
+    lock = Path(f"{path}.lock")
+    if content == b"cut":
+        content = lock.read_bytes()[:-20]
+    lock.write_bytes(content)
+    for use in (append, sums, lambda _: Ledger.open(str(path))):
+        with pytest.raises(LedgerError, match=r"its lock .* is (empty|damaged).*remove "):
+            use(ledger)
+    assert lock.read_bytes() == content
+    lock.unlink()
     append(ledger, "b")
     assert len(sums(Ledger.open(str(path)))) == 2
+
+
+def test_an_emptied_lock_does_not_hide_that_a_charge_was_taken_back(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("skdirdp.accountant.locks._NEW_LOCK_SECONDS", 0.01)
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger, "a")
+    shutil.copy(path, tmp_path / "backup")
+    append(ledger, "b")
+    shutil.copy(tmp_path / "backup", path)
+    Path(f"{path}.lock").write_bytes(b"")
+    assert "is empty, and it has charges" in run(open_script(path)).stderr
+
+
+def open_script(path):
+    return f"""
+        from skdirdp.accountant.ledger import Ledger
+        Ledger.open({str(path)!r})
+    """
+
+
+def test_a_fresh_ledger_in_the_place_of_a_spent_one_is_refused(path, tmp_path):
+    append(Ledger.create_or_open(path, LIMITS))
+    for charges in (0, 5):
+        fresh = tmp_path / f"fresh {charges}"
+        other = Ledger.create_or_open(fresh, LIMITS)
+        for _ in range(charges):
+            append(other)
+        os.replace(fresh, path)
+        with pytest.raises(LedgerError, match=r"taken the place of one with 1 charges.*remove "):
+            Ledger.open(str(path))
+    Path(f"{path}.lock").unlink()
+    assert count(Ledger.open(str(path))) == 5
+
+
+def test_a_ledger_in_the_place_of_one_that_was_never_charged_is_used(path, tmp_path):
+    Ledger.create_or_open(path, LIMITS)
+    append(Ledger.create_or_open(tmp_path / "other", LIMITS))
+    os.replace(tmp_path / "other", path)
+    append(Ledger.open(str(path)))
+    assert count(Ledger.open(str(path))) == 2
+
+
+def test_a_ledger_without_charges_may_have_an_empty_lock(path, monkeypatch):
+    # As it was before locks were written when a ledger is made.
+    monkeypatch.setattr("skdirdp.accountant.locks._NEW_LOCK_SECONDS", 0.01)
+    Ledger.create_or_open(path, LIMITS)
+    Path(f"{path}.lock").write_bytes(b"")
+    append(Ledger.open(str(path)))
+    assert count(Ledger.open(str(path))) == 1
+
+
+def test_a_copy_without_its_lock_is_remembered_from_the_first_look(path, tmp_path):
+    original = Ledger.create_or_open(tmp_path / "original", LIMITS)
+    append(original)
+    shutil.copy(tmp_path / "original", tmp_path / "older")
+    append(original)
+    shutil.copy(tmp_path / "original", path)
+    assert run(open_script(path)).returncode == 0
+    shutil.copy(tmp_path / "older", path)
+    assert "it has 1, and the file beside it has seen 2" in run(open_script(path)).stderr
+
+
+def test_a_crash_while_a_copy_is_opened_leaves_it_usable(path, tmp_path, monkeypatch):
+    original = Ledger.create_or_open(tmp_path / "original", LIMITS)
+    append(original)
+    for module, step in ((os, "fsync"), (sqlite, "_check_header"), (sqlite, "_connect")):
+        shutil.copy(tmp_path / "original", path)
+        ledger_module._CHECKED.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(module, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
+        assert Path(f"{path}.lock").exists(), "the crash came too early to test anything"
+        append(Ledger.open(str(path)))
+        assert count(Ledger.open(str(path))) == 2
+        for name in (path.name, f"{path.name}.lock"):
+            (path.parent / name).unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become another user")
+def test_somebody_who_may_only_read_notices_that_a_charge_was_taken_back():
+    folder = Path(tempfile.mkdtemp())
+    try:
+        path = folder / "ledger.sqlite"
+        ledger = Ledger.create_or_open(path, LIMITS)
+        append(ledger)
+        older = path.read_bytes()
+        append(ledger)
+        path.write_bytes(older)
+        for file in folder.iterdir():
+            file.chmod(0o444)
+        folder.chmod(0o555)
+
+        def read():
+            os.setuid(65534)
+            ledger_module._CHECKED.clear()
+            with pytest.raises(LedgerError, match="the file beside it has seen 2"):
+                Ledger.open(str(path))
+
+        assert in_child(read) == 0
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_the_lock_of_another_program_is_left_as_it_is(path):
+    lock = Path(f"{path}.lock")
+    lock.write_text("[[package]]\n")
+    with pytest.raises(LedgerError, match="file of another program"):
+        Ledger.create_or_open(path, LIMITS)
+    assert lock.read_text() == "[[package]]\n"
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("ending", [".lock", "-journal", "-wal", "-shm"])
+def test_no_ledger_is_made_under_the_name_of_a_file_of_another(path, ending):
+    append(Ledger.create_or_open(path, LIMITS))
+    before = Path(f"{path}.lock").read_bytes()
+    with pytest.raises(LedgerError, match=r"keeps a file of this name|not .* SQLite|cut short"):
+        Ledger.create_or_open(f"{path}{ending}", LIMITS)
+    assert Path(f"{path}.lock").read_bytes() == before
+    assert count(Ledger.open(str(path))) == 1
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal"])
+def test_no_ledger_is_made_beside_what_sqlite_would_take_for_its_own(path, ending):
+    Path(f"{path}{ending}").write_text("notes")
+    with pytest.raises(LedgerError, match="left of another database"):
+        Ledger.create_or_open(path, LIMITS)
+    assert Path(f"{path}{ending}").read_text() == "notes"
+    assert not path.exists()
+
+
+def test_an_older_ledger_of_version_0_1_is_not_converted_again(path):
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    append(Ledger.open(str(path)))
+    shutil.copy(DATA / "ledger-0.1.sqlite", path)
+    refuses_and_leaves(path, "older than the ledger with 14 charges")
+
+
+def test_a_file_with_two_names_is_refused_to_open_and_to_charge(path, tmp_path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger)
+    other = tmp_path / "other name"
+    os.link(path, other)
+    for use in (append, count, lambda _: Ledger.open(str(path)), lambda _: Ledger.open(str(other))):
+        with pytest.raises(LedgerError, match=r"2 names \(hard links\)"):
+            use(ledger)
+    other.unlink()
+    append(ledger)
+    assert count(Ledger.open(str(path))) == 2
+
+
+def test_a_crash_under_one_name_does_not_take_back_a_charge_under_the_other(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger, "first")
+    other = path.parent / "other"
+    insert = Transaction.append
+
+    def link_insert_and_die(transaction, *row):
+        os.link(path, other)
+        transaction._session.connection.execute("PRAGMA cache_size = 1")
+        for _ in range(500):
+            insert(transaction, *row)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "append", link_insert_and_die)
+        assert in_child(lambda: append(ledger)) == -signal.SIGKILL
+    journal = Path(f"{path}-journal")
+    assert journal.exists(), "the crash came too early to test anything"
+    for name in (other, path):
+        with pytest.raises(LedgerError, match="hard links"):
+            append(Ledger.open(str(name)))
+    assert journal.exists()
+    other.unlink()
+    assert count(Ledger.open(str(path))) == 1
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
@@ -504,9 +686,6 @@ def test_a_process_that_holds_the_lock_too_long_is_an_error(path, monkeypatch):
 
 
 # Version 0.1
-
-
-DATA = Path(__file__).parent / "data"
 
 
 @pytest.mark.parametrize("old", sorted(DATA.glob("ledger-0.1*.sqlite")), ids=lambda old: old.stem)

@@ -30,7 +30,7 @@ from skdirdp import (
 from skdirdp.accounting import NoPrivacy, PureDP, RenyiDP
 from skdirdp.mechanisms import DirichletMechanism
 from skdirdp.reporting.markup import Markup, tag
-from skdirdp.reporting.places import without_password
+from skdirdp.reporting.places import looks_like_address, without_password
 from skdirdp.reporting.plots import ledger_plot, profile_plot, spread
 from skdirdp.reporting.statement import Claim, LedgerFacts, ledger_statement, model_statement
 from skdirdp.reporting.text import factor_up, number, rounded_down, rounded_up, visible
@@ -407,8 +407,54 @@ def test_chosen_numbers_are_few_and_end_with_the_last(size, most):
         "postgresql://ana@host/db?password=s3kret&x=1",
         "host=h password='s3kret x' user=ana",
         "cannot connect: postgresql://ana:s3kret/x@host/db refused",
+        "postgres:/ana:s3kret@host/db",
+        "postgresql://ana@host/db?sslpassword=s3kret",
+        "postgresql://ana@host/db?PASSWORD=s3kret",
     ],
 )
 def test_no_password_is_told(address):
     assert "s3kret" not in without_password(address)
     assert "ana" in without_password(address) or "ana" not in address
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        " postgresql://ana:s3kret@host/db",
+        "\ufeffpostgresql+psycopg://ana:s3kret@host/db",
+        "postgres:/ana:s3kret@host/db",
+        "Postgresql:ana:s3kret@host/db",
+        "mysql:/ana:s3kret@host/db",
+        "postgresql%3A//ana:s3kret@host/db",
+        "//ana:s3kret@host/db",
+        "ana:s3kret@host/db",
+        "host=h password=s3kret",
+        "user=ana",
+        "dbname = d sslpassword = s3kret",
+        "x.sqlite?password=s3kret",
+        "PGPASSWORD=s3kret",
+    ],
+)
+def test_a_name_that_looks_like_an_address_is_known(name):
+    assert looks_like_address(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "study.sqlite",
+        "/data/2026/study.sqlite",
+        "50% of? my #files & more/ledger",
+        "/runs/user=5/host=a/ledger.sqlite",
+        "C:/data/study.sqlite",
+        "C:\\data\\ana@host\\study.sqlite",
+        "/mail/ana@host/ledger.sqlite",
+        "ana@host.sqlite",
+        "/backup/10:30 by ana@host/ledger.sqlite",
+        "bypass=1/ledger.sqlite",
+        "postgres ledger.sqlite",
+        "./user=ana",
+    ],
+)
+def test_the_names_of_files_are_no_addresses(name):
+    assert not looks_like_address(name)

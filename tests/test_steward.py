@@ -12,7 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdirdp import BudgetExceededError, LedgerError, PrivacyAccountant
+from skdirdp import (
+    BudgetExceededError,
+    DirichletCategoricalNB,
+    LedgerError,
+    PrivacyAccountant,
+)
 from skdirdp.accountant import exports, history
 from skdirdp.accountant.codec import encode
 from skdirdp.accounting import ApproximateDP, Composition, NoPrivacy, PureDP, RenyiDP
@@ -428,6 +433,20 @@ def test_an_export_that_makes_no_sense_is_refused_in_one_line(change, tmp_path):
 def test_a_missing_export_is_refused(tmp_path):
     with pytest.raises(LedgerError, match="No such file"):
         PrivacyAccountant.from_export(tmp_path / "ledger.json")
+
+
+def test_an_accountant_does_not_write_over_its_own_ledger(tmp_path):
+    accountant = PrivacyAccountant(epsilon=1.0, path=tmp_path / "ledger.json")
+    accountant.charge(PureDP(0.1))
+    model = DirichletCategoricalNB(
+        epsilon=0.1, classes=[0, 1], n_categories=2, accountant=accountant
+    )
+    privacy = model.fit([[1, 0], [0, 1]], [0, 1]).privacy_
+    for write in (accountant.report, accountant.export, privacy.report):
+        for path in (accountant.path, Path(accountant.path)):
+            with pytest.raises(ValueError, match="would replace a ledger"):
+                write(path)
+    assert accountant.verify() == 2
 
 
 def test_an_export_is_json_or_csv(tmp_path):

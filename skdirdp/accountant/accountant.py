@@ -40,7 +40,7 @@ from .filtering import (
     used,
 )
 from .history import History, history_of
-from .ledger import Charge, Ledger, LedgerError, Limits, Split
+from .ledger import Charge, Ledger, LedgerError, Limits, Split, parse_anchor
 from .merging import check_key
 from .records import ConnectionLostError
 from .spending import Spending, caught_up, compose, known_spending, remember
@@ -622,13 +622,20 @@ class PrivacyAccountant(StewardMixin):
             )
         return ParallelParts(self._ledger, Split(uuid4().hex, "", name, split_by))
 
-    def verify(self) -> int:
+    def verify(self, *, expect: str | None = None) -> int:
         """Check the whole ledger: its file, its limits and each charge.
 
         Every charge has a hash over itself and the hash before it, the first one over the
         limits. So a charge that was changed, removed, added or put elsewhere is found, and
         so are other limits, a last charge that is gone, and a trigger that was dropped. It
-        cannot find out that somebody who may write everything made all hashes anew.
+        cannot find out that somebody who may write everything made all hashes anew, or restored
+        a backup of a database, unless it is given an `anchor` that was kept elsewhere.
+
+        Parameters
+        ----------
+        expect : str, optional
+            An earlier `anchor`. The ledger must have the same limits and begin with the same
+            charges.
 
         Returns
         -------
@@ -650,7 +657,34 @@ class PrivacyAccountant(StewardMixin):
         1
         """
         with self._ledger.reading() as transaction:
-            return transaction.verify()
+            return transaction.verify(None if expect is None else parse_anchor(expect))
+
+    def anchor(self) -> str:
+        """A short text that stands for the limits and all charges so far.
+
+        Keep it where others cannot change it. `verify` takes it later, and finds out whether a
+        charge that it stands for is missing or was changed.
+
+        Returns
+        -------
+        str
+            ``COUNT:HASH``, the number of charges and the hash of the last.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import PureDP
+        >>> accountant = PrivacyAccountant()
+        >>> accountant.charge(PureDP(0.5))
+        >>> anchor = accountant.anchor()
+        >>> anchor
+        '1:...'
+        >>> accountant.charge(PureDP(0.5))
+        >>> accountant.verify(expect=anchor)
+        2
+        """
+        with self._ledger.reading() as transaction:
+            return "{}:{}".format(*transaction.anchor())
 
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:

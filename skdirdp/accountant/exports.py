@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
+from ..reporting.places import looks_like_address
 from ..reporting.text import visible
 from .codec import decode
 from .ledger import LedgerError, Split
@@ -94,6 +96,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {"json": as_json, "csv": as_csv}
 
 def format_of(path: "str | PathLike[str]") -> str:
     """The format that the end of a file's name stands for."""
+    _check_is_file(path)
     end = Path(path).suffix.lower().removeprefix(".")
     if end not in FORMATS:
         raise ValueError(
@@ -102,8 +105,14 @@ def format_of(path: "str | PathLike[str]") -> str:
     return end
 
 
+def _check_is_file(path: "str | PathLike[str]") -> None:
+    if looks_like_address(os.fsdecode(path)):
+        raise LedgerError("an export must be a file; got a name like the address of a database")
+
+
 def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:
     """What a ledger was made with, and its charges, from a JSON export."""
+    _check_is_file(path)
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except OSError as error:

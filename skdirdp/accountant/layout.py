@@ -94,6 +94,9 @@ class Session(Protocol):
     def remembered(self, identity: str) -> tuple[int, str] | None:
         """The head of the ledger as it is known outside the database, if it is."""
 
+    def saw(self, identity: str, entries: int, head: str) -> None:
+        """Keep the head of a ledger that was checked, where `remembered` finds it."""
+
     def check_structure(self) -> None:
         """Raise UnusableError where the tables or triggers are not those that were made."""
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from ..reporting.places import is_url, looks_like_address
 from .chain import entry_hash, followed, header_hash
 from .layout import (
     Session,
@@ -49,7 +50,7 @@ from .sqlite import SQLiteStorage
 __all__ = ["Charge", "Ledger", "LedgerError", "Limits", "Split", "Sums", "Transaction"]
 
 _LARGEST = 2**63 - 1
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 class Storage(Protocol):
@@ -205,13 +206,25 @@ class Transaction:
         self._entries, self._hash = entry[0], head
         _add(self._own, entry)
 
-    def verify(self) -> int:
-        """Check everything from the start; the number of charges."""
-        self._session.check_structure()
-        return self.verify_charges()
+    def anchor(self) -> Position:
+        """The number of charges, and the hash that stands for them and for the limits."""
+        return self._entries, self._hash
 
-    def verify_charges(self) -> int:
+    def verify(self, expect: Position | None = None) -> int:
+        """Check everything from the start; the number of charges.
+
+        Parameters
+        ----------
+        expect : tuple of int and str, optional
+            An earlier `anchor`, kept outside, which has to be that of the first charges.
+        """
+        self._session.check_structure()
+        return self.verify_charges(expect)
+
+    def verify_charges(self, expect: Position | None = None) -> int:
         """Check the charges from the start, whatever was checked before; their number."""
+        if expect == (0, header_hash(self._header)):
+            expect = None
         remembered = self._session.remembered(self._header.identity)
         sums: Sums = {}
         first: First | None = None
@@ -220,10 +233,19 @@ class Transaction:
             first = first or _first(entry)
             if remembered == (entry[0], head):
                 remembered = None
+            if expect is not None and expect[0] == entry[0] and expect[1] == head:
+                expect = None
         if remembered is not None and remembered[0] > 0:
             raise UnusableError("its charges are not those that the file beside it has seen")
+        if expect is not None:
+            raise UnusableError(
+                f"charges are missing: it has {self._entries}, and {expect[0]} are expected"
+                if expect[0] > self._entries
+                else f"its first {expect[0]} charges, or its limits, are not those expected"
+            )
         if not self._own:
             self._keep(sums, first)
+            self._session.saw(self._header.identity, self._entries, self._hash)
         return self._entries
 
     def _catch_up(self) -> _Checked:
@@ -446,11 +468,15 @@ class Ledger:
 
 
 def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
-    if not isinstance(path, str) or not _ADDRESS.match(path):
+    if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
-        if re.match(r"postgresql(\+\w+)?:/", path):
-            # A Path, which has made one slash of two. It would be a file named by a password.
-            raise LedgerError("the address of a database must be a string, and not a path")
+        if looks_like_address(path):
+            # A Path has made one slash of two, say. It would be a file named by a password.
+            raise LedgerError(
+                "the address of a database must be a string that begins with "
+                "postgresql+psycopg://; got a path that looks like an address. It is not shown, "
+                "since it may hold a password"
+            )
         return SQLiteStorage(os.path.realpath(path))
     try:
         from .postgres import PostgresStorage
@@ -459,6 +485,20 @@ def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
             "a ledger in a database needs SQLAlchemy and psycopg: pip install skdirdp[postgres]"
         ) from None
     return PostgresStorage(path, name)
+
+
+def parse_anchor(text: str) -> Position:
+    """The number of charges and the hash of an anchor, written as ``COUNT:HASH``.
+
+    Spaces and line ends, as a narrow terminal adds them, are left out.
+    """
+    match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(
+            "an anchor must be COUNT:HASH, a number of charges and 64 hexadecimal digits; got "
+            f"{text!r}"
+        )
+    return int(match[1]), match[2]
 
 
 def _keep_checked(place: tuple[str, str], checked: _Checked) -> None:

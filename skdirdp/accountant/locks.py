@@ -39,6 +39,11 @@ _PATIENCE_SECONDS = 3.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+# How long to wait for the first content of a lock that another process has just made.
+_NEW_LOCK_SECONDS = 2.0
+# The content of a new lock, which has seen no ledger.
+_UNKNOWN = ("-", 0, "-")
 
 
 class _Gate:
@@ -172,26 +177,46 @@ class FileLock:
                 self._file = FileIO(self._open(), "r+")
             except OSError as error:
                 if error.errno in _NOT_OURS and not to_write:
-                    return  # a ledger to look at, where SQLite's own locks have to do
+                    # A ledger to look at. SQLite's own locks have to do: no charge is committed
+                    # between the first read and the last, so the memory is not ahead.
+                    with suppress(OSError):
+                        self._file = FileIO(os.open(self.path, _READ_ONLY), "r")
+                    return
                 raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
             for _ in _pauses(give_up, "process"):
                 if _flock(self._file.fileno()):
                     break
             if self._is_current(self._file.fileno()):
+                self._wait_for_content(self._file.fileno())
                 return
             # The file was removed or replaced before it was locked: others lock a new one.
             self._file.close()
             self._file = None
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        with suppress(FileNotFoundError):
-            return os.open(self.path, flags)
-        descriptor = os.open(self.path, flags | os.O_CREAT, 0o600)
-        # Who may use the ledger may lock it, as SQLite has it for its journals.
-        with suppress(OSError):
-            os.fchmod(descriptor, os.stat(self._ledger).st_mode & 0o666)
-        return descriptor
+        flags = _READ_ONLY | os.O_RDWR
+        while True:
+            with suppress(FileNotFoundError):
+                return os.open(self.path, flags)
+            try:
+                descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue  # another process was faster
+            # At once, and on disk: later an empty lock is taken for a damaged one.
+            with suppress(OSError):
+                os.pwrite(descriptor, _content(*_UNKNOWN), 0)
+                os.fsync(descriptor)
+            # Who may use the ledger may lock it, as SQLite has it for its journals.
+            with suppress(OSError):
+                os.fchmod(descriptor, os.stat(self._ledger).st_mode & 0o666)
+            return descriptor
+
+    @staticmethod
+    def _wait_for_content(descriptor: int) -> None:
+        """Let the process that has just made the lock write into it."""
+        give_up = time.monotonic() + _NEW_LOCK_SECONDS
+        while os.fstat(descriptor).st_size == 0 and time.monotonic() < give_up:
+            time.sleep(_LONGEST_PAUSE)
 
     def _is_current(self, descriptor: int) -> bool:
         try:
@@ -201,29 +226,52 @@ class FileLock:
         return os.path.samestat(os.fstat(descriptor), there)
 
     def remembered(self) -> tuple[str, int, str] | None:
-        """The identity of the ledger, its number of charges and its last hash, if known.
+        """The identity of the ledger, its number of charges and its last hash.
 
-        It was written after a commit, without waiting for the disk. So it may be older than the
-        ledger, or lost, but not newer: a ledger that has less was taken back.
+        It is written after a commit, without waiting for the disk. So it may be older than the
+        ledger, but not newer: a ledger that has less was taken back. The identity is empty for
+        an empty lock. None if there is no lock, as on Windows.
+
+        Raises
+        ------
+        UnusableError
+            If the file has other content.
         """
         if self._file is None:
             return None
         text = os.pread(self._file.fileno(), 1000, 0)
-        line, _, check = text.decode("ascii", "replace").strip().rpartition(" ")
-        if _checksum(line) != check:
-            return None
-        identity, entries, head = line.split()
-        return identity, int(entries), head
+        if not text:
+            return "", 0, ""
+        try:
+            identity, entries, head, _ = text.decode("ascii").split()
+            known = identity, int(entries), head
+            if text == _content(*known):
+                return known
+        except ValueError:
+            pass
+        raise UnusableError(
+            f"its lock {self.path} is damaged, or is a file of another program. "
+            f"{after_checking(self.path)}"
+        )
 
     def remember(self, identity: str, entries: int, head: str) -> None:
         if self._file is not None:
-            line = f"{identity} {entries:020d} {head}"  # always of one length
             with suppress(OSError):  # a full disk; the charge itself is safe
-                os.pwrite(self._file.fileno(), f"{line} {_checksum(line)}\n".encode("ascii"), 0)
+                os.pwrite(self._file.fileno(), _content(identity, entries, head), 0)
 
 
-def _checksum(line: str) -> str:
-    return sha256(line.encode("utf-8")).hexdigest()[:16]
+def after_checking(lock: str) -> str:
+    """Advice where the memory of a lock does not fit the ledger."""
+    return (
+        "Charges may have been taken back. Compare the ledger with a backup, or with the anchor "
+        f"in a report; if no charge is missing, remove {lock} to go on"
+    )
+
+
+def _content(identity: str, entries: int, head: str) -> bytes:
+    # Always of one length, so that a later content is written in place.
+    line = f"{identity:32} {entries:020d} {head:64}"
+    return f"{line} {sha256(line.encode()).hexdigest()[:16]}\n".encode("ascii")
 
 
 def _flock(descriptor: int) -> bool:

@@ -6,8 +6,8 @@ SQLAlchemy keeps, and what the database itself enforces:
 
 - **Append only**, by triggers, whoever tries; and by rights, with the roles of
   `roles_sql`: an analyst may read everything and add charges, under his own name.
-- **One charge at a time for each budget**: a transaction that writes holds an advisory
-  lock until it ends.
+- **One charge at a time for each budget**: a transaction that writes locks the row of the
+  budget's head until it ends. That takes a right which only analysts and the owner have.
 - **A charge that returned is on disk**: ``synchronous_commit`` is on in every transaction.
   A server that runs with ``fsync = off`` can still lose what it confirmed.
 
@@ -19,10 +19,13 @@ is tried again. When it breaks during the commit, a new connection waits for the
 which the server gives away only when the old transaction is over, and looks whether the
 charge is there. A message that comes to the server still later finds that the same charge
 was made again, or counts without a release. If the server cannot be asked, the charge is an
-error: it may have been recorded, and nothing is released.
+error: it may have been recorded, and nothing is released. A server that does not answer is as
+one whose connection broke: the client gives up by its own clock.
 """
 
 import os
+import re
+import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,10 +36,11 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
+from ..reporting.places import without_password
 from . import one_message
 from .chain import followed
 from .layout import LAYOUT_VERSION, TABLES, Shortcut, insert_header, select_charges
@@ -49,8 +53,20 @@ _Answer = TypeVar("_Answer")
 DEFAULT_NAME = "default"
 
 _DRIVERS = ("postgresql", "postgresql+psycopg")
-_LOCK_CLASS = 0x44697250  # "DirP" in ASCII
+# What the query of an address may set: nothing secret, and nothing of the driver's own. The
+# times are those of `_CONNECT` all the same.
+_PARAMETER = re.compile(
+    r"host|hostaddr|port|user|dbname|password|application_name|fallback_application_name|options"
+    r"|service|target_session_attrs|load_balance_hosts|channel_binding|require_auth|requirepeer"
+    r"|ssl(mode|cert|key|rootcert|crl|crldir|sni|certmode|negotiation|compression)"
+    r"|ssl_(min|max)_protocol_version|gssencmode|gsslib|krbsrvname"
+    r"|connect_timeout|keepalives(_idle|_interval|_count)?|tcp_user_timeout"
+)
 _RECONNECT_SECONDS = 10.0
+# How long a server may be silent. Longer than it may wait for a lock, of which it tells.
+_ANSWER_SECONDS = BUSY_SECONDS + 15.0
+_CREATIONS = 5
+_MADE_MEANWHILE = ("42P06", "23505")  # the schema exists, or a row of it in the catalogue
 # After which the server takes the lock back from somebody whom it cannot see any more.
 _IDLE_SECONDS = 300.0
 _CONNECT = {
@@ -125,10 +141,8 @@ _BEGIN = f"""
         set_config('synchronous_commit', CASE current_setting('synchronous_commit')
             WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
 """
-# Goes on where that ends, with a wait that is limited by what was set there.
-_LOCK = ", pg_advisory_xact_lock({lock_class}, {number:d})"
-# For whoever makes budgets; those have numbers from 1 on.
-_ALL = 0
+# A row lock, which takes the right to update a column. Anybody could take an advisory lock.
+_LOCK = "SELECT 1 FROM skdirdp.heads WHERE ledger = {number:d} FOR UPDATE"
 
 
 def roles_sql() -> str:
@@ -143,6 +157,33 @@ def roles_sql() -> str:
     -- Who may do what with the ledgers of this database...
     """
     return files(__package__).joinpath("postgres_roles.sql").read_text(encoding="utf-8")
+
+
+class _NoAnswerError(psycopg.OperationalError):
+    """The server was silent for too long. The connection is closed."""
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection that waits for a limited time. A stopped server keeps the socket open."""
+
+    def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+        try:
+            wanted = next(gen)
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.pgconn.socket, wanted)
+                while True:
+                    ready = selector.select(_ANSWER_SECONDS)
+                    if not ready:
+                        raise _NoAnswerError(
+                            f"the server did not answer within {_ANSWER_SECONDS:g} seconds"
+                        )
+                    wanted = gen.send(ready[0][1])
+                    selector.modify(self.pgconn.socket, wanted)
+        except StopIteration as end:
+            return end.value
+        except (_NoAnswerError, KeyboardInterrupt):
+            self.pgconn.finish()
+            raise
 
 
 class PostgresSession:
@@ -180,6 +221,9 @@ class PostgresSession:
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
         return None
+
+    def saw(self, identity: str, entries: int, head: str) -> None:
+        pass  # an anchor has to be kept outside: see `Transaction.verify`
 
     def check_structure(self) -> None:
         rows = self.execute(
@@ -240,8 +284,20 @@ class PostgresStorage:
 
     def create(self, header: Header) -> int:
         """Make the budget, and the tables before the first, unless somebody else does."""
-        with self._explained(), self._connected(_ALL) as session:
-            if not _has_schema(session):
+        with self._explained():
+            for _ in range(_CREATIONS - 1):
+                try:
+                    return self._create(header)
+                except DBAPIError as error:
+                    if getattr(error.orig, "sqlstate", None) not in _MADE_MEANWHILE:
+                        raise
+            return self._create(header)
+
+    def _create(self, header: Header) -> int:
+        with self._connected() as session:
+            if _has_schema(session):
+                session.execute("LOCK TABLE ledgers IN SHARE ROW EXCLUSIVE MODE")
+            else:
                 _make_schema(session)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             if rows:
@@ -317,7 +373,8 @@ class PostgresStorage:
         give_up = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
-                with self._connected(number) as session:
+                _engine(self._url, self.place).dispose()  # others may be as broken
+                with self._connected(number, _RECONNECT_SECONDS) as session:
                     return question(session)
             except SQLAlchemyError:
                 if time.monotonic() > give_up:
@@ -336,19 +393,23 @@ class PostgresStorage:
         )
 
     @contextmanager
-    def _connected(self, lock: int | None = None) -> Iterator[PostgresSession]:
-        """A transaction; whatever is not committed inside is rolled back."""
+    def _connected(
+        self, lock: int | None = None, wait: float | None = None
+    ) -> Iterator[PostgresSession]:
+        """A transaction; whatever is not committed inside is rolled back.
+
+        `lock` is the number of the budget to lock, `wait` another time than usual to wait for it.
+        """
         # No fork with a connection in the middle of something.
         with interrupts_wait(), GATE.operation():
-            connection = self._begin(lock)
+            connection = self._begin(_BEGIN if lock is None else _begin_writing(lock, wait))
             try:
                 yield PostgresSession(connection)
             finally:
                 with suppress(SQLAlchemyError):
                     connection.close()
 
-    def _begin(self, lock: int | None) -> Connection:
-        begin = _BEGIN if lock is None else _begin_writing(lock)
+    def _begin(self, begin: str) -> Connection:
         engine = _engine(self._url, self.place)
         for attempt in ("with a connection that may be old", "with a new one"):
             connection = engine.connect()
@@ -357,9 +418,10 @@ class PostgresStorage:
                 return connection
             except DBAPIError as error:
                 connection.close()
-                if not error.connection_invalidated or attempt == "with a new one":
+                if error.connection_invalidated:
+                    engine.dispose()
+                if not _is_worth_a_retry(error) or attempt == "with a new one":
                     raise
-                engine.dispose()
             except BaseException:
                 connection.close()
                 raise
@@ -376,7 +438,7 @@ class PostgresStorage:
         except UnusableError as error:
             raise LedgerError(self._unusable(str(error))) from None
         except DBAPIError as error:
-            if error.connection_invalidated:
+            if _is_worth_a_retry(error):
                 raise ConnectionLostError(
                     self._unusable("the connection broke, and nothing was written")
                 ) from None
@@ -392,7 +454,10 @@ class PostgresStorage:
         if state == "55P03":
             return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
         if state == "42501":
-            reason += ". Whoever keeps the database makes budgets and gives rights"
+            reason += (
+                ". Whoever keeps the database makes budgets and gives rights; those given with an "
+                "earlier version have to be given again, with roles_sql()"
+            )
         if "no password supplied" in reason or "fe_sendauth" in reason:
             reason += ". Pickles do not carry it: set PGPASSWORD, or use ~/.pgpass"
         password = _PASSWORDS.get(self.place)
@@ -415,9 +480,20 @@ def _parse(address: str) -> tuple[URL, str | None]:
         raise LedgerError(
             f"the address of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
         )
+    if not all(map(_PARAMETER.fullmatch, url.query)):
+        raise LedgerError(
+            "the address of a ledger cannot be used: it has a parameter that is unknown here, or "
+            "that could be secret. Known are those of libpq, such as host, port, sslmode and "
+            "sslrootcert, in small letters; of passwords only password, or better ~/.pgpass"
+        )
     in_query = url.query.get("password")
     password = url.password or (in_query if isinstance(in_query, str) else None)
     url = url.difference_update_query(["password"])
+    if _may_show_password(url):
+        raise LedgerError(
+            "the address of a ledger cannot be used: it cannot be told where its password ends. "
+            "Write the characters : / @ of a password as %3A %2F %40"
+        )
     # `set` leaves alone what is given as None.
     return (
         URL.create(_DRIVERS[1], url.username, None, url.host, url.port, url.database, url.query),
@@ -425,8 +501,31 @@ def _parse(address: str) -> tuple[URL, str | None]:
     )
 
 
-def _begin_writing(number: int) -> str:
-    return _BEGIN + _LOCK.format(lock_class=_LOCK_CLASS, number=number)
+def _may_show_password(url: URL) -> bool:
+    """Whether a part that is shown holds what may have been meant as a password."""
+    in_query = [
+        value
+        for values in url.query.values()
+        for value in ((values,) if isinstance(values, str) else values)
+    ]
+    return (
+        ":" in (url.username or "")
+        or any("@" in (part or "") for part in (url.host, url.database))
+        # A folder of sockets may have any name.
+        or any("@" in value for value in in_query if not value.startswith("/"))
+        or any("=***" in without_password(part or "") for part in (url.host, url.database))
+        or any("=***" in without_password(value) for value in in_query)
+    )
+
+
+def _begin_writing(number: int, wait: float | None = None) -> str:
+    patience = "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"
+    return f"{_BEGIN}{patience}; {_LOCK.format(number=number)}"
+
+
+def _is_worth_a_retry(error: DBAPIError) -> bool:
+    """Whether a new connection may do better. One to a silent server took long enough."""
+    return error.connection_invalidated and not isinstance(error.orig, _NoAnswerError)
 
 
 # Of the ledger's own few statements.
@@ -468,8 +567,13 @@ def _engine(url: URL, place: str) -> Engine:
             pool_timeout=BUSY_SECONDS,
             hide_parameters=True,
         )
+        event.listen(engine, "do_connect", _connect)
         engine = _ENGINES.setdefault((place, password), engine)
     return engine
+
+
+def _connect(dialect: Any, record: Any, arguments: Any, options: Any) -> _Connection:
+    return _Connection.connect(*arguments, **options)
 
 
 def _forget_connections() -> None:

@@ -27,3 +27,5 @@ REVOKE ALL ON ALL TABLES IN SCHEMA skdirdp FROM PUBLIC, skdirdp_analyst, skdirdp
 GRANT USAGE ON SCHEMA skdirdp TO skdirdp_analyst, skdirdp_auditor;
 GRANT SELECT ON ALL TABLES IN SCHEMA skdirdp TO skdirdp_analyst, skdirdp_auditor;
 GRANT INSERT ON skdirdp.charges TO skdirdp_analyst;
+-- The right to lock the row of a budget while a charge is made. A trigger refuses every update.
+GRANT UPDATE (ledger) ON skdirdp.heads TO skdirdp_analyst;

@@ -23,16 +23,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ..reporting.places import APPLICATION_ID, HEADER_BYTES, SQLITE_MAGIC, companion_of
 from . import locks
+from .chain import header_hash
 from .layout import LAYOUT_VERSION, TABLES, insert_header
 from .records import Header, LedgerError, UnusableError
 from .version1 import convert
 
-# Written into the header of every ledger: "DirP" in ASCII.
-APPLICATION_ID = 0x44697250
-
-_SQLITE_MAGIC = b"SQLite format 3\0"
-_HEADER_BYTES = 100
 _ROLLBACK_JOURNAL = b"\1\1"
 _DRAFT = ".skdirdp-draft"
 _MISSING = (
@@ -114,7 +111,25 @@ class SQLiteSession:
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
         known = self._lock.remembered()
-        return known[1:] if known is not None and known[0] == identity else None
+        if known is None:
+            return None
+        seen, entries, head = known
+        if not seen and self.execute("SELECT 1 FROM heads WHERE entries > 0"):
+            raise UnusableError(
+                f"its lock {self._lock.path} is empty, and it has charges. "
+                f"{locks.after_checking(self._lock.path)}"
+            )
+        if seen != identity and entries > 0:
+            raise UnusableError(
+                f"another ledger has taken the place of one with {entries} charges, which its "
+                f"lock has seen. Put that one back; or, to use this one here, remove "
+                f"{self._lock.path}"
+            )
+        return (entries, head) if seen == identity else None
+
+    def saw(self, identity: str, entries: int, head: str) -> None:
+        if self._lock.remembered() not in (None, (identity, entries, head)):
+            self._lock.remember(identity, entries, head)
 
     def remember(self) -> None:
         if self.head is not None:
@@ -155,6 +170,7 @@ class SQLiteStorage:
             if os.path.exists(draft) or version == 1 or journal:
                 with self._lock.held(to_write=True):
                     _remove(draft)
+                    _check_names(self.place)
                     if journal:
                         # Of a crash, perhaps during a conversion, which this takes back.
                         with closing(_connect(self.place)) as connection:
@@ -170,21 +186,36 @@ class SQLiteStorage:
         """Make a new ledger, all at once, unless somebody else does; its number."""
         with self._explained(), self._lock.held(to_write=True):
             if not os.path.exists(self.place):
-                known = self._lock.remembered()
-                if known is not None and known[1] > 0:
-                    raise UnusableError(
-                        f"a ledger with {known[1]} charges was here, and its file is gone; no "
-                        f"empty one takes its place. To begin anew, remove {self._lock.path}"
-                    )
+                self._check_free()
                 draft = self.place + _DRAFT
                 try:
                     _write_empty(draft, header)
+                    self._lock.remember(header.identity, 0, header_hash(header))
                     _give_name(draft, self.place)
                 except OSError as error:
                     raise UnusableError(error.strerror or str(error)) from error
                 finally:
                     _remove(draft)
         return 1
+
+    def _check_free(self) -> None:
+        """Refuse to make a ledger where it could replace another, or be taken for a file of it."""
+        known = self._lock.remembered()
+        if known is not None and known[1] > 0:
+            raise UnusableError(
+                f"a ledger with {known[1]} charges was here, and its file is gone; no "
+                f"empty one takes its place. To begin anew, remove {self._lock.path}"
+            )
+        ledger = companion_of(self.place)
+        if ledger is not None:
+            raise UnusableError(f"the ledger {ledger} keeps a file of this name")
+        for ending in ("-journal", "-wal"):
+            # SQLite would take it for its own, and change the new ledger by it, or remove it.
+            if os.path.lexists(self.place + ending):
+                raise UnusableError(
+                    f"{self.place}{ending} is there, which is left of another database; use "
+                    "another name, or move that file away"
+                )
 
     @contextmanager
     def transaction(self, number: int, *, to_write: bool) -> Iterator[SQLiteSession]:
@@ -213,6 +244,12 @@ class SQLiteStorage:
         return None
 
     def _convert(self) -> None:
+        known = self._lock.remembered()
+        if known is not None and known[1] > 0:
+            raise UnusableError(
+                f"it is older than the ledger with {known[1]} charges that was here. "
+                f"{locks.after_checking(self._lock.path)}"
+            )
         with closing(_connect(self.place)) as connection:
             _run(connection, "BEGIN IMMEDIATE")
             session = SQLiteSession(connection, self._lock)
@@ -268,6 +305,7 @@ def _version(path: str) -> int | None:
 
 
 def _check_header(path: str) -> None:
+    _check_names(path)
     header = _first_bytes(path)
     version = _version_in(header)
     if version != LAYOUT_VERSION:
@@ -282,10 +320,22 @@ def _check_header(path: str) -> None:
         )
 
 
+def _check_names(path: str) -> None:
+    """Refuse a file with several names. Each would have its own lock, and its own journal: after
+    a crash, that of one name takes back what was charged under the other."""
+    with suppress(OSError):
+        names = os.stat(path).st_nlink
+        if names > 1:
+            raise UnusableError(
+                f"the file has {names} names (hard links). Keep the one that the ledger was used "
+                "by last, remove the others, and copy it where it is needed elsewhere"
+            )
+
+
 def _first_bytes(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(_HEADER_BYTES)
+            return file.read(HEADER_BYTES)
     except FileNotFoundError:
         raise UnusableError(_MISSING) from None
     except OSError as error:
@@ -293,9 +343,9 @@ def _first_bytes(path: str) -> bytes:
 
 
 def _version_in(header: bytes) -> int:
-    if len(header) < _HEADER_BYTES:
+    if len(header) < HEADER_BYTES:
         raise UnusableError(f"it was cut short or never was a ledger: {len(header)} bytes long")
-    if not header.startswith(_SQLITE_MAGIC):
+    if not header.startswith(SQLITE_MAGIC):
         raise UnusableError("it is not an SQLite database")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise UnusableError("it is an SQLite database of another program")

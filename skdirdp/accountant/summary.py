@@ -308,6 +308,10 @@ def _ledger(accountant: Any) -> list[Markup]:
     if hasattr(accountant, "verify"):
         entries = accountant.verify()
         items.append(tag("li", f"Checked for this page: {plural(entries, 'charge')}, all intact."))
+    if hasattr(accountant, "anchor"):
+        how = " checks later that no charge up to now is missing or was changed."
+        command = f"skdirdp ledger verify --expect {accountant.anchor()}"
+        items.append(tag("li", tag("code", command), how))
     return [tag("ul", *items)]
 
 

@@ -47,7 +47,15 @@ def add_to(commands: Any) -> None:
     )
     total = _add(actions, "total", _total, "what everything that was charged costs together")
     total.add_argument("--delta", type=_number, help="another delta than that of the ledger")
-    _add(actions, "verify", _verify, "whether a charge was changed or removed, and the limit kept")
+    verify = _add(
+        actions, "verify", _verify, "whether a charge was changed or removed, and the limit kept"
+    )
+    verify.add_argument(
+        "--expect",
+        type=_anchor,
+        metavar="COUNT:HASH",
+        help="an earlier anchor, as show prints it, which the ledger has to begin with",
+    )
     export = _add(actions, "export", _export, "all charges as JSON, which is read back, or as CSV")
     export.add_argument("--format", choices=("json", "csv"), help="that of FILE, or json")
     _add_output(export)
@@ -122,6 +130,16 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _anchor(text: str) -> str:
+    from ..accountant.ledger import parse_anchor
+
+    try:
+        parse_anchor(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 # Opening -----------------------------------------------------------------------------
 
 
@@ -146,13 +164,11 @@ def _existing(place: str, name: str | None = None) -> Any:
 
 def _is_there(place: str, name: str | None) -> bool:
     """Whether there is a ledger, which an accountant would make otherwise."""
-    from ..accountant import ledger
+    from ..accountant.ledger import _storage
     from ..reporting.places import is_url
 
-    storage = getattr(ledger, "_storage", None)
-    if not is_url(place) or storage is None:
-        return os.path.exists(place)
-    return storage(place, name).find() is not None
+    storage = _storage(place, name)  # refuses what only looks like an address
+    return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 
 def _create(options: Any) -> int:
@@ -267,11 +283,15 @@ def _show(options: Any) -> int:
         spent, without_total = None, error
     if options.json:
         charges = [{"number": n, **row} for n, row in enumerate(rows, first + 1)]
-        _print_json({**_facts(accountant), **(spent or {}), "shown": charges})
+        anchor = {"anchor": accountant.anchor()}
+        _print_json({**_facts(accountant), **(spent or {}), **anchor, "shown": charges})
     else:
         width = terminal_width()
         lines = _described(accountant)
         lines += [] if spent is None else _described_spending(accountant, spent)
+        anchor = accountant.anchor()
+        parts = (anchor[i : i + width] for i in range(0, len(anchor), width))
+        lines.append(f"anchor:     {' '.join(parts)}")
         print("\n".join(wrapped(line, width) for line in lines))
         if rows:
             cells = [_cells(n, row) for n, row in enumerate(rows, first + 1)]
@@ -310,9 +330,9 @@ def _total(options: Any) -> int:
 
 def _verify(options: Any) -> int:
     accountant = _open(options)
-    entries = accountant.verify()
+    entries = accountant.verify(expect=options.expect)
     spent = _spent(accountant)
-    result = {**_facts(accountant), **spent, "intact": True}
+    result = {**_facts(accountant), **spent, "intact": True, "anchor": accountant.anchor()}
     charges = "1 charge" if entries == 1 else f"{entries} charges"
     line = f"intact: {charges}, none changed or missing"
     _tell(options, result, [line, *_described_spending(accountant, spent)[1:]])

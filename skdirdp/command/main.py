@@ -26,11 +26,10 @@ exit codes:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line, which may quote what was given but no password."""
+    """Raises an error of one line, which may quote a password; `main` takes it out."""
 
     def error(self, message: str) -> NoReturn:
-        line = f"{message}; {self.prog} --help says more"
-        self.exit(USAGE, f"skdirdp: {one_line(line, sys.argv[1:])}\n")
+        raise Refused(f"{message}; {self.prog} --help says more", USAGE)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -70,8 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _ending(_demonstrate, [])
     try:
         options = parser().parse_args(given)
-    except SystemExit as end:  # after help, or a wrong option
+    except SystemExit as end:  # after help
         return int(end.code or 0)
+    except Refused as refusal:
+        return _complain(str(refusal), refusal.code, given)
     run = getattr(options, "run", None)
     if run is None:
         return _complain("a command is missing; skdirdp --help lists them", USAGE, given)

@@ -1,13 +1,17 @@
 """How a command ends, and what it may say of it."""
 
+import re
 from collections.abc import Sequence
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-from ..reporting.places import is_url, without_password
+from ..reporting.places import is_url, looks_like_address, without_password
 from ..reporting.text import visible
 
 DONE, REFUSED, USAGE, DAMAGED = 0, 1, 2, 3
 STOPPED = 130  # by the user, as shells count it
+
+_PASSWORD = re.compile(r"^\W*(?:[\w+.-]+:/+)?[^:@/]*:(.+)@")
+_PARAMETER = re.compile(r"(?i)(?:pass\w*|pwd)\s*=\s*('[^']*'|[^&\s]*)")
 
 
 class Refused(Exception):
@@ -28,20 +32,29 @@ class Refused(Exception):
 
 def one_line(message: str, given: Sequence[str]) -> str:
     """A message in one line, without any password that was on the command line."""
-    message = without_password(" ".join(message.split()))
-    for argument in given:
-        for password in _passwords(argument):
+    message = " ".join(message.split())
+    addresses = [text for text in map(_address, given) if text]
+    for address in addresses:
+        if not is_url(address):  # nobody can tell which part of it is secret
+            message = message.replace(address, "***")
+    message = without_password(message)
+    for address in addresses:
+        for password in _passwords(address):
             message = message.replace(password, "***")
     return visible(message)
 
 
-def _passwords(argument: str) -> set[str]:
-    """The password of an address, as it was written and as it is meant."""
-    if not is_url(argument):
-        return set()
-    try:
-        password = urlsplit(argument).password or ""
-    except ValueError:
-        password = ""
+def _address(argument: str) -> str:
+    """The address of a database in an argument, which may be that of an option; else nothing."""
+    option, equals, value = argument.partition("=")
+    text = " ".join((value if option.startswith("-") and equals else argument).split())
+    return text if looks_like_address(text) else ""
+
+
+def _passwords(address: str) -> set[str]:
+    """What may be the password of an address, as it was written and as it is meant."""
+    texts = (address, unquote(address))
+    found = {match for text in texts for match in _PASSWORD.findall(text)}
+    found |= {match.strip("'") for text in texts for match in _PARAMETER.findall(text)}
     # A short one would tear words apart, and says little by itself.
-    return {text for text in (password, unquote(password)) if len(text) >= 4}
+    return {text for match in found for text in (match, unquote(match)) if len(text) >= 4}

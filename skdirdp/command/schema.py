@@ -150,7 +150,7 @@ def _draft(options: Any) -> int:
     if options.output is None or options.output == "-":
         print(text, end="")
     else:
-        print(f"Wrote {write(options.output, text)}")
+        print(f"Wrote {write(options.output, text, [options.codebook])}")
     return DONE
 
 

@@ -49,8 +49,9 @@ def add_to(commands: Any) -> None:
 
 def _synthesize(options: argparse.Namespace) -> int:
     schema = read_schema(options.schema)
-    for path in (options.output, options.report):
-        _check_writable(path)
+    inputs = [options.table, options.schema]
+    _check_writable(options.output, inputs)
+    _check_writable(options.report, [*inputs, options.output])
     if options.name is not None and options.ledger is None:
         raise Refused("--name says which ledger of a database; --ledger says where", USAGE)
     accountant = None if options.ledger is None else _existing(options.ledger, options.name)
@@ -61,7 +62,7 @@ def _synthesize(options: argparse.Namespace) -> int:
     model.fit(table, groups=groups)
     n_rows = round(model.n_records_) if options.rows is None else options.rows
     _say(options, f"drawing {n_rows} records")
-    _write(options.output, model.sample(n_rows))
+    _write(options.output, model.sample(n_rows), inputs)
     if options.report is not None:
         model.privacy_.report(options.report)
     _summarise(options, model)
@@ -118,21 +119,24 @@ def _read(path: str, schema: Schema) -> tuple[Any, Any]:
     return table, groups
 
 
-def _check_writable(path: str | None) -> None:
-    """Refuse a place that nothing can be written to, before anything is spent."""
+def _check_writable(path: str | None, inputs: list[str]) -> None:
+    """Refuse a place that must not or cannot be written, before anything is spent."""
+    from ..reporting.places import check_output
+
     if path is not None:
+        check_output(path, inputs)
         with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".skdirdp"):
             pass
         if Path(path).is_dir():
             raise Refused(f"{path} is a folder; a file is needed")
 
 
-def _write(path: str, records: Any) -> None:
+def _write(path: str, records: Any, inputs: list[str]) -> None:
     from ..reporting.page import write
 
     text = io.StringIO()
     records.to_csv(text, index=False)
-    write(path, text.getvalue())
+    write(path, text.getvalue(), inputs)
 
 
 def _summarise(options: argparse.Namespace, model: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .markup import Markup, tag
+from .places import check_output
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2430; --soft: #5b6675;
@@ -137,11 +138,15 @@ def made_by() -> str:
     return f"Made on {now:%Y-%m-%d at %H:%M} UTC by skdirdp {package.__version__}"
 
 
-def write(path: "str | PathLike[str]", text: str) -> str:
+def write(
+    path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
+) -> str:
     """Write a file whole or not at all, and give its path.
 
-    Whoever has an older one open keeps it, and a full disk leaves it as it was.
+    Whoever has an older one open keeps it, and a full disk leaves it as it was. A ledger, and
+    the inputs that the text was made from, are never replaced.
     """
+    check_output(path, inputs)
     target = Path(os.path.realpath(os.fspath(path)))
     if target.exists() and not target.is_file():  # a pipe, a terminal
         target.write_text(text, encoding="utf-8")
