@@ -19,8 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from ._messages import describe, errors_without_data, plural
-from ._records import cells_of
 from ._validation import check_integer
+from .records import cells_of
 
 # From here on two whole numbers may be one float.
 _EXACT = 2.0**53

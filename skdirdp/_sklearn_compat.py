@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
 )
 
 from ._messages import errors_without_data
-from ._records import as_labels, as_numbers
+from .records import as_labels, as_numbers
 
 __all__ = [
     "HasMethods",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._messages import describe, errors_without_data, warn
-from ._records import as_labels, is_missing, label_codes, of_one_kind
+from .records import as_labels, label_codes, of_one_kind, plain_value
 
 #: Far beyond any count or parameter in use, and far from overflow.
 LARGEST = 1e100
@@ -200,7 +200,9 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
         if labels.dtype.kind not in "biufUOT":
             raise TypeError(f"classes must be numbers or strings; got dtype {labels.dtype.name}")
         is_object = labels.dtype.kind == "O"  # no other holds None
-        if np.any(labels != labels) or (is_object and any(map(is_missing, labels))):
+        if np.any(labels != labels) or (
+            is_object and any(plain_value(label) is np.nan for label in labels)
+        ):
             raise ValueError("classes must hold no missing value; some are nan or None")
         labels = of_one_kind("classes", as_labels(classes))
         distinct = np.unique(labels)

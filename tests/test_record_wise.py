@@ -39,6 +39,7 @@ from skdirdp import (
 from skdirdp._persons import select_rows
 from skdirdp.model_selection import private_score
 from skdirdp.posterior.inputs import count_labels
+from skdirdp.records import columns as record_columns
 
 from .probes import drawn_tables, outside_bounds
 
@@ -110,13 +111,23 @@ def objects(values):
     return column
 
 
+def encodable(column):
+    """A column without lone surrogates, which most containers of texts refuse."""
+    return ["w" if isinstance(cell, str) and cell == "\ud800" else cell for cell in column]
+
+
 def pandas_frame(columns, kinds):
-    return pd.DataFrame({name: pd.Series(objects(column)) for name, column in columns.items()})
+    return pd.DataFrame(
+        {name: pd.Series(objects(column), dtype=object) for name, column in columns.items()}
+    )
 
 
 def nullable_frame(columns, kinds):
     return pd.DataFrame(
-        {name: pd.array(column, dtype=NULLABLE[kinds[name]]) for name, column in columns.items()}
+        {
+            name: pd.array(encodable(column), dtype=NULLABLE[kinds[name]])
+            for name, column in columns.items()
+        }
     )
 
 
@@ -126,7 +137,7 @@ def categorical_frame(columns, kinds):
         {
             name: pd.Categorical(objects(column), categories=known[kinds[name]])
             if kinds[name] in known
-            else pd.Series(objects(column))
+            else pd.Series(objects(column), dtype=object)
             for name, column in columns.items()
         }
     )
@@ -135,7 +146,7 @@ def categorical_frame(columns, kinds):
 def polars_frame(columns, kinds):
     return pl.DataFrame(
         {
-            name: pl.Series(list(column), dtype=POLARS[kinds[name]])
+            name: pl.Series(encodable(column), dtype=POLARS[kinds[name]])
             for name, column in columns.items()
         }
     )
@@ -143,7 +154,7 @@ def polars_frame(columns, kinds):
 
 def arrow_table(columns, kinds):
     return pa.table(
-        {name: pa.array(list(column), ARROW[kinds[name]]) for name, column in columns.items()}
+        {name: pa.array(encodable(column), ARROW[kinds[name]]) for name, column in columns.items()}
     )
 
 
@@ -182,7 +193,7 @@ VECTORS = {
     "tuple": tuple,
     "deque": deque,
     "array": objects,
-    "series": lambda values: pd.Series(objects(values)),
+    "series": lambda values: pd.Series(objects(values), dtype=object),
     "column": lambda values: [[value] for value in values],
 }
 
@@ -344,8 +355,8 @@ MIXED = {"a": "int", "b": "bool", "c": "text"}
 LABELS = {"int": [0, 1, 2], "float": [np.float32(0.1), np.float32(0.7)], "y": [0, 1]}
 BIG_LABELS = {**LABELS, "y": [BIG, BIG + 1]}
 PERSONS = {**LABELS, "groups": [11, 12, 13, BIG + 4, BIG + 5]}
-CELLS = {"int": [BIG, BIG + 1], "bool": [False, True], "text": ["u", "v", "'\\ud800'"]}
-STATES = {"a": [BIG, BIG + 1], "b": [False, True], "c": ["u", "v", "'\\ud800'", "\ud800", "x"]}
+CELLS = {"int": [BIG, BIG + 1], "bool": [False, True], "text": ["u", "\ud800", "'\\ud800'"]}
+STATES = {"a": [BIG, BIG + 1], "b": [False, True], "c": ["u", "w", "'\\ud800'", "\ud800", "x"]}
 
 CASES = [
     Case(
@@ -639,6 +650,20 @@ def unchanged(X):
     return X
 
 
+def polars_array(values):
+    return record_columns._numpy_cells(values.to_numpy())
+
+
+def pandas_numbers(values):
+    numbers = pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
+    return numbers, np.zeros(len(numbers), dtype=bool)
+
+
+def pandas_codes(cells, declared):
+    codes, distinct = pd.factorize(objects(cells))
+    return codes, distinct.tolist()
+
+
 #: By name: objects and what replaces them, and the case and container that must show it.
 DEFECTS = {
     "labels of a score are an array": (
@@ -660,6 +685,18 @@ DEFECTS = {
     "labels of a fit are an array": (
         ("skdirdp._sklearn_compat.as_labels", np.asarray),
         ("DirichletNB, large labels", "list"),
+    ),
+    "a Polars column with a null is of floats": (
+        ("skdirdp.records.columns._polars_cells", polars_array),
+        ("PrivateBayesNet", "polars"),
+    ),
+    "numbers are of one type": (
+        ("skdirdp.records.columns._numbers", pandas_numbers),
+        ("PrivateBayesNet", "pandas objects"),
+    ),
+    "pandas numbers the texts of a column": (
+        ("skdirdp.records.columns._numbered_cells", pandas_codes),
+        ("PrivateBayesNet", "list"),
     ),
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 from dask.delayed import Delayed
 
 from .._messages import errors_without_data
-from .._records import as_labels
+from ..records import as_labels
 from .parts import Counter, Part, Roles, added, count_part, outcome, persons_after
 from .progress import PATIENCE, is_watched
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from os import PathLike
 from typing import Any
 
-from .._records import column_names
+from ..records import column_names
 from .parts import Part, Roles
 from .workers import check_stays_here
 

@@ -22,13 +22,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, exactly, warn
 from .._random import noise_generator
-from .._records import as_labels as cell_labels
-from .._records import as_table, label_codes
 from .._sklearn_compat import _safe_indexing
 from .._validation import check_choice, check_real
 from ..base import PrivacyReport
 from ..mechanisms import GaussianMechanism, calibrate
 from ..mechanisms.sampling import check_platform
+from ..records import as_labels as cell_labels
+from ..records import as_table, label_codes
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20

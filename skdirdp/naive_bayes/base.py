@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._contributions import Weights, admit_counts, count_cells
 from .._messages import errors_without_data
 from .._persons import Selection, select_rows
-from .._records import of_one_kind
 from .._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
 from .._validation import (
     check_alpha,
@@ -33,6 +32,7 @@ from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import READINGS, CountTable
 from ..reading import NoisyTable
+from ..records import of_one_kind
 from .counting import NaiveBayesCounter
 from .tally import Estimate, FeatureCounts, Tally, estimates_of, shares_of
 

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from .._persons import Selection, Unit
-from .._records import as_labels, cells_of, plain_values
+from ..records import as_labels, cells_of, plain_values
 
 # Beyond this a record would be lost in the rounding of the parameter it adds to.
 _LARGEST_PRIOR = 1e12

@@ -1,5 +1,15 @@
 """Record-wise conversion: cells become values, codes and numbers without regard to other cells."""
 
+from .arrays import (
+    as_labels,
+    as_numbers,
+    as_table,
+    cells_of,
+    column_names,
+    label_codes,
+    of_one_kind,
+    plain_values,
+)
 from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype, state_codes
 from .values import UNKNOWN, in_fixed_order, plain_value, rebuilt, type_and_value
 
@@ -7,11 +17,19 @@ __all__ = [
     "MISSING",
     "OUTSIDE",
     "UNKNOWN",
+    "as_labels",
+    "as_numbers",
+    "as_table",
+    "cells_of",
+    "column_names",
     "column_numbers",
     "factorise",
     "has_float_dtype",
     "in_fixed_order",
+    "label_codes",
+    "of_one_kind",
     "plain_value",
+    "plain_values",
     "rebuilt",
     "state_codes",
     "type_and_value",

@@ -1,51 +1,23 @@
-"""Record-wise conversion of tables and labels.
+"""Labels and tables of numbers as arrays, one cell at a time.
 
-A record is converted by a function of that record and of public facts: the container, its dtypes
-and its column names. Conversions such as ``np.asarray`` choose one type for a whole list, so that
-one record decides how all others are represented. Every conversion of records happens here,
-cell by cell, or by a dtype that the container declares.
+`np.asarray` chooses one type for a whole list, so that one record decides how all others are
+represented. A container with a dtype of its own keeps it; cells of others are converted one by
+one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from .values import plain_value
+
 # Kinds of numpy dtypes whose cells are compared by value, without objects.
 _NUMBERS, _TEXTS = "biuf", "UT"
-# Types that `plain_value` returns, NaN included.
+# Types whose instances `plain_value` returns as they are, NaN included.
 _PLAIN = frozenset({str, bool, int, float})
-
-
-def is_missing(value: Any) -> bool:
-    """Whether a cell is None, NaN, NaT or NA."""
-    if value is None or value is pd.NA or value is pd.NaT:
-        return True
-    return isinstance(value, (float, np.floating, np.datetime64, np.timedelta64)) and bool(
-        value != value
-    )
-
-
-def plain_value(value: Any) -> Any:
-    """One cell as a plain Python value, rebuilt from its type and value.
-
-    An instance of a subclass may carry further data or compare in its own way. Missing values
-    become NaN. A value of another type is returned unchanged.
-    """
-    if is_missing(value):
-        return np.nan
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value)
-    return value
 
 
 def plain_values(values: Iterable[Any], convert: Callable[[Any], Any] = plain_value) -> list[Any]:
