@@ -29,7 +29,7 @@ from skdirdp.histogram.released import project_to_simplex
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.table import CountTable
-from tests.probes import Recorder
+from tests.probes import Recorder, drawn_tables
 
 INF = float("inf")
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -1049,3 +1049,17 @@ def test_numbers_from_bins_lie_where_the_records_do():
     np.testing.assert_array_equal(model.transform(values), bins)
     # By centres of the outer bins, half of the bounds away, it is more than twice as much.
     assert 0.8 * X.std() < values.std() <= X.std()
+
+
+def test_a_missing_category_is_refused_and_is_no_smallest_integer():
+    codes = pd.Categorical([0, 1, 1, 0, None])
+    X = pd.DataFrame({"a": codes, "b": 1})
+    for parameters in ({"bounds": (0, 2)}, {"n_categories": 2}):
+        transformer = DirichletHistogramTransformer(**parameters)
+        with pytest.raises(ValueError, match="contains NaN"):
+            transformer.fit(X)
+        with pytest.raises(ValueError, match="contains NaN"):
+            transformer.fit(X.iloc[:4]).transform(X)
+    with drawn_tables() as tables:
+        DirichletHistogramTransformer(n_categories=2).fit(X.iloc[:4])
+    assert [counts.tolist() for _, counts in tables] == [[2, 2], [0, 4]]

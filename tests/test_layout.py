@@ -17,6 +17,7 @@ SERVICES = {
     "records",
     "_messages",
     "_random",
+    "_records",
     "_scipy_compat",
     "_sklearn_compat",
     "_validation",

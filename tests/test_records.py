@@ -179,6 +179,19 @@ def test_a_lone_surrogate_is_another_value_than_its_repr(container):
         assert distinct[:4] == cells[:4]
 
 
+def test_texts_have_the_same_codes_with_and_without_arrow(monkeypatch):
+    cells = ["a", None, Text("b"), "a\0c", "", "a", np.nan, "ä", np.str_("b"), pd.NA, "a\0d"]
+    columns = [cells, np.array(cells, dtype=object), pd.Series(cells, dtype=object)]
+    columns += [pd.Series(map(plain_value, cells), dtype="string"), pl.Series(["b", None, "a\0c"])]
+    with_arrow = [factorise(column) for column in columns]
+    monkeypatch.setattr("skdirdp.records.columns._numbered_texts", lambda cells: None)
+    for column, (codes, distinct) in zip(columns, with_arrow, strict=True):
+        without, others = factorise(column)
+        assert without.tolist() == codes.tolist()
+        assert [(type(value), value) for value in others] == [(str, value) for value in distinct]
+    assert with_arrow[0][1] == ["a", "b", "a\0c", "", "ä", "a\0d"]
+
+
 def test_one_odd_cell_changes_no_other_in_a_column_of_objects():
     cells = [True, False, 1, "a", "1", 0.5, BIG, BIG + 1, Decimal("0.1"), None]
     states = [True, False, "a", "1", 0.5, BIG, BIG + 1, Decimal("0.1")]

@@ -14,6 +14,7 @@ from .._contributions import admit_counts
 from .._messages import errors_without_data, warn
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
+from .._records import as_numbers
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
@@ -370,7 +371,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _validated(self, X: Any, *, reset: bool) -> np.ndarray:
         with errors_without_data(X=X):
-            return validate_data(self, X, dtype=_FLOATS, reset=reset)
+            return validate_data(self, as_numbers(X), dtype=_FLOATS, reset=reset)
 
     def _check_public(self, kind: str) -> None:
         """Refuse a table that is not in memory if more would have to be known of it."""

@@ -46,7 +46,7 @@ def factorise(
     """
     codes, distinct = _numbered(values, declared)
     codes = codes if rows is None else codes[rows]
-    occurring = np.bincount(codes[codes >= 0], minlength=len(distinct)) > 0
+    occurring = np.bincount(codes - OUTSIDE, minlength=len(distinct) + 2)[2:] > 0
     is_known = [value is not UNKNOWN for value in distinct]
     kept = occurring & np.array(is_known, dtype=bool)
     if kept.all():
@@ -111,8 +111,10 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
         codes = values.cat.codes.to_numpy()
         numbers, wrong = _numbers(pd.Series(values.cat.categories))
         return np.append(numbers, np.nan)[codes], np.append(wrong, False)[codes]
-    data, missing, _ = _cells_of_column(values)
-    if isinstance(data, list):
+    cells = _cells_of_column(values)
+    data, missing = cells.data, cells.missing
+    if not cells.has_dtype:
+        data = cells.to_list()
         if {int, float, bool, type(None)}.issuperset(map(type, data)):
             with suppress(OverflowError):
                 return np.array(data, dtype=np.float64), np.zeros(len(data), dtype=bool)
@@ -147,9 +149,10 @@ class _Cells(NamedTuple):
 
     Attributes
     ----------
-    data : ndarray of a type that is no object, or list of the cells themselves.
+    data : ndarray, list, or Arrow array of texts
+        An array of objects, or a list, holds the cells themselves.
     missing : ndarray of bool, or None
-        Where an array has no value of its own.
+        Where an array of another type has no value of its own.
     in_utc : bool
         Whether times are in UTC, and not in a time zone that is not known.
     """
@@ -157,6 +160,18 @@ class _Cells(NamedTuple):
     data: Any
     missing: np.ndarray | None = None
     in_utc: bool = False
+
+    @property
+    def has_dtype(self) -> bool:
+        """Whether all cells have the type of the array."""
+        return isinstance(self.data, np.ndarray) and self.data.dtype != object
+
+    def to_list(self) -> list[Any]:
+        """The cells as Python objects, where they have no common type."""
+        if isinstance(self.data, list):
+            return self.data
+        objects = isinstance(self.data, np.ndarray)
+        return (self.data if objects else self.data.to_numpy(zero_copy_only=False)).tolist()
 
 
 def _cells_of_column(values: Any) -> _Cells:
@@ -173,9 +188,11 @@ def _cells_of_column(values: Any) -> _Cells:
 
 
 def _numpy_cells(values: np.ndarray) -> _Cells:
+    is_masked = isinstance(values, np.ma.MaskedArray)
+    if values.dtype.kind in "OU" and not is_masked:
+        return _Cells(np.asarray(values, dtype=object))
     if values.dtype.kind not in "biufmM":
         return _Cells(values.tolist())  # None where an entry is masked
-    is_masked = isinstance(values, np.ma.MaskedArray)
     missing = np.ma.getmaskarray(values) if is_masked else None
     data = np.asarray(values)
     return _Cells(data.astype(data.dtype.newbyteorder("="), copy=False), missing)
@@ -188,11 +205,11 @@ def _pandas_cells(values: pd.Series) -> _Cells:
         dtype = values.dtype
     if isinstance(dtype, np.dtype):
         return _numpy_cells(values.to_numpy())
-    if isinstance(dtype, pd.StringDtype):
-        return _Cells(values.to_numpy(dtype=object, na_value=None).tolist())
+    if isinstance(dtype, pd.StringDtype) and dtype.storage == "python":
+        return _Cells(values.to_numpy(dtype=object, na_value=None))
     if isinstance(dtype, pd.DatetimeTZDtype):
         return _Cells(values.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(), in_utc=True)
-    if isinstance(dtype, pd.ArrowDtype):
+    if isinstance(dtype, (pd.ArrowDtype, pd.StringDtype)):
         return _arrow_cells(values.array.__arrow_array__())
     number = getattr(dtype, "numpy_dtype", None)
     if isinstance(number, np.dtype) and number.kind in "biuf":  # nullable types
@@ -210,6 +227,8 @@ def _polars_cells(values: Any) -> _Cells:
             return _Cells(data, values.is_null().to_numpy())
     if dtype.is_temporal() and str(dtype) != "Time":
         return _Cells(values.to_numpy(), in_utc=getattr(dtype, "time_zone", None) is not None)
+    if str(dtype) == "String":
+        return _Cells(values.to_numpy())
     return _Cells(values.to_list())
 
 
@@ -220,7 +239,7 @@ def _arrow_cells(values: Any) -> _Cells:
     if kinds.is_dictionary(dtype):
         return _arrow_cells(values.cast(dtype.value_type))
     if kinds.is_string(dtype) or kinds.is_large_string(dtype):
-        return _Cells(values.to_numpy(zero_copy_only=False).tolist())
+        return _Cells(values)
     missing = values.is_null().to_numpy(zero_copy_only=False)
     is_boolean = kinds.is_boolean(dtype)
     if is_boolean or kinds.is_integer(dtype) or dtype in (pa.float32(), pa.float64()):
@@ -245,8 +264,9 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
         codes, distinct = _numbered(pd.Series(values.cat.categories), declared)
         return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
     cells = _cells_of_column(values)
-    if isinstance(cells.data, list):
-        return _numbered_cells(cells.data, declared)
+    if not cells.has_dtype:
+        texts = _numbered_texts(cells.data)
+        return _numbered_cells(cells.to_list(), declared) if texts is None else texts
     data, missing = cells.data, cells.missing
     if data.dtype.kind in "mM":
         codes, numbers = pd.factorize(data.view(np.int64))
@@ -260,6 +280,27 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
     if missing is not None:
         codes = np.where(missing, MISSING, codes)
     return codes, distinct
+
+
+def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
+    """The result of `_numbered_cells` for texts, sooner; None if some cells are no texts.
+
+    Arrow reads the characters of a text, and none of the methods of its type.
+    """
+    try:
+        import pyarrow as pa
+
+        if isinstance(cells, np.ndarray | list):
+            if pd.api.types.infer_dtype(cells, skipna=True) != "string":
+                return None
+            cells = pa.array(cells, type=pa.large_string(), from_pandas=True)
+        encoded = cells.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.unify_dictionaries().combine_chunks()
+        codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
+        return codes.astype(np.intp), encoded.dictionary.to_pylist()
+    except Exception:  # without Arrow, and for texts that are no Unicode
+        return None
 
 
 def _numbered_cells(
