@@ -23,7 +23,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from skdirdp import PrivacyAccountant
-from skdirdp.accountant import LedgerError, one_message
+from skdirdp.accountant import LedgerError, connections, one_message
 from skdirdp.accountant import postgres as module
 from skdirdp.accountant.codec import encode
 from skdirdp.accountant.ledger import Ledger, Limits
@@ -132,7 +132,7 @@ def kill_server(times, seed=0):
     rng = random.Random(seed)
     with running_server() as server, tempfile.TemporaryDirectory() as folder:
         PrivacyAccountant(epsilon=1000.0, path=server.url, name="killed")
-        module._forget_connections()
+        connections.forget_connections()
         with releasing(server.url, "killed", folder) as logs:
             for _ in range(times):
                 wait_for_more(logs, 10)
@@ -315,7 +315,7 @@ def stopped(process):
 def backend_of(accountant):
     """The process of the server behind the one connection that waits for the next charge."""
     storage = accountant._ledger._storage
-    connection = module._engine(storage._url, storage.place).raw_connection()
+    connection = connections.engine_of(storage._url, storage.place).raw_connection()
     try:
         return connection.driver_connection.info.backend_pid
     finally:
@@ -325,11 +325,11 @@ def backend_of(accountant):
 @pytest.fixture
 def impatient(monkeypatch):
     """Short times, as arguments of the module."""
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "_ANSWER_SECONDS", 0.5)
     monkeypatch.setattr(module, "_RECONNECT_SECONDS", 0.3)
     begin = module._BEGIN.replace("'lock_timeout', '60s'", "'lock_timeout', '300ms'")
     monkeypatch.setattr(module, "_BEGIN", begin)
-    module._forget_connections()
+    connections.forget_connections()
 
 
 @pytest.mark.parametrize("knows", [True, False])
@@ -399,8 +399,8 @@ def can_charge(accountant):
 
 
 def test_a_stopped_server_is_an_error(postgres, monkeypatch):
-    monkeypatch.setattr(module, "_CONNECT", module._CONNECT | {"connect_timeout": 2})
-    module._forget_connections()
+    monkeypatch.setattr(connections, "_CONNECT", connections._CONNECT | {"connect_timeout": 2})
+    connections.forget_connections()
     postmaster = int((postgres.folder / "postmaster.pid").read_text().split()[0])
     start = time.monotonic()
     with stopped(postmaster), pytest.raises(LedgerError, match=r"cannot be used: .*timeout"):
@@ -646,8 +646,8 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path):
 def test_a_wrong_password_is_one_line(people, monkeypatch):
     monkeypatch.delenv("PGPASSWORD", raising=False)
     refusal("password authentication failed", path=people.url_of("careful", "hunter2"))
-    module._PASSWORDS.clear()
-    module._forget_connections()
+    connections.PASSWORDS.clear()
+    connections.forget_connections()
     refusal("PGPASSWORD", path=people.url_of("careful"))
 
 

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 
 from skdirdp import BudgetExceededError, PrivacyAccountant
-from skdirdp.accountant import LedgerError, one_message
-from skdirdp.accountant import postgres as module
+from skdirdp.accountant import LedgerError, connections, one_message
 from skdirdp.accountant.chain import ENTRY, around_time, entry_hash
 from skdirdp.accountant.postgres import PostgresStorage, roles_sql
 from skdirdp.accounting import PureDP
@@ -507,9 +506,9 @@ def test_an_idle_connection_that_was_cut_is_noticed_before_the_message(accountan
         raise AssertionError("nothing was sent, and nothing has to be looked for")
 
     monkeypatch.setattr(PostgresStorage, "_find", fail)
-    module._forget_connections()  # so that there is one, and that is the next to be used
+    connections.forget_connections()  # so that there is one, and that is the next to be used
     for _ in range(3):
-        engine = module._engine(accountant._ledger._storage._url, accountant.path)
+        engine = connections.engine_of(accountant._ledger._storage._url, accountant.path)
         connection = engine.raw_connection()
         killed(connection.driver_connection)
         connection.close()
@@ -519,7 +518,7 @@ def test_an_idle_connection_that_was_cut_is_noticed_before_the_message(accountan
 
 def test_an_error_of_the_server_is_one_line_and_writes_nothing(place, accountant, messages):
     place.server.sql("ALTER ROLE postgres SET default_transaction_read_only = on")
-    module._forget_connections()
+    connections.forget_connections()
     try:
         with pytest.raises(LedgerError, match="read-only transaction") as caught:
             accountant.charge(PureDP(0.1), label="a secret of the analyst")
@@ -527,7 +526,7 @@ def test_an_error_of_the_server_is_one_line_and_writes_nothing(place, accountant
         place.server.sql(
             "BEGIN READ WRITE; ALTER ROLE postgres RESET default_transaction_read_only; COMMIT"
         )
-        module._forget_connections()
+        connections.forget_connections()
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
     assert messages == [psycopg.errors.ReadOnlySqlTransaction]
@@ -581,7 +580,9 @@ def test_a_child_charges_on_a_connection_of_its_own(accountant):
 
 
 def backend(accountant):
-    connection = module._engine(accountant._ledger._storage._url, accountant.path).raw_connection()
+    connection = connections.engine_of(
+        accountant._ledger._storage._url, accountant.path
+    ).raw_connection()
     try:
         return connection.driver_connection.info.backend_pid, os.getpid()
     finally:

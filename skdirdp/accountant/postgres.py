@@ -1,8 +1,8 @@
 """Ledgers in a PostgreSQL database: many budgets, and analysts on many machines.
 
 The tables are in a schema of their own, and nothing else in the database is touched. The
-code is that of every ledger (`skdirdp.accountant.ledger`); here are connections, which
-SQLAlchemy keeps, and what the database itself enforces:
+code is that of every ledger (`skdirdp.accountant.ledger`); here is what the database itself
+enforces:
 
 - **Append only**, by triggers, whoever tries; and by rights, with the roles of
   `roles_sql`: an analyst may read everything and add charges, under his own name.
@@ -23,9 +23,6 @@ error: it may have been recorded, and nothing is released. A server that does no
 one whose connection broke: the client gives up by its own clock.
 """
 
-import os
-import re
-import selectors
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,13 +33,12 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from ..reporting.places import without_password
 from . import one_message
 from .chain import followed
+from .connections import PASSWORDS, NoAnswerError, engine_of, parse
 from .layout import LAYOUT_VERSION, TABLES, Shortcut, insert_header, select_charges
 from .locks import BUSY_SECONDS, GATE, interrupts_wait
 from .records import ConnectionLostError, Header, LedgerError, UnusableError
@@ -52,33 +48,10 @@ _Answer = TypeVar("_Answer")
 #: The name of a budget whose accountant was given none.
 DEFAULT_NAME = "default"
 
-_DRIVERS = ("postgresql", "postgresql+psycopg")
-# What the query of an address may set: nothing secret, and nothing of the driver's own. The
-# times are those of `_CONNECT` all the same.
-_PARAMETER = re.compile(
-    r"host|hostaddr|port|user|dbname|password|application_name|fallback_application_name|options"
-    r"|service|target_session_attrs|load_balance_hosts|channel_binding|require_auth|requirepeer"
-    r"|ssl(mode|cert|key|rootcert|crl|crldir|sni|certmode|negotiation|compression)"
-    r"|ssl_(min|max)_protocol_version|gssencmode|gsslib|krbsrvname"
-    r"|connect_timeout|keepalives(_idle|_interval|_count)?|tcp_user_timeout"
-)
 _RECONNECT_SECONDS = 10.0
-# How long a server may be silent. Longer than it may wait for a lock, of which it tells.
-_ANSWER_SECONDS = BUSY_SECONDS + 15.0
-_CREATIONS = 5
 _MADE_MEANWHILE = ("42P06", "23505")  # the schema exists, or a row of it in the catalogue
 # After which the server takes the lock back from somebody whom it cannot see any more.
 _IDLE_SECONDS = 300.0
-_CONNECT = {
-    "connect_timeout": 10,
-    "prepare_threshold": None,  # a pool between here and the server may not keep statements
-    # A peer that vanished without a word must not hold a charge for ever.
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 60_000,
-}
-
 _FUNCTIONS = (
     """
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -141,8 +114,6 @@ _BEGIN = f"""
         set_config('synchronous_commit', CASE current_setting('synchronous_commit')
             WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)
 """
-# A row lock, which takes the right to update a column. Anybody could take an advisory lock.
-_LOCK = "SELECT 1 FROM skdirdp.heads WHERE ledger = {number:d} FOR UPDATE"
 
 
 def roles_sql() -> str:
@@ -157,33 +128,6 @@ def roles_sql() -> str:
     -- Who may do what with the ledgers of this database...
     """
     return files(__package__).joinpath("postgres_roles.sql").read_text(encoding="utf-8")
-
-
-class _NoAnswerError(psycopg.OperationalError):
-    """The server was silent for too long. The connection is closed."""
-
-
-class _Connection(psycopg.Connection[Any]):
-    """A connection that waits for a limited time. A stopped server keeps the socket open."""
-
-    def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
-        try:
-            wanted = next(gen)
-            with selectors.DefaultSelector() as selector:
-                selector.register(self.pgconn.socket, wanted)
-                while True:
-                    ready = selector.select(_ANSWER_SECONDS)
-                    if not ready:
-                        raise _NoAnswerError(
-                            f"the server did not answer within {_ANSWER_SECONDS:g} seconds"
-                        )
-                    wanted = gen.send(ready[0][1])
-                    selector.modify(self.pgconn.socket, wanted)
-        except StopIteration as end:
-            return end.value
-        except (_NoAnswerError, KeyboardInterrupt):
-            self.pgconn.finish()
-            raise
 
 
 class PostgresSession:
@@ -251,13 +195,13 @@ class PostgresStorage:
     """
 
     def __init__(self, address: str, name: str | None):
-        url, password = _parse(address)
+        url, password = parse(address)
         self.place = url.render_as_string(hide_password=False)  # has none
         self.name = DEFAULT_NAME if name is None else name
         self._url = url
         self._user: str | None = None
         if password:
-            _PASSWORDS[self.place] = password
+            PASSWORDS[self.place] = password
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PostgresStorage, (self.place, self.name)
@@ -285,12 +229,11 @@ class PostgresStorage:
     def create(self, header: Header) -> int:
         """Make the budget, and the tables before the first, unless somebody else does."""
         with self._explained():
-            for _ in range(_CREATIONS - 1):
-                try:
-                    return self._create(header)
-                except DBAPIError as error:
-                    if getattr(error.orig, "sqlstate", None) not in _MADE_MEANWHILE:
-                        raise
+            try:
+                return self._create(header)
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) not in _MADE_MEANWHILE:
+                    raise
             return self._create(header)
 
     def _create(self, header: Header) -> int:
@@ -329,7 +272,7 @@ class PostgresStorage:
     ) -> tuple[Sequence[Any], str] | None:
         with self._explained(), interrupts_wait(), GATE.operation():
             # Without SQLAlchemy's own way to run statements, which takes as long as the server.
-            connection = _engine(self._url, self.place).raw_connection()
+            connection = engine_of(self._url, self.place).raw_connection()
             driver: Any = connection.driver_connection
             try:
                 if not one_message.is_alive(driver):
@@ -373,7 +316,7 @@ class PostgresStorage:
         give_up = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
-                _engine(self._url, self.place).dispose()  # others may be as broken
+                engine_of(self._url, self.place).dispose()  # others may be as broken
                 with self._connected(number, _RECONNECT_SECONDS) as session:
                     return question(session)
             except SQLAlchemyError:
@@ -410,7 +353,7 @@ class PostgresStorage:
                     connection.close()
 
     def _begin(self, begin: str) -> Connection:
-        engine = _engine(self._url, self.place)
+        engine = engine_of(self._url, self.place)
         for attempt in ("with a connection that may be old", "with a new one"):
             connection = engine.connect()
             try:
@@ -460,72 +403,22 @@ class PostgresStorage:
             )
         if "no password supplied" in reason or "fe_sendauth" in reason:
             reason += ". Pickles do not carry it: set PGPASSWORD, or use ~/.pgpass"
-        password = _PASSWORDS.get(self.place)
+        password = PASSWORDS.get(self.place)
         return reason.replace(password, "***") if password else reason
 
     def _unusable(self, reason: str) -> str:
         return f"the ledger {self.name!r} in {self.place} cannot be used: {reason}"
 
 
-def _parse(address: str) -> tuple[URL, str | None]:
-    """The address without its password, and the password."""
-    try:
-        url = make_url(address)
-    except (ArgumentError, ValueError):
-        raise LedgerError(
-            "the address of a ledger must be like postgresql+psycopg://user@host/database; "
-            "got one that cannot be read"
-        ) from None
-    if url.drivername not in _DRIVERS:
-        raise LedgerError(
-            f"the address of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
-        )
-    if not all(map(_PARAMETER.fullmatch, url.query)):
-        raise LedgerError(
-            "the address of a ledger cannot be used: it has a parameter that is unknown here, or "
-            "that could be secret. Known are those of libpq, such as host, port, sslmode and "
-            "sslrootcert, in small letters; of passwords only password, or better ~/.pgpass"
-        )
-    in_query = url.query.get("password")
-    password = url.password or (in_query if isinstance(in_query, str) else None)
-    url = url.difference_update_query(["password"])
-    if _may_show_password(url):
-        raise LedgerError(
-            "the address of a ledger cannot be used: it cannot be told where its password ends. "
-            "Write the characters : / @ of a password as %3A %2F %40"
-        )
-    # `set` leaves alone what is given as None.
-    return (
-        URL.create(_DRIVERS[1], url.username, None, url.host, url.port, url.database, url.query),
-        password,
-    )
-
-
-def _may_show_password(url: URL) -> bool:
-    """Whether a part that is shown holds what may have been meant as a password."""
-    in_query = [
-        value
-        for values in url.query.values()
-        for value in ((values,) if isinstance(values, str) else values)
-    ]
-    return (
-        ":" in (url.username or "")
-        or any("@" in (part or "") for part in (url.host, url.database))
-        # A folder of sockets may have any name.
-        or any("@" in value for value in in_query if not value.startswith("/"))
-        or any("=***" in without_password(part or "") for part in (url.host, url.database))
-        or any("=***" in without_password(value) for value in in_query)
-    )
-
-
 def _begin_writing(number: int, wait: float | None = None) -> str:
     patience = "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"
-    return f"{_BEGIN}{patience}; {_LOCK.format(number=number)}"
+    # A row lock takes the right to update a column. Anybody could take an advisory lock.
+    return f"{_BEGIN}{patience}; SELECT 1 FROM skdirdp.heads WHERE ledger = {number:d} FOR UPDATE"
 
 
 def _is_worth_a_retry(error: DBAPIError) -> bool:
     """Whether a new connection may do better. One to a silent server took long enough."""
-    return error.connection_invalidated and not isinstance(error.orig, _NoAnswerError)
+    return error.connection_invalidated and not isinstance(error.orig, NoAnswerError)
 
 
 # Of the ledger's own few statements.
@@ -545,42 +438,3 @@ def _make_schema(session: PostgresSession) -> None:
         session.execute(statement)
     for name, definition in _TRIGGERS.items():
         session.execute(f"CREATE TRIGGER {name} {definition}")
-
-
-# Of this process alone, by place.
-_PASSWORDS: dict[str, str] = {}
-_ENGINES: dict[tuple[str, str | None], Engine] = {}
-_INHERITED: list[dict[tuple[str, str | None], Engine]] = []
-
-
-def _engine(url: URL, place: str) -> Engine:
-    """The connections of this process to a database."""
-    password = _PASSWORDS.get(place)
-    engine = _ENGINES.get((place, password))
-    if engine is None:
-        engine = create_engine(
-            url.set(password=password),
-            isolation_level="AUTOCOMMIT",  # transactions begin and end in our own words
-            connect_args=_CONNECT,
-            pool_size=2,
-            max_overflow=30,
-            pool_timeout=BUSY_SECONDS,
-            hide_parameters=True,
-        )
-        event.listen(engine, "do_connect", _connect)
-        engine = _ENGINES.setdefault((place, password), engine)
-    return engine
-
-
-def _connect(dialect: Any, record: Any, arguments: Any, options: Any) -> _Connection:
-    return _Connection.connect(*arguments, **options)
-
-
-def _forget_connections() -> None:
-    # A child has its parent's sockets, and must neither use nor close them.
-    _INHERITED.append(dict(_ENGINES))
-    _ENGINES.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_connections)

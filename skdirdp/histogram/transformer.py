@@ -14,13 +14,13 @@ from .._contributions import admit_counts
 from .._messages import errors_without_data, warn
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
-from .._records import as_numbers
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
 from ..engines import TableCounts, by_blocks, open_table
 from ..mechanisms.table import READINGS, CountTable
 from ..numerics.blocks import row_blocks
+from ..records import as_numbers
 from .counting import BinCounter, count_columns
 from .grid import (
     BLOCK_ENTRIES,
