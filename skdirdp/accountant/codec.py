@@ -1,4 +1,4 @@
-"""How a charge is written into a ledger, and read back exactly."""
+"""Charges as texts: written into a ledger, checked, and read back exactly."""
 
 import json
 import math
@@ -20,6 +20,7 @@ from ..accounting import (
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
+from ..accounting.worst_case import kind_of
 from ..mechanisms import (
     DirichletMechanism,
     GaussianMechanism,
@@ -29,7 +30,12 @@ from ..mechanisms import (
     SimplexMechanism,
 )
 from ..mechanisms.selection import SelectionMechanism
-from .ledger import LedgerError
+from .records import SPLIT_BY, Charge, Header, LedgerError
+
+# Limits on a stored mechanism, far beyond those that estimators charge. Composing a longer
+# one may take minutes.
+_LONGEST = 1 << 20  # characters
+_DEEPEST = 20  # mechanisms within mechanisms
 
 #: What a ledger can hold, by the name it is stored under.
 CHARGEABLE: dict[str, type] = {
@@ -92,12 +98,51 @@ def _to_plain(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def decode(spec: str) -> Any:
-    return _from_plain(json.loads(spec))
+    """The mechanism or guarantee that a text stands for.
+
+    Raises
+    ------
+    LedgerError
+        Whatever is wrong with the text. A ledger may have been written by others.
+    """
+    try:
+        return _read(spec)
+    except LedgerError:
+        raise
+    except Exception as error:  # anything can stand in a file, and fail in any way
+        raise LedgerError(
+            f"the ledger holds a charge that makes no sense ({type(error).__name__}); the total "
+            "cannot be computed without it, and nothing can be charged"
+        ) from None
 
 
-def _from_plain(value: Any) -> Any:
+def _read(spec: str) -> Any:
+    if len(spec) > _LONGEST:
+        raise ValueError("too long")
+    stored = json.loads(spec, parse_constant=_no_constant, object_pairs_hook=_without_repeats)
+    mechanism = _from_plain(stored)
+    # Constructors convert numbers. What was stored must be what is composed.
+    if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
+        raise TypeError("no mechanism, or of other parameters")
+    mechanism.adjacency  # noqa: B018  that of its parts, if it has any
+    return mechanism
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a parameter is there twice")
+    return dict(pairs)
+
+
+def _from_plain(value: Any, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError("too deep")
     if isinstance(value, list):
-        return tuple(_from_plain(item) for item in value)
+        return tuple(_from_plain(item, depth + 1) for item in value)
     if not isinstance(value, dict):
         return value
     if "float" in value:
@@ -106,10 +151,56 @@ def _from_plain(value: Any) -> Any:
     kind = parameters.pop("kind")
     if kind not in CHARGEABLE:
         raise LedgerError(
-            f"the ledger holds a charge of kind {kind!r}, which this version of skdirdp does "
-            "not know; the total cannot be computed without it, and nothing can be charged"
+            f"the ledger holds a charge of {_shown(kind)}, which this version of skdirdp "
+            "does not know; the total cannot be computed without it, and nothing can be charged"
         )
-    return CHARGEABLE[kind](**{name: _from_plain(item) for name, item in parameters.items()})
+    return CHARGEABLE[kind](
+        **{name: _from_plain(item, depth + 1) for name, item in parameters.items()}
+    )
+
+
+def _shown(kind: Any) -> str:
+    return f"kind {kind!a}" if isinstance(kind, str) and len(kind) <= 100 else "a kind"
+
+
+def _agrees(stored: Any, plain: Any) -> bool:
+    """Whether stored values are those of a mechanism, in which newer parameters may be more."""
+    if isinstance(stored, dict) and isinstance(plain, dict):
+        return all(name in plain and _agrees(stored[name], plain[name]) for name in stored)
+    if isinstance(stored, list) and isinstance(plain, list):
+        return len(stored) == len(plain) and all(map(_agrees, stored, plain))
+    if isinstance(stored, bool) or isinstance(plain, bool):
+        return stored is plain
+    return stored == plain
+
+
+def check_charge(charge: Charge, header: Header) -> None:
+    """Refuse an entry that no charge of its ledger can have written.
+
+    Raises
+    ------
+    LedgerError
+    """
+    adjacency = decode(charge.spec).adjacency
+    if charge.split is not None and kind_of(adjacency) not in SPLIT_BY[charge.split.by]:
+        raise LedgerError(
+            f"charge {charge.id} of the ledger makes no sense: {adjacency!r} is not for parts that "
+            f"are split by {charge.split.by}"
+        )
+    check_relation(adjacency, header)
+
+
+def check_relation(adjacency: str, header: Header) -> None:
+    """Refuse charges under another relation than that which their ledger was made for."""
+    if not is_declared(adjacency, header.adjacency):
+        raise LedgerError(
+            f"the ledger was made for {header.adjacency!r}, and holds a charge under {adjacency!r}"
+        )
+
+
+def is_declared(adjacency: str, declared: str | None) -> bool:
+    """Whether a charge is under the relation that its ledger was made for, if it was."""
+    return declared in (None, adjacency, kind_of(adjacency))
 
 
 def describe_parameters(mechanism: Any) -> str:

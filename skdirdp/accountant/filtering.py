@@ -7,6 +7,7 @@ Every answer follows from the first charge and the sums, so that all processes a
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -18,6 +19,8 @@ from .spending import Exposure, Spending
 
 # Of a share that is told in floats.
 _LARGEST = 1e300
+# Charges that one machine admitted may cost a little more by the arithmetic of another.
+_SLACK = 1e-9
 
 
 def is_filter(limits: Limits) -> bool:
@@ -40,12 +43,21 @@ def admits(spent: Spending, limits: Limits) -> bool:
     return all(taken.share(exposure) <= 1 for exposure in spent.exposures())
 
 
+def fits(spent: Spending, limits: Limits) -> bool:
+    """Whether the limit can have admitted all these charges, here or on another machine."""
+    if limits.epsilon is None or admits(spent, limits):
+        return True
+    epsilon, delta = (1 + _SLACK) * limits.epsilon, min((1 + _SLACK) * limits.delta, 1 - _SLACK)
+    return admits(spent, replace(limits, epsilon=epsilon, delta=delta))
+
+
 def share(spent: Spending, limits: Limits) -> float:
     """The part of a filter's limit that is spent; above 1 if the charges are not admitted."""
     if spent.first is None:
         return 0.0
     taken = _taken(spent.first, limits)
-    return min(float(max(taken.share(exposure) for exposure in spent.exposures())), _LARGEST)
+    found = min(float(max(taken.share(exposure) for exposure in spent.exposures())), _LARGEST)
+    return 1.0 if found > 1 and fits(spent, limits) else found
 
 
 def used(spent: Spending, limits: Limits) -> float:

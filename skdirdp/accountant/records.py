@@ -1,7 +1,16 @@
 """What a ledger holds, as values, and the one error for all that can be wrong with it."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+
+from .._validation import check_real
+from ..accounting.worst_case import VECTORS, check_relation
+
+DEFAULT_DELTA = 1e-5
+#: Relations between neighbours under which a record or vector stays in its part of a split.
+SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
 
 
 class LedgerError(ValueError):
@@ -96,3 +105,72 @@ First = tuple[str, int]
 #: The number and the hash of a charge: which it is, and that all before it are the same.
 Position = tuple[int, str]
 NOTHING: Position = (0, "")
+
+
+def check_text(name: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
+
+
+def check_declared(**declared: Any) -> dict[str, str | None]:
+    for name, value in declared.items():
+        check_text(name, value)
+    if declared["adjacency"] is not None:
+        check_relation(declared["adjacency"])
+    return declared
+
+
+def check_same_declared(asked: dict[str, str | None], ledger: Any) -> None:
+    """As limits: what a ledger was made with stays, and not asking for it is fine."""
+    for name, value in asked.items():
+        stored = getattr(ledger.header, name)
+        if value not in (None, stored):
+            raise ValueError(
+                f"the ledger {ledger.path} was made with {name}={stored!r}, and this stays; "
+                f"got {value!r}. Leave it out to continue"
+            )
+
+
+def check_limits(epsilon: Any, delta: Any, order: Any, adaptive: bool) -> Limits:
+    if epsilon is not None:
+        epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    delta = check_real("delta", delta, above=0, below=1)
+    if order is not None:
+        order = check_real("order", order, above=1)
+        if epsilon is None:
+            raise ValueError(f"epsilon must be given with order; got order={order} alone")
+    limits = Limits(epsilon, delta, order, adaptive)
+    # An infinite limit is none.
+    return replace(limits, epsilon=None, order=None) if epsilon == math.inf else limits
+
+
+def check_header(header: Header) -> None:
+    """Refuse limits that no accountant was made with."""
+    limits = header.limits
+    try:
+        if check_limits(limits.epsilon, limits.delta, limits.order, limits.adaptive) == limits:
+            return
+    except (TypeError, ValueError):
+        pass
+    raise LedgerError("the limits of the ledger make no sense")
+
+
+def check_same_limits(asked: Limits, any_promise: bool, ledger: Any) -> None:
+    """The limits of a file are those it was made with; not asking for any is fine."""
+    stored = ledger.limits
+    if any_promise:
+        asked = replace(asked, adaptive=stored.adaptive)
+    nothing = Limits(None, DEFAULT_DELTA, None, asked.adaptive)
+    if asked == stored or (asked == nothing and asked.adaptive == stored.adaptive):
+        return
+    raise ValueError(
+        f"the ledger {ledger.path} was made with {_words(stored)}, and these limits stay; got "
+        f"{_words(asked)}. Leave them out to continue with the stored ones"
+    )
+
+
+def _words(limits: Limits) -> str:
+    return (
+        f"epsilon={limits.epsilon}, delta={limits.delta}, order={limits.order}, "
+        f"adaptive={limits.adaptive}"
+    )

@@ -43,6 +43,7 @@ _NO_LABEL = "(no label)"
 
 def facts_of(accountant: Any) -> LedgerFacts:
     """What a statement needs to know."""
+    accountant._spent()  # charges beyond the limit are an error, and no statement
     charges = accountant._charges()
     adjacency = getattr(accountant, "adjacency", None) or _charged_under(charges)
     unit, name = getattr(accountant, "unit", None), getattr(accountant, "name", None)
