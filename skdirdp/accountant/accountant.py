@@ -21,7 +21,7 @@ from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
-from ..accounting.worst_case import OF_PERSONS, kind_of
+from ..accounting.worst_case import OF_PERSONS, Unit, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
     after_charges,
@@ -30,19 +30,27 @@ from .admission import (
     is_cheap,
     key,
 )
-from .codec import check_charge, check_relation, decode, describe, encode, is_declared
+from .codec import (
+    check_charge,
+    check_relation,
+    encode,
+    is_declared,
+    other_relation,
+)
 from .filtering import (
     admits,
     filter_of,
     fits,
     is_filter,
+    refusal,
     remaining,
     share,
     total_epsilon,
+    upwards,
     used,
 )
 from .history import History, history_of
-from .ledger import Charge, Ledger, LedgerError, Limits, Split
+from .ledger import Charge, Ledger, LedgerError, Split
 from .merging import check_key, is_merged
 from .records import (
     DEFAULT_DELTA,
@@ -54,8 +62,11 @@ from .records import (
     check_same_declared,
     check_same_limits,
     check_text,
+    is_of_persons,
+    shown_adjacency,
+    with_unit,
 )
-from .spending import Spending, caught_up, compose, known_spending, remember
+from .spending import Spending, caught_up, known_spending, remember
 from .steward import StewardMixin
 
 _CHEAP_TO_READ = 100  # charges
@@ -99,7 +110,10 @@ class PrivacyAccountant(StewardMixin):
         The only relation under which a new ledger is to be charged, "replace" or
         "add_remove"; by default, that of its first charge.
     unit : str, optional
-        Whom the guarantee of a new ledger protects, in words: "a person with up to 3 records".
+        What a new ledger protects. ``"record"`` is a single row. Any other noun, such as
+        "patient" or "household", is a name for persons who may have several rows: the ledger
+        then refuses charges that protect single rows, and its statement uses the name. By
+        default the first charge decides.
 
     Notes
     -----
@@ -156,7 +170,8 @@ class PrivacyAccountant(StewardMixin):
         if adaptive not in (None, True, False):
             raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
         asked = check_limits(epsilon, delta, order, adaptive is None or bool(adaptive))
-        declared = check_declared(name=name, adjacency=adjacency, unit=unit)
+        asked_for = check_declared(name=name, adjacency=adjacency, unit=unit)
+        declared = asked_for | {"adjacency": with_unit(adjacency, unit)}
         self._split: Split | None = None
         if path is None:
             self._ledger = Ledger.temporary(asked, **declared)
@@ -164,7 +179,7 @@ class PrivacyAccountant(StewardMixin):
             self._ledger = Ledger.create_or_open(path, asked, **declared)
             check_header(self._ledger.header)
             check_same_limits(asked, adaptive is None, self._ledger)
-            check_same_declared(declared, self._ledger)
+            check_same_declared(asked_for, self._ledger)
 
     @classmethod
     def open(cls, path: "str | PathLike[str]", name: str | None = None) -> "PrivacyAccountant":
@@ -232,12 +247,12 @@ class PrivacyAccountant(StewardMixin):
 
     @property
     def adjacency(self) -> str | None:
-        """The only relation that may be charged, if the ledger was made for one."""
-        return self._ledger.header.adjacency
+        """The only relation that may be charged, of its unit, if the ledger was made for one."""
+        return shown_adjacency(self._ledger.header)
 
     @property
     def unit(self) -> str | None:
-        """Whom the guarantee protects, in words."""
+        """What the guarantee protects: "record", or the name of persons with several."""
         return self._ledger.header.unit
 
     def charge(
@@ -247,6 +262,7 @@ class PrivacyAccountant(StewardMixin):
         label: str | None = None,
         *,
         key: str | None = None,
+        unit: Unit | None = None,
     ) -> None:
         """Record releases that are about to be made, if the limit admits them.
 
@@ -265,6 +281,9 @@ class PrivacyAccountant(StewardMixin):
             A name for this charge alone. A charge that is tried again with its key, after an
             error that left open whether it was recorded, counts once. It is for the charge
             and not for the release: what was released already needs another charge.
+        unit : Unit, optional
+            For a charge under an adjacency of persons, such as "replace_person": the number of
+            records of a person that it allows for. The statement of the ledger says it.
 
         Raises
         ------
@@ -280,7 +299,7 @@ class PrivacyAccountant(StewardMixin):
         >>> round(accountant.total(), 4)
         0.5
         """
-        spec, releases = self._check_charge(mechanism, releases)
+        spec, releases = self._check_charge(mechanism, releases, unit)
         check_text("label", label)
         check_text("key", key)
         check_key(key)
@@ -333,7 +352,7 @@ class PrivacyAccountant(StewardMixin):
                     position = transaction.last()
         # The costly words come after the lock is given back.
         if not admitted:
-            raise BudgetExceededError(_refusal(spec, releases, label, before, after, limits))
+            raise BudgetExceededError(refusal(spec, releases, label, before, after, limits))
         remember(self._ledger.identity, after.at(position))
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
@@ -372,16 +391,20 @@ class PrivacyAccountant(StewardMixin):
         after = self._after(self._spent(), mechanism, spec, releases)
         return admits(after, self._ledger.limits)
 
-    def _check_charge(self, mechanism: PrivacyCurves, releases: int) -> tuple[str, int]:
+    def _check_charge(
+        self, mechanism: PrivacyCurves, releases: int, unit: Unit | None = None
+    ) -> tuple[str, int]:
         spec = encode(mechanism)
+        if unit is not None:
+            if not isinstance(unit, Unit):
+                raise TypeError(f"unit must be a Unit; got one of type {type(unit).__name__}")
+            if unit.is_person != is_of_persons(mechanism.adjacency):
+                raise ValueError(f"unit must agree with {mechanism.adjacency!r}; got {unit}")
+            spec = encode(mechanism, unit if unit.is_person else None)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         self._check_split(mechanism.adjacency)
-        declared = self.adjacency
-        if not is_declared(mechanism.adjacency, declared):
-            raise ValueError(
-                f"adjacency must be {declared!r}, for which the ledger was made; "
-                f"got {mechanism.adjacency!r}"
-            )
+        if not is_declared(mechanism.adjacency, self._ledger.header.adjacency):
+            raise ValueError(other_relation(mechanism.adjacency, self._ledger.header))
         # Also without a limit, only what can be composed later is recorded now.
         check_computable(spec, releases, self._ledger.limits)
         return spec, releases
@@ -710,14 +733,14 @@ class PrivacyAccountant(StewardMixin):
         limits = self._ledger.limits
         spent = self._cheaply(count)
         if is_filter(limits) and spent is not None:
-            percent = _upwards(100 * share(spent, limits), 2)
+            percent = upwards(100 * share(spent, limits), 2)
             return f", {percent}% of the limit spent"
         if spent is None or not is_cheap(spent, limits.delta):
             tells = "remaining() adds them up" if is_filter(limits) else "total() composes them"
             return f"; {tells}"
         total = total_epsilon(spent, limits.delta, limits)
         at = f" at delta {limits.delta}" if limits.epsilon is None or limits.order else ""
-        return f", total epsilon {_upwards(total)}{at}"
+        return f", total epsilon {upwards(total)}{at}"
 
     def _cheaply(self, count: int) -> Spending | None:
         """The charges, if reading and checking them does not take long."""
@@ -866,54 +889,6 @@ class ParallelParts:
 
 def _compositions(spent: Spending) -> list[Composition]:
     return [exposure.composition() for exposure in spent.exposures()]
-
-
-def _refusal(
-    spec: str,
-    releases: int,
-    label: str | None,
-    before: Spending,
-    after: Spending,
-    limits: Limits,
-) -> str:
-    name = repr(label) if label else "this charge"
-    asked = f"{plural(releases, 'release')} of {describe(decode(spec))}"
-    advice = (
-        "Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
-        f"or stop here. Asked for: {asked}"
-    )
-    if is_filter(limits):
-        spent = _upwards(100 * share(before, limits), 2)
-        alone = compose(((spec, releases),)).epsilon(limits.delta)
-        return (
-            f"{name} does not fit into the limit of epsilon {limits.epsilon} at delta "
-            f"{limits.delta}, of which {spent}% is spent; alone it would cost epsilon "
-            f"{_upwards(alone)}. The limit holds for charges chosen as "
-            "you go; for a plan that was fixed before the first release, adaptive=False admits "
-            f"a little more. {advice}"
-        )
-    terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
-    spent = _upwards(used(before, limits))
-    left = _downwards(remaining(before, limits))
-    return (
-        f"{name} would bring the total epsilon to {_upwards(used(after, limits))} at "
-        f"{terms}, and the limit is {limits.epsilon}. {spent} is used and {left} is left, as a "
-        "difference: charges are composed and not summed, so that a little more than this may "
-        f"still be admitted. {advice}"
-    )
-
-
-def _upwards(spent: float, decimals: int = 4) -> str:
-    """In a few decimals, and not less than it is: a reader may repeat it as a claim."""
-    if math.isinf(spent):
-        return "infinite"
-    # Divergences are rounded up by a part in 1e12 already, which should not fill a decimal.
-    unit = 10.0**decimals
-    return f"{math.ceil(spent * unit / (1 + 1e-12)) / unit:.{decimals}f}"
-
-
-def _downwards(left: float) -> str:
-    return "infinite" if math.isinf(left) else f"{math.floor(left * 1e4) / 1e4:.4f}"
 
 
 def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> None:

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from .._messages import brief
+from .._validation import check_integer
 from ..accounting import (
     AllOf,
     ApproximateDP,
@@ -20,7 +21,7 @@ from ..accounting import (
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
-from ..accounting.worst_case import kind_of
+from ..accounting.worst_case import ADJACENCIES, MOST_ROWS, OF_PERSONS, Unit, kind_of
 from ..mechanisms import (
     DirichletMechanism,
     GaussianMechanism,
@@ -30,7 +31,7 @@ from ..mechanisms import (
     SimplexMechanism,
 )
 from ..mechanisms.selection import SelectionMechanism
-from .records import SPLIT_BY, Charge, Header, LedgerError
+from .records import PERSON, RECORD, SPLIT_BY, Charge, Header, LedgerError, is_of_persons
 
 # Limits on a stored mechanism, far beyond those that estimators charge. Composing a longer
 # one may take minutes.
@@ -61,16 +62,22 @@ CHARGEABLE: dict[str, type] = {
 }
 
 
-def encode(mechanism: Any) -> str:
-    """A mechanism or guarantee as a text that gives it back exactly."""
+def encode(mechanism: Any, unit: Unit | None = None) -> str:
+    """A mechanism or guarantee as a text that gives it back exactly.
+
+    `unit` is stored with it: the records that a charge of persons allows for.
+    """
     if not _is_chargeable(mechanism):
         known = ", ".join(CHARGEABLE)
         raise TypeError(
             f"mechanism must be one of {known}; got a {type(mechanism).__name__}. "
             "For a release made with something else, charge the guarantee it gives"
         )
-    spec = json.dumps(_to_plain(mechanism), sort_keys=True, separators=(",", ":"))
-    if decode(spec) != mechanism:
+    plain = _to_plain(mechanism)
+    if unit is not None:
+        plain["unit"] = vars(unit)
+    spec = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    if _decode(spec) != (mechanism, unit):
         raise TypeError(f"a {type(mechanism).__name__} with these parameters cannot be stored")
     return spec
 
@@ -96,7 +103,6 @@ def _to_plain(value: Any) -> Any:
     raise TypeError(f"a parameter of type {type(value).__name__} cannot be stored in a ledger")
 
 
-@lru_cache(maxsize=4096)
 def decode(spec: str) -> Any:
     """The mechanism or guarantee that a text stands for.
 
@@ -105,6 +111,16 @@ def decode(spec: str) -> Any:
     LedgerError
         Whatever is wrong with the text. A ledger may have been written by others.
     """
+    return _decode(spec)[0]
+
+
+def unit_of(spec: str) -> Unit | None:
+    """The unit that was stored with a mechanism, if one was."""
+    return _decode(spec)[1]
+
+
+@lru_cache(maxsize=4096)
+def _decode(spec: str) -> tuple[Any, Unit | None]:
     try:
         return _read(spec)
     except LedgerError:
@@ -116,16 +132,25 @@ def decode(spec: str) -> Any:
         ) from None
 
 
-def _read(spec: str) -> Any:
+def _read(spec: str) -> tuple[Any, Unit | None]:
     if len(spec) > _LONGEST:
         raise ValueError("too long")
     stored = json.loads(spec, parse_constant=_no_constant, object_pairs_hook=_without_repeats)
+    unit = _unit(**stored.pop("unit")) if "unit" in stored else None
     mechanism = _from_plain(stored)
     # Constructors convert numbers. What was stored must be what is composed.
     if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
         raise TypeError("no mechanism, or of other parameters")
-    mechanism.adjacency  # noqa: B018  that of its parts, if it has any
-    return mechanism
+    if unit is not None and not is_of_persons(mechanism.adjacency):
+        raise ValueError("a unit of persons, for records")
+    return mechanism, unit
+
+
+def _unit(*, max_rows: Any, by_ids: Any) -> Unit:
+    unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS), by_ids)
+    if type(by_ids) is not bool or not unit.is_person:
+        raise TypeError("no unit of persons")
+    return unit
 
 
 def _no_constant(name: str) -> float:
@@ -199,8 +224,30 @@ def check_relation(adjacency: str, header: Header) -> None:
 
 
 def is_declared(adjacency: str, declared: str | None) -> bool:
-    """Whether a charge is under the relation that its ledger was made for, if it was."""
-    return declared in (None, adjacency, kind_of(adjacency))
+    """Whether a charge is under a relation that its ledger was made for, if it was for any."""
+    return declared is None or not {adjacency, kind_of(adjacency)}.isdisjoint(
+        relations_of(declared)
+    )
+
+
+def relations_of(declared: str | None) -> tuple[str, ...]:
+    """The relations that a ledger may be charged under, where it was made for some."""
+    several = {RECORD: ADJACENCIES, PERSON: tuple(OF_PERSONS.values()), None: ()}
+    return several.get(declared, (str(declared),))
+
+
+def other_relation(adjacency: str, header: Header) -> str:
+    """Why a charge is not one for a ledger."""
+    wanted = " or ".join(map(repr, relations_of(header.adjacency)))
+    message = f"adjacency must be {wanted}, for which the ledger was made; got {adjacency!r}"
+    if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
+        name = header.unit or "person"
+        message += (
+            f". The ledger protects each {name} with all records, and this charge single records. "
+            "Give fit the ids of the persons (groups), or declare max_rows. Nothing was charged or "
+            "released. A ledger that protects single records has unit='record'"
+        )
+    return message
 
 
 def describe_parameters(mechanism: Any) -> str:
