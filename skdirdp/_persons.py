@@ -18,75 +18,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ._messages import describe, errors_without_data, plural
+from ._messages import describe, errors_without_data
 from ._validation import check_integer
+from .accounting.worst_case import MOST_ROWS, RECORD, Unit, common_unit
 from .records import cells_of
+
+__all__ = ["MOST_ROWS", "RECORD", "Selection", "Unit", "common_unit", "select_rows"]
 
 # From here on two whole numbers may be one float.
 _EXACT = 2.0**53
 # Longer texts are not compared with numbers.
 _LONGEST_NUMBER = 1000
-#: More records of one person than this nobody means.
-MOST_ROWS = 10**9
-
 _WANTED = "groups must hold whole numbers or strings, an id for each row"
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What a guarantee protects: a record, or a person with several of them.
-
-    Parameters
-    ----------
-    max_rows : int, default=1
-        The records that a person has at most, or that are counted of a person.
-    by_ids : bool, default=False
-        Whether `groups` said whose records are whose, and further ones were left out.
-        Otherwise `max_rows` is a declaration, which nobody has checked.
-
-    Examples
-    --------
-    >>> from skdirdp import DirichletHistogramTransformer
-    >>> bins = DirichletHistogramTransformer(
-    ...     bounds=(0, 1), max_rows=2, n_samples=3, adjacency="add_remove"
-    ... )
-    >>> bins.fit([[0.1], [0.2], [0.3], [0.9]], groups=[7, 7, 7, 8]).privacy_.unit
-    Unit(max_rows=2, by_ids=True)
-    >>> print(bins.privacy_.unit)
-    one person, of whom up to 2 records are counted
-    """
-
-    max_rows: int = 1
-    by_ids: bool = False
-
-    @property
-    def is_person(self) -> bool:
-        """False for a single record."""
-        return self.by_ids or self.max_rows > 1
-
-    def __str__(self) -> str:
-        if self.by_ids:
-            are = "is" if self.max_rows == 1 else "are"
-            return f"one person, of whom up to {plural(self.max_rows, 'record')} {are} counted"
-        if self.is_person:
-            return f"one person with up to {self.max_rows} records (declared, not checked)"
-        return "one record"
-
-
-RECORD = Unit()
-
-
-def common_unit(units: Iterable[Unit]) -> Unit:
-    """What several releases of one data set protect together.
-
-    All of them must protect records, or all persons; composition refuses others. A person
-    who has more records than some release was told of is not covered by that one.
-    """
-    units = set(units)
-    declared = [unit for unit in units if not unit.by_ids]
-    if declared:
-        return min(declared, key=lambda unit: unit.max_rows)
-    return max(units, key=lambda unit: unit.max_rows, default=RECORD)
 
 
 @dataclass(frozen=True)

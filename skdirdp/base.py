@@ -249,7 +249,9 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyLeakWarning,
             )
 
-    def _pay(self, spent: PrivacyCurves, releases: int = 1) -> np.random.Generator | None:
+    def _pay(
+        self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
+    ) -> np.random.Generator | None:
         """Charge for releases, and give the generator to draw them with.
 
         None where there is no noise to draw.
@@ -265,7 +267,8 @@ class PrivateEstimator(BaseEstimator):
         generator = noise_generator(self.random_state) if self._is_private else None
         if self.accountant is not None:
             label = type(self).__name__ if self.label is None else self.label
-            self.accountant.charge(spent, releases=releases, label=label)
+            of_persons = {"unit": unit} if unit.is_person else {}
+            self.accountant.charge(spent, releases=releases, label=label, **of_persons)
         return generator
 
     def _not_covered(self, leaks: Sequence[str]) -> tuple[str, ...]:
@@ -488,7 +491,7 @@ class CountingEstimator(PrivateEstimator):
         mechanisms = self._calibrate([table for table, _ in informative]) if informative else []
         Mechanism.check_all(_requests(informative, mechanisms))
         joint = JointMechanism.of(mechanisms) if mechanisms else None
-        generator = None if joint is None else self._pay(*joint.as_charge())
+        generator = None if joint is None else self._pay(*joint.as_charge(), counted.unit)
         releases = draw_tables(tables, mechanisms, generator)
         parts = () if joint is None else joint.parts
         self.privacy_ = self._report(self._terms, parts, leaks)

@@ -408,7 +408,7 @@ def test_merging_beyond_the_limit_is_recorded_and_said(folder, capsys):
 
 def test_merging_what_does_not_belong_together_is_refused(study, capsys):
     run("create", "b.sqlite", "--unit", "visit")
-    PrivacyAccountant(path="b.sqlite").charge(MECHANISM)
+    PrivacyAccountant(path="b.sqlite").charge(PureDP(0.1, "replace_person"))
     told = complaint(capsys, REFUSED, "merge", "study.sqlite", "b.sqlite")
     assert "unit must be the same" in told
     Path("c.json").write_text("{}")

@@ -38,7 +38,7 @@ def made(address, **more):
     name = f"study-{uuid4().hex}"
     options = [text for key, value in more.items() for text in (f"--{key}", value)]
     assert run("create", address, "--name", name, "--fixed-plan", *options) == DONE
-    PrivacyAccountant(path=address, name=name).charge(PureDP(0.7), label="income")
+    PrivacyAccountant(path=address, name=name).charge(PureDP(0.7, "replace_person"), label="income")
     return name
 
 

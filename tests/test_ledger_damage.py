@@ -38,7 +38,7 @@ def make_ledger(folder):
     """A ledger with charges of several kinds, on the whole and on parts; its path and total."""
     path = Path(folder, "whole.sqlite")
     accountant = PrivacyAccountant(
-        epsilon=LIMIT, path=path, adaptive=False, name="census", unit="person"
+        epsilon=LIMIT, path=path, adaptive=False, name="census", unit="record"
     )
     halves = accountant.parallel("halves", split_by="position")
     for number in range(30):
@@ -176,7 +176,7 @@ def change_limits(rng):
                 "UPDATE ledgers SET renyi_order = 2",
                 "UPDATE ledgers SET adaptive = 0",
                 "UPDATE ledgers SET adjacency = 'add_remove'",
-                "UPDATE ledgers SET unit = 'a record'",
+                "UPDATE ledgers SET unit = 'person'",
                 "UPDATE ledgers SET identity = 'another'",
                 "DELETE FROM ledgers",
             ]

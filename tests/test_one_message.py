@@ -128,7 +128,7 @@ def test_whatever_is_in_a_label_comes_back(place, messages, conforming):
     url = place.server.url_of(quote(name, safe=""))
     accountant = PrivacyAccountant(epsilon=10.0, path=url, name=place.name + NASTY, unit=NASTY)
     with nothing_but_messages():
-        accountant.charge(PureDP(0.1), label=NASTY, key=NASTY)
+        accountant.charge(PureDP(0.1, "replace_person"), label=NASTY, key=NASTY)
     assert messages == [True]
     (charge,) = again(accountant)._charges()
     assert (charge.user, charge.label, charge.key) == (name, NASTY, NASTY)

@@ -33,6 +33,7 @@ from .test_reporting import ATTACKS, Tags, assert_loads_nothing
 
 MECHANISM = DirichletMechanism(r=0.05, alpha=20.0)
 ADD_REMOVE = DirichletMechanism(r=0.05, alpha=20.0, adjacency="add_remove")
+PERSONS = DirichletMechanism(r=0.05, alpha=20.0, adjacency="replace_person")
 
 
 def plan(epsilon=None, **more):
@@ -42,7 +43,7 @@ def plan(epsilon=None, **more):
 
 def filled(**more):
     """A ledger with every kind of charge that goes together."""
-    accountant = plan(name="Survey", unit="person", **more)
+    accountant = plan(name="Survey", unit="record", **more)
     accountant.charge(MECHANISM, releases=14, label="income")
     accountant.charge(JointMechanism(((MECHANISM, 2), (GaussianMechanism(sigma=50.0), 1))))
     accountant.charge(LaplaceMechanism(scale=100.0), label="Ünïcode 名前 \u202e <b>")
@@ -176,7 +177,7 @@ def test_without_noise_there_is_nothing_to_claim():
 def test_the_statement_names_the_data_set_and_the_unit():
     sentence = filled().statement()
     assert "the data set “Survey”" in sentence
-    assert "the data of one person" in sentence
+    assert "the replacement of one record by any other" in sentence
 
 
 # The page
@@ -201,14 +202,17 @@ def test_the_page_has_statement_limit_charges_plots_and_exceptions(tmp_path):
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_names_labels_units_and_parts_cannot_break_a_page(attack, tmp_path):
-    accountant = plan(1.0, name=attack, unit=attack)
+    accountant = plan(1.0, name=attack)
     accountant.parallel(attack, split_by="position")[attack].charge(MECHANISM, label=attack)
-    for page in [
-        page_of(accountant, tmp_path),
-        accountant._repr_html_(),
-        accountant.history()._repr_html_(),
-    ]:
-        assert not Tags(page).seen & {"script", "img", "b"}
+    of_persons = plan(1.0, name=attack, unit=attack)
+    of_persons.charge(PERSONS, label=attack)
+    for each in (accountant, of_persons):
+        for page in [
+            page_of(each, tmp_path),
+            each._repr_html_(),
+            each.history()._repr_html_(),
+        ]:
+            assert not Tags(page).seen & {"script", "img", "b"}
 
 
 def test_an_empty_ledger_and_one_without_noise_have_pages(tmp_path):
@@ -567,18 +571,20 @@ def test_one_split_in_two_copies_stays_one_split(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "mechanism", "message"),
+    ("here", "there", "charges", "message"),
     [
-        ({}, {}, ADD_REMOVE, "adjacency must be the same"),
-        ({"adjacency": "replace"}, {}, ADD_REMOVE, "adjacency must be the same"),
-        ({"unit": "person"}, {"unit": "visit"}, MECHANISM, "unit must be the same"),
-        ({"unit": "person"}, {}, MECHANISM, "unit must be the same"),
+        ({}, {}, [MECHANISM, ADD_REMOVE], "adjacency must be the same"),
+        ({"adjacency": "replace"}, {}, [MECHANISM, ADD_REMOVE], "adjacency must be the same"),
+        ({"unit": "person"}, {"unit": "visit"}, [PERSONS] * 2, "unit must be the same"),
+        ({"unit": "person"}, {}, [PERSONS] * 2, "unit must be the same"),
+        ({"unit": "person"}, {}, [PERSONS, MECHANISM], "must be the same"),
+        ({"unit": "record"}, {}, [MECHANISM, PERSONS], "adjacency must be the same"),
     ],
 )
-def test_ledgers_of_different_guarantees_are_not_merged(here, there, mechanism, message):
+def test_ledgers_of_different_guarantees_are_not_merged(here, there, charges, message):
     here, there = plan(**here), plan(**there)
-    here.charge(MECHANISM)
-    there.charge(mechanism)
+    here.charge(charges[0])
+    there.charge(charges[1])
     with pytest.raises(ValueError, match=message):
         here.merge(there)
     assert len(here) == 1

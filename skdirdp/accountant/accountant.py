@@ -8,11 +8,12 @@ before others are made to wait: the ledger is locked only to see that it still f
 """
 
 import math
-from collections.abc import Iterable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from .._messages import plural
@@ -20,7 +21,7 @@ from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
-from ..accounting.worst_case import OF_PERSONS, VECTORS, check_relation, kind_of
+from ..accounting.worst_case import OF_PERSONS, Unit, kind_of
 from ..exceptions import BudgetExceededError
 from .admission import (
     after_charges,
@@ -29,28 +30,48 @@ from .admission import (
     is_cheap,
     key,
 )
-from .codec import decode, describe, encode
+from .codec import (
+    check_charge,
+    check_relation,
+    encode,
+    is_declared,
+    other_relation,
+)
 from .filtering import (
     admits,
     filter_of,
+    fits,
     is_filter,
+    refusal,
     remaining,
     share,
     total_epsilon,
+    upwards,
     used,
 )
 from .history import History, history_of
-from .ledger import Charge, Ledger, LedgerError, Limits, Split, parse_anchor
-from .merging import check_key
-from .records import ConnectionLostError
-from .spending import Spending, caught_up, compose, known_spending, remember
+from .ledger import Charge, Ledger, LedgerError, Split, parse_anchor
+from .merging import check_key, is_merged
+from .records import (
+    DEFAULT_DELTA,
+    SPLIT_BY,
+    ConnectionLostError,
+    check_declared,
+    check_header,
+    check_limits,
+    check_same_declared,
+    check_same_limits,
+    check_text,
+    is_of_persons,
+    shown_adjacency,
+    with_unit,
+)
+from .spending import Spending, caught_up, known_spending, remember
 from .steward import StewardMixin
 
-_DEFAULT_DELTA = 1e-5
 _CHEAP_TO_READ = 100  # charges
 _ATTEMPTS = 3
-# Relations between neighbours under which a record or vector stays in its part.
-_SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
+_Measure = TypeVar("_Measure")
 
 
 class PrivacyAccountant(StewardMixin):
@@ -89,7 +110,10 @@ class PrivacyAccountant(StewardMixin):
         The only relation under which a new ledger is to be charged, "replace" or
         "add_remove"; by default, that of its first charge.
     unit : str, optional
-        Whom the guarantee of a new ledger protects, in words: "a person with up to 3 records".
+        What a new ledger protects. ``"record"`` is a single row. Any other noun, such as
+        "patient" or "household", is a name for persons who may have several rows: the ledger
+        then refuses charges that protect single rows, and its statement uses the name. By
+        default the first charge decides.
 
     Notes
     -----
@@ -134,7 +158,7 @@ class PrivacyAccountant(StewardMixin):
     def __init__(
         self,
         epsilon: float | None = None,
-        delta: float = _DEFAULT_DELTA,
+        delta: float = DEFAULT_DELTA,
         *,
         order: float | None = None,
         adaptive: bool | None = None,
@@ -145,15 +169,17 @@ class PrivacyAccountant(StewardMixin):
     ):
         if adaptive not in (None, True, False):
             raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
-        asked = _check_limits(epsilon, delta, order, adaptive is None or bool(adaptive))
-        declared = _check_declared(name=name, adjacency=adjacency, unit=unit)
+        asked = check_limits(epsilon, delta, order, adaptive is None or bool(adaptive))
+        asked_for = check_declared(name=name, adjacency=adjacency, unit=unit)
+        declared = asked_for | {"adjacency": with_unit(adjacency, unit)}
         self._split: Split | None = None
         if path is None:
             self._ledger = Ledger.temporary(asked, **declared)
         else:
             self._ledger = Ledger.create_or_open(path, asked, **declared)
-            _check_same_limits(asked, adaptive is None, self._ledger)
-            _check_same_declared(declared, self._ledger)
+            check_header(self._ledger.header)
+            check_same_limits(asked, adaptive is None, self._ledger)
+            check_same_declared(asked_for, self._ledger)
 
     @classmethod
     def open(cls, path: "str | PathLike[str]", name: str | None = None) -> "PrivacyAccountant":
@@ -184,8 +210,9 @@ class PrivacyAccountant(StewardMixin):
         """
         accountant = cls.__new__(cls)
         accountant._ledger = Ledger.open(path, name)
+        check_header(accountant._ledger.header)
         accountant._split = None
-        _check_same_declared({"name": name}, accountant._ledger)
+        check_same_declared({"name": name}, accountant._ledger)
         return accountant
 
     @property
@@ -220,12 +247,12 @@ class PrivacyAccountant(StewardMixin):
 
     @property
     def adjacency(self) -> str | None:
-        """The only relation that may be charged, if the ledger was made for one."""
-        return self._ledger.header.adjacency
+        """The only relation that may be charged, of its unit, if the ledger was made for one."""
+        return shown_adjacency(self._ledger.header)
 
     @property
     def unit(self) -> str | None:
-        """Whom the guarantee protects, in words."""
+        """What the guarantee protects: "record", or the name of persons with several."""
         return self._ledger.header.unit
 
     def charge(
@@ -235,6 +262,7 @@ class PrivacyAccountant(StewardMixin):
         label: str | None = None,
         *,
         key: str | None = None,
+        unit: Unit | None = None,
     ) -> None:
         """Record releases that are about to be made, if the limit admits them.
 
@@ -253,6 +281,9 @@ class PrivacyAccountant(StewardMixin):
             A name for this charge alone. A charge that is tried again with its key, after an
             error that left open whether it was recorded, counts once. It is for the charge
             and not for the release: what was released already needs another charge.
+        unit : Unit, optional
+            For a charge under an adjacency of persons, such as "replace_person": the number of
+            records of a person that it allows for. The statement of the ledger says it.
 
         Raises
         ------
@@ -268,9 +299,9 @@ class PrivacyAccountant(StewardMixin):
         >>> round(accountant.total(), 4)
         0.5
         """
-        spec, releases = self._check_charge(mechanism, releases)
-        _check_text("label", label)
-        _check_text("key", key)
+        spec, releases = self._check_charge(mechanism, releases, unit)
+        check_text("label", label)
+        check_text("key", key)
         check_key(key)
         is_new = key is None
         key = uuid4().hex if key is None else key
@@ -321,7 +352,7 @@ class PrivacyAccountant(StewardMixin):
                     position = transaction.last()
         # The costly words come after the lock is given back.
         if not admitted:
-            raise BudgetExceededError(_refusal(spec, releases, label, before, after, limits))
+            raise BudgetExceededError(refusal(spec, releases, label, before, after, limits))
         remember(self._ledger.identity, after.at(position))
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
@@ -360,16 +391,20 @@ class PrivacyAccountant(StewardMixin):
         after = self._after(self._spent(), mechanism, spec, releases)
         return admits(after, self._ledger.limits)
 
-    def _check_charge(self, mechanism: PrivacyCurves, releases: int) -> tuple[str, int]:
+    def _check_charge(
+        self, mechanism: PrivacyCurves, releases: int, unit: Unit | None = None
+    ) -> tuple[str, int]:
         spec = encode(mechanism)
+        if unit is not None:
+            if not isinstance(unit, Unit):
+                raise TypeError(f"unit must be a Unit; got one of type {type(unit).__name__}")
+            if unit.is_person != is_of_persons(mechanism.adjacency):
+                raise ValueError(f"unit must agree with {mechanism.adjacency!r}; got {unit}")
+            spec = encode(mechanism, unit if unit.is_person else None)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         self._check_split(mechanism.adjacency)
-        declared = self.adjacency
-        if declared not in (None, mechanism.adjacency, kind_of(mechanism.adjacency)):
-            raise ValueError(
-                f"adjacency must be {declared!r}, for which the ledger was made; "
-                f"got {mechanism.adjacency!r}"
-            )
+        if not is_declared(mechanism.adjacency, self._ledger.header.adjacency):
+            raise ValueError(other_relation(mechanism.adjacency, self._ledger.header))
         # Also without a limit, only what can be composed later is recorded now.
         check_computable(spec, releases, self._ledger.limits)
         return spec, releases
@@ -414,7 +449,7 @@ class PrivacyAccountant(StewardMixin):
         if delta is None:
             delta = self.delta
         delta = check_real("delta", delta, above=0, below=1)
-        return total_epsilon(self._spent(), delta, self._ledger.limits)
+        return self._measured(lambda spent: total_epsilon(spent, delta, self._ledger.limits))
 
     def remaining(self) -> float:
         """What can still be spent, as a part of the limit's epsilon; infinite without a limit.
@@ -438,7 +473,7 @@ class PrivacyAccountant(StewardMixin):
         >>> round(accountant.remaining(), 6)
         0.8
         """
-        return remaining(self._spent(), self._ledger.limits)
+        return self._measured(lambda spent: remaining(spent, self._ledger.limits))
 
     def running_total(
         self, delta: float | None = None, *, after: Iterable[int] | None = None
@@ -487,7 +522,7 @@ class PrivacyAccountant(StewardMixin):
         def measure(spent: Spending) -> float:
             return used(spent, limits) if delta is None else total_epsilon(spent, delta, limits)
 
-        return after_charges(measure, charges, numbers)
+        return self._measured(lambda _: after_charges(measure, charges, numbers))
 
     def compositions(self) -> list[Composition]:
         """Everything that was charged, as compositions of which the worst counts.
@@ -511,7 +546,7 @@ class PrivacyAccountant(StewardMixin):
         >>> everything.epsilon(1e-5) == accountant.total(1e-5)
         True
         """
-        return [exposure.composition() for exposure in self._spent().exposures()]
+        return self._measured(_compositions)
 
     def curves(self) -> list[Composition] | list[PrivacyFilter]:
         """What holds at every epsilon and delta, by curves of which the worst counts.
@@ -533,10 +568,14 @@ class PrivacyAccountant(StewardMixin):
         >>> bool(holds.delta(1.0) <= 1e-5)
         True
         """
-        spent = self._spent()
-        if spent.first is None or not is_filter(self._ledger.limits):
-            return [exposure.composition() for exposure in spent.exposures()]
-        return [filter_of(spent.first, self._ledger.limits)]
+        limits = self._ledger.limits
+        return self._measured(
+            lambda spent: (
+                [filter_of(spent.first, limits)]
+                if spent.first is not None and is_filter(limits)
+                else _compositions(spent)
+            )
+        )
 
     def history(self) -> History:
         """All charges, oldest first.
@@ -612,7 +651,7 @@ class PrivacyAccountant(StewardMixin):
         >>> accountant.total() == mechanism.epsilon(1e-5)
         True
         """
-        check_choice("split_by", split_by, tuple(_SPLIT_BY))
+        check_choice("split_by", split_by, tuple(SPLIT_BY))
         if not isinstance(name, str):
             raise TypeError(f"name must be a string; got one of type {type(name).__name__}")
         if self._split is not None:
@@ -627,9 +666,10 @@ class PrivacyAccountant(StewardMixin):
 
         Every charge has a hash over itself and the hash before it, the first one over the
         limits. So a charge that was changed, removed, added or put elsewhere is found, and
-        so are other limits, a last charge that is gone, and a trigger that was dropped. It
-        cannot find out that somebody who may write everything made all hashes anew, or restored
-        a backup of a database, unless it is given an `anchor` that was kept elsewhere.
+        so are other limits, a last charge that is gone, and a trigger that was dropped. Every
+        charge is decoded, and all of them together have to fit the limit. It cannot find out
+        that somebody who may write everything made all hashes anew, for charges that fit, or
+        restored a backup of a database, unless it is given an `anchor` that was kept elsewhere.
 
         Parameters
         ----------
@@ -657,7 +697,13 @@ class PrivacyAccountant(StewardMixin):
         1
         """
         with self._ledger.reading() as transaction:
-            return transaction.verify(None if expect is None else parse_anchor(expect))
+            number = transaction.verify(None if expect is None else parse_anchor(expect))
+            sums = transaction.sums()
+        with self._explained():
+            self._check(self._latest())
+            for (_, _, spec), releases in sums.items():
+                check_computable(spec, releases, self._ledger.limits)
+        return number
 
     def anchor(self) -> str:
         """A short text that stands for the limits and all charges so far.
@@ -707,33 +753,36 @@ class PrivacyAccountant(StewardMixin):
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
-            count, spent = self._cheaply()
+            count = len(self)
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
         try:
-            if is_filter(limits) and spent is not None:
-                percent = _upwards(100 * share(spent, limits), 2)
-                return f"{name}: {charges}, {percent}% of the limit spent"
-            if spent is None or not is_cheap(spent, limits.delta):
-                tells = "remaining() adds them up" if is_filter(limits) else "total() composes them"
-                return f"{name}: {charges}; {tells}"
-            total = total_epsilon(spent, limits.delta, limits)
+            with self._explained():
+                return f"{name}: {charges}{self._brief_account(count)}"
         except LedgerError:
             return f"{name}: {charges} that have no total"
-        at = f" at delta {limits.delta}" if limits.epsilon is None or limits.order else ""
-        return f"{name}: {charges}, total epsilon {_upwards(total)}{at}"
 
-    def _cheaply(self) -> tuple[int, Spending | None]:
-        """The number of charges, and the charges if that does not take long."""
-        known = known_spending(self._ledger.identity)
+    def _brief_account(self, count: int) -> str:
+        """The end of the representation: how much is spent, if that does not take long."""
+        limits = self._ledger.limits
+        spent = self._cheaply(count)
+        if is_filter(limits) and spent is not None:
+            percent = upwards(100 * share(spent, limits), 2)
+            return f", {percent}% of the limit spent"
+        if spent is None or not is_cheap(spent, limits.delta):
+            tells = "remaining() adds them up" if is_filter(limits) else "total() composes them"
+            return f"; {tells}"
+        total = total_epsilon(spent, limits.delta, limits)
+        at = f" at delta {limits.delta}" if limits.epsilon is None or limits.order else ""
+        return f", total epsilon {upwards(total)}{at}"
+
+    def _cheaply(self, count: int) -> Spending | None:
+        """The charges, if reading and checking them does not take long."""
+        known = self._known()
         with self._ledger.reading() as transaction:
-            count = transaction.count()
-            if transaction.last() == known.position:
-                return count, known
-            if count > _CHEAP_TO_READ:
-                return count, None
-        return count, self._spent()
+            is_known = transaction.last() == known.position
+        return self._spent() if is_known or count <= _CHEAP_TO_READ else None
 
     # Copies in this process are the object itself; a pickle names the same file.
     def __copy__(self) -> "PrivacyAccountant":
@@ -747,21 +796,81 @@ class PrivacyAccountant(StewardMixin):
 
     def _charges(self) -> list[Charge]:
         with self._ledger.reading() as transaction:
-            return transaction.charges()
+            charges = transaction.charges()
+        for charge in charges:
+            check_charge(charge, self._ledger.header)
+        return charges
 
     def _known(self) -> Spending:
         """The charges that this process has seen, without a look at the ledger."""
         return known_spending(self._ledger.identity)
 
-    def _spent(self) -> Spending:
-        """All charges; only those that are new are read and looked at."""
+    def _latest(self) -> Spending:
+        """All charges; only those that are new are read."""
         known = self._known()
         with self._ledger.reading() as transaction:
-            spent = caught_up(transaction, known)
+            return caught_up(transaction, known)
+
+    def _spent(self) -> Spending:
+        """All charges, which the limit has admitted."""
+        with self._explained():
+            spent = self._latest()
+            if not spent.is_checked:
+                self._check(spent)
+                spent.is_checked = True
         return remember(self._ledger.identity, spent)
 
+    def _check(self, spent: Spending) -> None:
+        """Refuse charges that the ledger cannot have admitted: somebody else has written them.
+
+        Charges that were merged into the ledger of a fixed plan are there whatever its limit
+        is, and those of version 0.1 were admitted by other rules. No claim rests on the limit
+        of such a ledger.
+        """
+        limits, header = self._ledger.limits, self._ledger.header
+        for adjacency in spent.adjacencies:
+            check_relation(adjacency, header)
+        if spent.parts:
+            self._charges()  # which say by what the data set is split
+        if any(max(each.counts.values(), default=0) > MAX_RELEASES for each in spent.exposures()):
+            raise ValueError("more releases of one kind than can be counted")
+        if fits(spent, limits):
+            return
+        if not limits.adaptive:
+            sums: Counter[tuple[str, str, str]] = Counter()
+            for charge in self._charges():
+                if not is_merged(charge):
+                    sums[key(charge.split, charge.spec)] += charge.releases
+            if header.origin is not None or fits(Spending.none().plus(sums), limits):
+                return
+        raise LedgerError(
+            f"the ledger {self.path} cannot be used: its limit does not admit its charges, so that "
+            "they were not made by charging it. Nothing is claimed of them; history() lists them"
+        )
+
+    def _measured(self, measure: Callable[[Spending], _Measure]) -> _Measure:
+        """A measure of all charges; an error of the ledger where there is none."""
+        with self._explained():
+            value = measure(self._spent())
+            if isinstance(value, float) and math.isnan(value):
+                raise ValueError("what they cost is beyond floating-point numbers")
+        return value
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Whatever fails when charges are composed, as an error of the ledger."""
+        try:
+            yield
+        except LedgerError:
+            raise
+        except Exception as error:
+            reason = " ".join(f"{error}".split())[:300] or type(error).__name__
+            raise LedgerError(
+                f"the charges of the ledger {self.path} cannot be composed: {reason}"
+            ) from error
+
     def _check_split(self, adjacency: str) -> None:
-        if self._split is None or kind_of(adjacency) in _SPLIT_BY[self._split.by]:
+        if self._split is None or kind_of(adjacency) in SPLIT_BY[self._split.by]:
             return
         if adjacency in OF_PERSONS.values():
             why = "A person's records may lie in several parts. Charge the whole data set"
@@ -776,7 +885,7 @@ class PrivacyAccountant(StewardMixin):
                 "Use adjacency='replace', or split by values"
             )
         raise ValueError(
-            f"adjacency must be {_SPLIT_BY[self._split.by][0]!r} for charges on parts that are "
+            f"adjacency must be {SPLIT_BY[self._split.by][0]!r} for charges on parts that are "
             f"split by {self._split.by}; got {adjacency!r}. {why}"
         )
 
@@ -813,57 +922,8 @@ class ParallelParts:
         return f"ParallelParts({self._split.name!r}, split_by={self._split.by!r})"
 
 
-def _refusal(
-    spec: str,
-    releases: int,
-    label: str | None,
-    before: Spending,
-    after: Spending,
-    limits: Limits,
-) -> str:
-    name = repr(label) if label else "this charge"
-    asked = f"{plural(releases, 'release')} of {describe(decode(spec))}"
-    advice = (
-        "Nothing was charged or released; ask for less (a smaller epsilon, fewer fits), "
-        f"or stop here. Asked for: {asked}"
-    )
-    if is_filter(limits):
-        spent = _upwards(100 * share(before, limits), 2)
-        alone = compose(((spec, releases),)).epsilon(limits.delta)
-        return (
-            f"{name} does not fit into the limit of epsilon {limits.epsilon} at delta "
-            f"{limits.delta}, of which {spent}% is spent; alone it would cost epsilon "
-            f"{_upwards(alone)}. The limit holds for charges chosen as "
-            "you go; for a plan that was fixed before the first release, adaptive=False admits "
-            f"a little more. {advice}"
-        )
-    terms = f"delta {limits.delta}" if limits.order is None else f"Renyi order {limits.order}"
-    spent = _upwards(used(before, limits))
-    left = _downwards(remaining(before, limits))
-    return (
-        f"{name} would bring the total epsilon to {_upwards(used(after, limits))} at "
-        f"{terms}, and the limit is {limits.epsilon}. {spent} is used and {left} is left, as a "
-        "difference: charges are composed and not summed, so that a little more than this may "
-        f"still be admitted. {advice}"
-    )
-
-
-def _upwards(spent: float, decimals: int = 4) -> str:
-    """In a few decimals, and not less than it is: a reader may repeat it as a claim."""
-    if math.isinf(spent):
-        return "infinite"
-    # Divergences are rounded up by a part in 1e12 already, which should not fill a decimal.
-    unit = 10.0**decimals
-    return f"{math.ceil(spent * unit / (1 + 1e-12)) / unit:.{decimals}f}"
-
-
-def _downwards(left: float) -> str:
-    return "infinite" if math.isinf(left) else f"{math.floor(left * 1e4) / 1e4:.4f}"
-
-
-def _check_text(name: str, value: Any) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
+def _compositions(spent: Spending) -> list[Composition]:
+    return [exposure.composition() for exposure in spent.exposures()]
 
 
 def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> None:
@@ -872,56 +932,3 @@ def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> Non
             f"key must be another one for another charge; {key!r} was used for charge "
             f"{earlier.id} of the ledger, which is not this one. Nothing was charged"
         )
-
-
-def _check_declared(**declared: Any) -> dict[str, str | None]:
-    for name, value in declared.items():
-        _check_text(name, value)
-    if declared["adjacency"] is not None:
-        check_relation(declared["adjacency"])
-    return declared
-
-
-def _check_same_declared(asked: dict[str, str | None], ledger: Ledger) -> None:
-    """As limits: what a ledger was made with stays, and not asking for it is fine."""
-    for name, value in asked.items():
-        stored = getattr(ledger.header, name)
-        if value not in (None, stored):
-            raise ValueError(
-                f"the ledger {ledger.path} was made with {name}={stored!r}, and this stays; "
-                f"got {value!r}. Leave it out to continue"
-            )
-
-
-def _check_limits(epsilon: Any, delta: Any, order: Any, adaptive: bool) -> Limits:
-    if epsilon is not None:
-        epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
-    delta = check_real("delta", delta, above=0, below=1)
-    if order is not None:
-        order = check_real("order", order, above=1)
-        if epsilon is None:
-            raise ValueError(f"epsilon must be given with order; got order={order} alone")
-    limits = Limits(epsilon, delta, order, adaptive)
-    # An infinite limit is none.
-    return replace(limits, epsilon=None, order=None) if epsilon == math.inf else limits
-
-
-def _check_same_limits(asked: Limits, any_promise: bool, ledger: Ledger) -> None:
-    """The limits of a file are those it was made with; not asking for any is fine."""
-    stored = ledger.limits
-    if any_promise:
-        asked = replace(asked, adaptive=stored.adaptive)
-    nothing = Limits(None, _DEFAULT_DELTA, None, asked.adaptive)
-    if asked == stored or (asked == nothing and asked.adaptive == stored.adaptive):
-        return
-    raise ValueError(
-        f"the ledger {ledger.path} was made with {_words(stored)}, and these limits stay; got "
-        f"{_words(asked)}. Leave them out to continue with the stored ones"
-    )
-
-
-def _words(limits: Limits) -> str:
-    return (
-        f"epsilon={limits.epsilon}, delta={limits.delta}, order={limits.order}, "
-        f"adaptive={limits.adaptive}"
-    )

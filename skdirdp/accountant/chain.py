@@ -14,10 +14,11 @@ forger has to find all of these, or the roles of a database have to keep him out
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from .records import Header, UnusableError
+from .records import SPLIT_BY, Header, UnusableError
 
 #: The columns of an entry that its hash covers, in this order.
 ENTRY = (
@@ -63,7 +64,7 @@ def around_time(before: str, entry: Sequence[Any]) -> tuple[str, str]:
 def followed(
     rows: Iterable[Sequence[Any]], entries: int, before: str
 ) -> Iterator[tuple[Sequence[Any], str]]:
-    """Rows of `ENTRY` and a hash, each checked to follow the one before it.
+    """Rows of `ENTRY` and a hash, each checked to be a charge that follows the one before it.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def followed(
     Raises
     ------
     UnusableError
-        At the first row that does not follow.
+        At the first row that does not follow, or that is none.
     """
     for *entry, stored in rows:
         entries += 1
@@ -96,7 +97,30 @@ def followed(
                 f"charge {entries} was changed, or is not the one that followed "
                 + (f"charge {entries - 1}" if entries > 1 else "the limits")
             )
+        if damage := _damage(entry):
+            raise UnusableError(f"charge {entries} makes no sense: {damage}")
         yield entry, before
+
+
+def _damage(entry: Sequence[Any]) -> str | None:
+    """The first value of an entry that no charge has, in words; SQLite stores any in a column."""
+    _, time, user, key, spec, releases, label, split, part, name, by = entry
+    texts = [time, key, spec, split, part, *(v for v in (user, label, name, by) if v is not None)]
+    if not all(isinstance(text, str) for text in texts):
+        return "something else stands where a text should"
+    if type(releases) is not int or releases < 1:
+        return "its number of releases is none"
+    try:
+        has_zone = datetime.fromisoformat(time).tzinfo is not None
+    except ValueError:
+        has_zone = False
+    if not has_zone:
+        return "its time is none"
+    is_part = name is not None and by in SPLIT_BY
+    is_whole = part == "" and name is None and by is None
+    if not (is_part if split else is_whole):
+        return "it is neither on the whole data set nor on a part of it"
+    return None
 
 
 # JSON is one text for one list of values: floats with all their digits, and other characters

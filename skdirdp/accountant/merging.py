@@ -13,7 +13,7 @@ from typing import Any
 
 from .._messages import plural
 from .admission import key
-from .codec import decode
+from .codec import decode, is_declared, relations_of
 from .ledger import Charge, LedgerError, Split, Sums
 from .spending import Spending
 
@@ -178,17 +178,18 @@ def _check_promise(accountant: Any) -> None:
 
 def _check_together(accountant: Any, sums: Sums, new: Sequence[Entry]) -> None:
     """Refuse charges that have no total with those that are there."""
-    declared = getattr(accountant, "adjacency", None)
+    declared = accountant._ledger.header.adjacency
     found = {decode(spec).adjacency for _, _, spec in sums}
-    if declared is not None:
-        found.add(declared)
     for number, entry in enumerate(new, 1):
         adjacency = decode(entry.spec).adjacency
-        if found - {adjacency}:
+        others = [*sorted(found - {adjacency})]
+        if not is_declared(adjacency, declared):
+            others += relations_of(declared)
+        if others:
             raise ValueError(
                 "adjacency must be the same for all charges of one ledger; "
                 f"got {adjacency!r} in the {plural(len(new), 'charge')} to merge, number {number}, "
-                f"and {sorted(found - {adjacency})[0]!r} here. Nothing was merged"
+                f"and {' or '.join(map(repr, others))} here. Nothing was merged"
             )
         found.add(adjacency)
     after = Counter(sums)

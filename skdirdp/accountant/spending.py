@@ -152,6 +152,7 @@ class Spending:
     parts : the numbers of releases on parts, by split and part.
     adjacencies : the relations that charges are under, in the order they came.
     first : the kind of the first charge and its number of releases, if there is one.
+    is_checked : whether the limit of the ledger is known to have admitted these charges.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Spending:
         self.parts = parts
         self.adjacencies = adjacencies
         self.first = first
+        self.is_checked = False
         self._exposures: list[Exposure] | None = None
 
     @classmethod
@@ -202,7 +204,7 @@ class Spending:
     def at(self, position: Position) -> "Spending":
         """The same, now that its last charge is in the ledger."""
         made = Spending(position, self.whole, self.parts, self.adjacencies, self.first)
-        made._exposures = self._exposures
+        made._exposures, made.is_checked = self._exposures, self.is_checked
         return made
 
     def adjacency(self) -> str | None:

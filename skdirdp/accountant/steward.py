@@ -5,8 +5,10 @@ from typing import Any
 
 from ..reporting.markup import tag
 from ..reporting.page import write
+from .codec import decode
 from .exports import FORMATS, format_of, read_export
 from .merging import bring_in, entries_of, identity_of
+from .records import is_of_persons, is_record, persons_of
 from .summary import ledger_card, ledger_page, ledger_statement_of
 
 
@@ -120,6 +122,11 @@ class StewardMixin:
         (3.0, 1, True)
         """
         made_with, entries = read_export(export)
+        relations = [decode(entry.spec).adjacency for entry in entries]
+        unit = made_with.get("unit")
+        if not is_record(unit) and not all(map(is_of_persons, relations)):
+            # Of a version in which the unit was a name, and did not decide on charges.
+            made_with["unit"] = None
         accountant = cls(**made_with, path=path)  # type: ignore[call-arg]
         bring_in(accountant, entries, copy=True)
         return accountant
@@ -167,7 +174,7 @@ class StewardMixin:
             raise TypeError(f"other must be a PrivacyAccountant; got a {type(other).__name__}")
         if getattr(self, "_split", None) is not None:
             raise ValueError("a part cannot be merged into; merge into the accountant of the whole")
-        units = getattr(self, "unit", None), getattr(other, "unit", None)
+        units = [persons_of(each._ledger.header) for each in (self, other)]  # type: ignore[attr-defined]
         if units[0] != units[1]:
             raise ValueError(
                 f"unit must be the same for ledgers that are merged; got {units[0]!r} here and "

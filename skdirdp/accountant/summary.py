@@ -8,6 +8,7 @@ from typing import Any
 
 from .._messages import plural
 from ..accounting import Composition
+from ..accounting.worst_case import common_unit
 from ..reporting.curves import profile_deltas, profile_epsilons
 from ..reporting.markup import Markup, table, tag
 from ..reporting.model import budget_bar
@@ -25,10 +26,11 @@ from ..reporting.places import without_password
 from ..reporting.plots import ledger_plot, profile_plot, spread
 from ..reporting.statement import Claim, LedgerFacts, ledger_statement, terms
 from ..reporting.text import number, rounded_down, rounded_up, shortened
-from .codec import decode
+from .codec import decode, relations_of, unit_of
 from .history import epsilon_alone
 from .ledger import Charge
 from .merging import identity_of, is_merged
+from .records import PERSON, RECORD, is_of_persons, is_record, persons_of
 
 _ROWS = 100  # of a table on a page; an export has them all
 _TOTALS = 40
@@ -43,9 +45,10 @@ _NO_LABEL = "(no label)"
 
 def facts_of(accountant: Any) -> LedgerFacts:
     """What a statement needs to know."""
+    accountant._spent()  # charges beyond the limit are an error, and no statement
     charges = accountant._charges()
-    adjacency = getattr(accountant, "adjacency", None) or _charged_under(charges)
-    unit, name = getattr(accountant, "unit", None), getattr(accountant, "name", None)
+    adjacency = _charged_under(accountant, charges)
+    unit, name = _unit_of(accountant, adjacency, charges), getattr(accountant, "name", None)
     delta, order, adaptive = accountant.delta, accountant.order, is_adaptive(accountant)
     admitted = not any(map(is_merged, charges))
     limit = None
@@ -67,8 +70,33 @@ def is_adaptive(accountant: Any) -> bool:
     return getattr(accountant, "adaptive", accountant.order is not None)
 
 
-def _charged_under(charges: Sequence[Charge]) -> str:
-    return decode(charges[0].spec).adjacency if charges else "replace"
+def _charged_under(accountant: Any, charges: Sequence[Charge]) -> str:
+    if charges:
+        return decode(charges[0].spec).adjacency
+    return accountant.adjacency or relations_of(accountant._ledger.header.adjacency or RECORD)[0]
+
+
+def _unit_of(accountant: Any, adjacency: str, charges: Sequence[Charge]) -> str | None:
+    """Whom all charges protect together, in words; None for single records, and vectors."""
+    if not is_of_persons(adjacency):
+        return None
+    noun = persons_of(accountant._ledger.header) or PERSON
+    units = [unit_of(charge.spec) for charge in charges]
+    known = [unit for unit in units if unit is not None]
+    if known and len(known) == len(units):
+        return common_unit(known).describe(noun)
+    return f"one {noun} with at most as many records as each charge allows for"
+
+
+def declared_unit(accountant: Any) -> str:
+    """The unit that a ledger was made with, and what it means for charges."""
+    header = accountant._ledger.header
+    if is_of_persons(header.adjacency):
+        name = header.unit or PERSON
+        return f"{name}; every charge has to protect all records of each"
+    if header.adjacency == RECORD or is_record(header.unit):
+        return RECORD
+    return f"{header.unit}, which is only a name: charges may protect single records"
 
 
 def terms_of(accountant: Any) -> str:
@@ -129,12 +157,12 @@ def _short_answers(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str
     answers = [("limit", limit_of(accountant)), ("used, ε", rounded_up(used))]
     if accountant.epsilon is not None:
         answers.append(("left, ε", _left(accountant.epsilon, used)))
-    claim = facts_of(accountant).total
-    answers += [
-        ("charges", str(len(charges))),
-        ("protected against", claim.against),
-        ("budgets", plan_of(accountant)),
-    ]
+    answers.append(("charges", str(len(charges))))
+    if charges:
+        answers.append(("protected against", facts_of(accountant).total.against))
+    if accountant.unit is not None:
+        answers.append(("unit", shortened(declared_unit(accountant))))
+    answers.append(("budgets", plan_of(accountant)))
     if charges:
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
         answers.append(("first and last charge", first if first == last else f"{first} – {last}"))

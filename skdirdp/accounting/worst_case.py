@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._messages import plural
 from .._validation import check_choice
 from .pairs import DominatingPair, Floats
 
@@ -38,6 +39,8 @@ OF_PERSONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
 #: All that a table of counts may be released under.
 TABLE_RELATIONS = (*ADJACENCIES, *OF_PERSONS.values())
 VECTORS = "replace_vector"
+#: More records of one person than this nobody means.
+MOST_ROWS = 10**9
 
 
 def kind_of(adjacency: str) -> str:
@@ -59,6 +62,77 @@ def replaces(adjacency: str) -> bool:
 
 def directions_of(adjacency: str) -> tuple[str, ...]:
     return DIRECTIONS[kind_of(adjacency)]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a guarantee protects: a record, or a person with several of them.
+
+    Parameters
+    ----------
+    max_rows : int, default=1
+        The records that a person has at most, or that are counted of a person.
+    by_ids : bool, default=False
+        Whether `groups` said whose records are whose, and further ones were left out.
+        Otherwise `max_rows` is a declaration, which nobody has checked.
+
+    Examples
+    --------
+    >>> from skdirdp import DirichletHistogramTransformer
+    >>> bins = DirichletHistogramTransformer(
+    ...     bounds=(0, 1), max_rows=2, n_samples=3, adjacency="add_remove"
+    ... )
+    >>> bins.fit([[0.1], [0.2], [0.3], [0.9]], groups=[7, 7, 7, 8]).privacy_.unit
+    Unit(max_rows=2, by_ids=True)
+    >>> print(bins.privacy_.unit)
+    one person, of whom up to 2 records are counted
+    """
+
+    max_rows: int = 1
+    by_ids: bool = False
+
+    @property
+    def is_person(self) -> bool:
+        """False for a single record."""
+        return self.by_ids or self.max_rows > 1
+
+    def __str__(self) -> str:
+        return self.describe("person")
+
+    def describe(self, name: str) -> str:
+        """The unit in words, where persons are called by a name.
+
+        Parameters
+        ----------
+        name : str
+            A noun: "person", "patient".
+
+        Returns
+        -------
+        str
+        """
+        if self.by_ids:
+            are = "is" if self.max_rows == 1 else "are"
+            return f"one {name}, of whom up to {plural(self.max_rows, 'record')} {are} counted"
+        if self.is_person:
+            return f"one {name} with up to {self.max_rows} records (declared, not checked)"
+        return "one record"
+
+
+RECORD = Unit()
+
+
+def common_unit(units: Iterable[Unit]) -> Unit:
+    """What several releases of one data set protect together.
+
+    All of them must protect records, or all persons; composition refuses others. A person
+    who has more records than some release was told of is not covered by that one.
+    """
+    units = set(units)
+    declared = [unit for unit in units if not unit.by_ids]
+    if declared:
+        return min(declared, key=lambda unit: unit.max_rows)
+    return max(units, key=lambda unit: unit.max_rows, default=RECORD)
 
 
 class RenyiCurve(Protocol):

@@ -260,7 +260,7 @@ class PrivateBayesNet(ReleasedNetwork):
             n_records = counted.n_rows if self._is_number_public(counted.unit) else None
 
             joint = JointMechanism.of([*finding, whole])
-            generator = self._pay(*joint.as_charge())
+            generator = self._pay(*joint.as_charge(), counted.unit)
             steps.start(generator)
             self._unit_, self._n_records_ = counted.unit, n_records
             for (name, numbered), mechanism in zip(unlisted.items(), finding, strict=True):

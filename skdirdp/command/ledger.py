@@ -98,7 +98,12 @@ def _add_create(actions: Any) -> None:
         choices=("replace", "add_remove"),
         help="the only relation that may be charged (default: that of the first charge)",
     )
-    parser.add_argument("--unit", help="what is protected, in words: person, household, visit")
+    parser.add_argument(
+        "--unit",
+        help="what is protected: record (a single row), or a name for persons who may have "
+        "several rows, such as patient or household; charges for single rows are then refused "
+        "(default: that of the first charge)",
+    )
     plan = parser.add_mutually_exclusive_group()
     plan.add_argument(
         "--adaptive",
@@ -204,7 +209,7 @@ def _facts(accountant: Any) -> dict[str, Any]:
 
 
 def _described(accountant: Any) -> list[str]:
-    from ..accountant.summary import limit_of, plan_of
+    from ..accountant.summary import declared_unit, limit_of, plan_of
 
     lines = []
     if getattr(accountant, "name", None):
@@ -213,7 +218,7 @@ def _described(accountant: Any) -> list[str]:
     if getattr(accountant, "adjacency", None):
         lines.append(f"adjacency:  {accountant.adjacency}")
     if getattr(accountant, "unit", None):
-        lines.append(f"unit:       {accountant.unit}")
+        lines.append(f"unit:       {declared_unit(accountant)}")
     lines.append(f"budgets:    {plan_of(accountant)}")
     return lines
 

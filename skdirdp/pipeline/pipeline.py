@@ -267,7 +267,9 @@ class PrivatePipeline(Pipeline):
         if self.accountant is not None and joint is not None:
             label = type(self).__name__ if self.label is None else self.label
             mechanism, releases = joint.as_charge()
-            self.accountant.charge(mechanism, releases=releases, label=label)
+            unit = common_unit(each.estimator._unit_ for each in plan.declared)
+            of_persons = {"unit": unit} if unit.is_person else {}
+            self.accountant.charge(mechanism, releases=releases, label=label, **of_persons)
         with performance.under_way():
             result = fit(copy, X, y, **params)
         report = self._report(

@@ -283,7 +283,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         if exponent is not None:
             candidates = weigh_candidates(self.mechanism, counts, prior, exponent, gamma)
         ((claim, releases),) = privacy.mechanisms
-        generator = self._pay(claim, releases)
+        generator = self._pay(claim, releases, unit)
         if generator is None:
             released = counts
         elif exponent is None:

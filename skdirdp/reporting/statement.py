@@ -1,6 +1,7 @@
 """The sentence that states a guarantee, filled in: docs/statement.md."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,8 +78,7 @@ class Claim:
             return f"the exchange of one vector for another within its limits, {limits}"
         if self.adjacency.startswith("add_remove"):
             return f"adding or removing {self.protected}"
-        end = "," if "," in self.protected else ""
-        return f"the replacement of {self.protected}{end} by any other"
+        return f"the replacement of {self.protected}{self._end} by any other"
 
     @property
     def _change(self) -> str:
@@ -86,8 +86,12 @@ class Claim:
             return "exchanging one vector for another within these limits"
         if self.adjacency.startswith("add_remove"):
             return f"the presence or absence of {self.protected}"
-        end = "," if "," in self.protected else ""
-        return f"exchanging {self.protected}{end} for any other"
+        return f"exchanging {self.protected}{self._end} for any other"
+
+    @property
+    def _end(self) -> str:
+        """A comma after a clause, which is not one in brackets."""
+        return "," if "," in re.sub(r"\(.*?\)", "", self.protected) else ""
 
     @property
     def meaning(self) -> str:
