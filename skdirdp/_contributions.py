@@ -10,10 +10,11 @@ only its functions add them up:
 - `sum_rows`: records that add a whole row each, clipped and scaled to public bounds.
 
 Each looks at what it is about to add, however that came, and refuses a contribution
-beyond its bound. What was added up elsewhere, by an engine beside the data, passes here as
-well: `Weights.of_groups`, `RowRule.admit` and `admit_counts` look at it. Why the bounds hold
-in floating point, and not only for real numbers, is shown in ``docs/theory.md``, "Where the
-data enter".
+beyond its bound. Records are copied once, and the copy is checked and added: another process
+may write to the records at the same time. What was added up elsewhere, by an engine beside the
+data, passes here as well: `Weights.of_groups`, `RowRule.admit` and `admit_counts` look at it.
+Why the bounds hold in floating point, and not only for real numbers, is shown in
+``docs/theory.md``, "Where the data enter".
 """
 
 from collections import Counter
@@ -23,7 +24,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from ._validation import LARGEST, real_array
 from .mechanisms.contribution import ContributionBound
@@ -157,6 +157,16 @@ class Weights:
 UNWEIGHTED = Weights(None, 1.0)
 
 
+def _own(groups: np.ndarray, n_groups: int) -> np.ndarray:
+    """A copy of the groups of some records, all of which exist.
+
+    A record of another group would be added to memory that is not the table's.
+    """
+    groups = np.array(groups)
+    _check(groups.min(initial=0) >= 0 and groups.max(initial=0) < n_groups)
+    return groups
+
+
 def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) -> np.ndarray:
     """How many records, or what weight of them, fall into each cell of a table.
 
@@ -171,7 +181,7 @@ def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) 
     -------
     ndarray of float of shape (n_cells,)
     """
-    counts = np.bincount(cells, weights.values, minlength=n_cells)
+    counts = np.bincount(np.array(cells), weights.values, minlength=n_cells)
     _check(counts.size == n_cells)
     check_exact(counts, weights.grid)
     return counts.astype(float, copy=False)
@@ -197,11 +207,13 @@ def count_categories(
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     counts = np.zeros(starts[-1] * n_groups)
+    _check(groups.shape == X.shape[:1])
     for rows in row_blocks(len(X), len(sizes), _ENTRIES):
-        block = X[rows]
+        cells = X[rows] + starts[:-1]  # a copy
         # So that a record has one cell of each table, and none of another column's.
-        _check(block.min(initial=0) >= 0 and np.all(block < sizes))
-        cells = (block + starts[:-1]) * n_groups + groups[rows, np.newaxis]
+        _check(np.all(cells >= starts[:-1]) and np.all(cells < starts[1:]))
+        cells *= n_groups
+        cells += _own(groups[rows], n_groups)[:, np.newaxis]
         weight = weights[rows]
         repeated = None if weight is None else np.repeat(weight, X.shape[1])
         found = np.bincount(cells.ravel(), repeated, minlength=counts.size)
@@ -321,7 +333,7 @@ def sum_rows(
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n_records, n_columns)
-        Finite and non-negative, of any type.
+        Finite and non-negative, of any type; sparse in CSR format.
     groups : ndarray of int of shape (n_records,)
     n_groups : int
     weights : Weights
@@ -333,14 +345,10 @@ def sum_rows(
     -------
     RowSums
     """
-    # A group that does not exist would be added to memory that is not the table's.
     _check(groups.shape == X.shape[:1])
-    _check(groups.min(initial=0) >= 0 and groups.max(initial=0) < n_groups)
-    X = _canonical(X)
+    largest = 0.0
     if max_count is None or weights.exact:
-        largest = largest_of(X.data if sparse.issparse(X) else X)
-    else:
-        largest = 0.0  # of no interest
+        largest = max((largest_of(block.entries) for _, block in blocks_of_rows(X)), default=0.0)
     columns = max(X.shape[1], n_columns or 0)
     rule = RowRule.of(weights, columns, max_count, max_total, largest)
     sums = GroupSums(n_groups, X.shape[1])
@@ -348,7 +356,7 @@ def sum_rows(
     for rows, block in blocks_of_rows(X):
         block, total, whole = rule.apply(block, rows)
         rule.check(block.largest, total)
-        sums.add(block, groups[rows], whole=whole)
+        sums.add(block, _own(groups[rows], n_groups), whole=whole)
         largest_total = max(largest_total, total)
     return rule.admit(sums.table(), largest_total)
 
@@ -444,7 +452,6 @@ class RowRule:
             total = largest_of(block.totals())
             return (block if weight is None else scaled_rows(block, weight)), total, False
         if block.largest > self.clip:
-            # A copy: the records are not ours to change.
             block = block.with_entries(np.minimum(block.entries, self.clip))
         whole = whole_rows(block)
         all_whole = bool(whole.all())
@@ -468,34 +475,3 @@ class RowRule:
         kept = largest_of(totals[~changed])
         scaled = largest_of(part.totals(exact_below=exact_below))
         return block.replaced(changed, part), max(kept, scaled), False
-
-
-def _canonical(X: Any) -> Any:
-    """The records with every cell once: entries of one cell are added before all else."""
-    if not sparse.issparse(X):
-        return X
-    # A new object, since flags that the old one remembers may be stale. What is added is
-    # added as floats, since small integers would overflow, and in copies, since scipy adds
-    # in place.
-    fresh = sparse.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
-    # An index beyond the columns would count in another group, and for nothing in its total.
-    if not _is_sound(fresh):
-        fresh.check_format(full_check=True)
-    if not fresh.has_canonical_format:
-        parts = (X.data.astype(np.float64), X.indices.copy(), X.indptr.copy())
-        fresh = sparse.csr_array(parts, shape=X.shape)
-        fresh.sum_duplicates()
-    return fresh
-
-
-def _is_sound(X: Any) -> bool:
-    """Whether rows follow each other, and have columns that exist, once each and in order.
-
-    The first and the last column of a row then tell of all between.
-    """
-    lengths = np.diff(X.indptr)
-    if lengths.min(initial=0) < 0 or not X.has_canonical_format:
-        return False
-    filled = np.flatnonzero(lengths)
-    first, last = X.indices[X.indptr[filled]], X.indices[X.indptr[filled + 1] - 1]
-    return bool(first.min(initial=0) >= 0 and last.max(initial=-1) < X.shape[1])

@@ -263,11 +263,15 @@ def check_alpha(alpha: Any, n_features: int, force: bool) -> Any:
 
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The position of each label among the sorted classes."""
+    """The position of each label among the sorted classes.
+
+    They are a copy: another process that writes to y must not give a record two classes.
+    """
     if y.dtype.kind in "iu" and classes.dtype.kind in "iu":
-        n_classes, least, largest = len(classes), y.min(initial=0), y.max(initial=0)
+        codes = y.astype(np.intp)
+        n_classes, least, largest = len(classes), codes.min(initial=0), codes.max(initial=0)
         if 0 <= least <= largest < n_classes and np.array_equal(classes, np.arange(n_classes)):
-            return y.astype(np.intp, copy=False)  # labels that are their own positions
+            return codes  # labels that are their own positions
     with errors_without_data(y=y):
         codes = label_codes(y, classes)
     if codes.min(initial=0) >= 0:

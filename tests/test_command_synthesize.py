@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import threading
 import warnings
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning
 from skdirdp.command import main
 from skdirdp.command.schema import read_schema
+from skdirdp.command.synthesize import _read
 from skdirdp.mechanisms.selection import SelectionMechanism
 
 from .test_reporting import assert_loads_nothing
@@ -134,9 +137,12 @@ def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("[columns.sex]", "[columns.sexes]"), "'sex' that the schema does not name"),
+        (("[columns.sex]", "[columns.sexes]"), "no column 'sexes', which the schema names"),
+        (("[columns.remark]\ndrop = true", ""), "1 column that the schema does not name, the"),
         (("[columns.age]", "[columns.moon]\nfind = true\n[columns.age]"), "no column 'moon'"),
-        (('states = ["f", "m"]', 'states = ["f"]'), "column 'sex' has others"),
+        (('states = ["f", "m"]', 'states = ["f", "?"]'), "must not be in missing too"),
+        (('states = ["f", "m"]', "states = [250.00, 1]"), "in quotes"),
+        (('states = ["f", "m"]', "states = [true]"), "in quotes"),
         (('states = ["f", "m"]', 'states = "f"'), "list of texts"),
         (("find = true", "find = false"), "must have one of"),
         (("bounds = [18, 90]", "bounds = [18]"), "two numbers"),
@@ -154,12 +160,186 @@ def test_a_schema_that_does_not_fit_is_refused_before_any_charge(folder, capsys,
     assert len(PrivacyAccountant(path="study.sqlite")) == 0
 
 
-def test_text_among_numbers_is_refused_without_showing_it(folder, capsys):
-    table = pd.read_csv("in.csv", dtype=str)
-    table.loc[5, "age"] = "secret"
-    table.to_csv("in.csv", index=False)
-    line = complaint(capsys, REFUSED, "--epsilon", 1)
-    assert "secret" not in line
+# Cells -------------------------------------------------------------------------------
+
+
+def read(text, columns, **more):
+    """The table and the ids that the command reads from a file, by a schema in JSON."""
+    Path("small.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    Path("small.json").write_text(json.dumps({"columns": columns, **more}))
+    table, ids = _read("small.csv", read_schema("small.json"))
+    return {name: table[name].tolist() for name in table}, ids
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        ["00123", "123", "0123.0"],
+        ["0", "1"],
+        ["True", "False"],
+        ["250.00", "250.0", "V45"],
+        ["NA", "nan", "None", "null"],
+        ["1e3", "1000", " 1000"],
+        ["2020-01-01", "2020-1-1"],
+        ['"quoted"', "a,b", "two\nlines"],
+        ["é", "e\u0301"],
+    ],
+)
+@pytest.mark.parametrize("odd", ["x", "", "7", "7.0"])
+def test_declared_categories_are_texts_whatever_other_cells_hold(folder, states, odd):
+    for extra in ([], [odd]):
+        with open("t.csv", "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([["code", "n"], *([text, 1] for text in [*states, *extra])])
+        columns = {"code": {"states": states}, "n": {"bounds": [0, 2]}}
+        table, _ = read(Path("t.csv").read_bytes(), columns)
+        assert table["code"][: len(states)] == states
+        assert table["code"][len(states) :] == [None] * len(extra)
+
+
+def test_codes_keep_their_form_from_the_file_to_the_synthetic_records(folder, capsys):
+    n = 400
+    Path("in.csv").write_text("zip,icd,flag\n" + "00123,250.00,True\n4567,001.0,False\n" * n)
+    Path("schema.toml").write_text(
+        '[columns.zip]\nfind = true\n[columns.icd]\nstates = ["250.00", "001.0"]\n'
+        '[columns.flag]\nstates = ["True", "False"]\n'
+    )
+    assert synthesize("--epsilon", 5) == DONE
+    with open("out.csv", newline="") as file:
+        _, *records = csv.reader(file)
+    zips, icd, flags = map(set, zip(*records, strict=True))
+    assert {"00123", "4567"} <= zips <= {"00123", "4567", "other", ""}
+    assert {"250.00", "001.0"} <= icd <= {"250.00", "001.0", ""}
+    assert {"True", "False"} <= flags <= {"True", "False", ""}
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        ("12", 12.0),
+        ("012.50", 12.5),
+        (" 3 ", 3.0),
+        ("-1e2", -100.0),
+        ("", None),
+        ("-9", None),  # declared to be missing
+        ("abc", None),
+        ("True", None),
+        ("1_000", None),
+        ("1.2.3", None),
+        ("nan", None),
+    ],
+)
+def test_a_cell_that_is_no_number_is_missing_in_its_record_alone(folder, cell, number):
+    text = f"age,sex\n30,f\n{cell},m\n-3.5,f\n"
+    columns = {"age": {"bounds": [0, 90]}, "sex": {"states": ["f", "m"]}}
+    table, _ = read(text, columns, missing=["", "-9"])
+    first, found, last = table["age"]
+    assert (first, last) == (30.0, -3.5)
+    assert found == number if number is not None else found != found
+    assert table["sex"] == ["f", "m", "f"]
+
+
+@pytest.mark.parametrize(
+    "line", ["1,f,x,extra", "1,f", "1", ",,,", "1,f,x,", '"1,f,x"', "\xff\xfe", "\0,\0,\0,\0"]
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_row_of_another_length_is_a_record_without_values(folder, line, place):
+    lines = ["1,f,x", "2,m,y"]
+    lines.insert(place, line)
+    columns = {"n": {"bounds": [0, 9]}, "sex": {"states": ["f", "m"]}, "city": {"find": True}}
+    table, _ = read("n,sex,city\n" + "\n".join(lines) + "\n", columns)
+    n, sex, city = (table[name] for name in ("n", "sex", "city"))
+    assert (sex.pop(place), city.pop(place)) == (None, None)
+    assert np.isnan(n.pop(place))
+    assert (n, sex, city) == ([1.0, 2.0], ["f", "m"], ["x", "y"])
+
+
+def test_a_byte_that_is_no_text_is_wrong_in_its_cell_alone(folder):
+    columns = {"a": {"states": ["x", "y"]}, "b": {"find": True}}
+    table, _ = read(b"a,b\nx,1\n\xff\xfe,2\ny,\xff\n", columns)
+    assert table == {"a": ["x", None, "y"], "b": ["1", "2", "\ufffd"]}
+
+
+def test_an_empty_line_is_a_record_of_a_single_column_only(folder):
+    table, _ = read("a\nx\n\ny\n", {"a": {"find": True}})
+    assert table == {"a": ["x", None, "y"]}
+    table, _ = read("a,b\nx,1\n\ny,2\n", {"a": {"find": True}, "b": {"drop": True}})
+    assert table == {"a": ["x", "y"]}
+
+
+def test_records_without_an_id_are_left_out(folder):
+    text = "id,a\n007,x\n,y\n7,y\n?,y\nbroken\n007,x\n"
+    persons = {"column": "id", "max_rows": 2}
+    table, ids = read(text, {"a": {"find": True}}, missing=["", "?"], persons=persons)
+    assert table == {"a": ["x", "y", "x"]}
+    assert ids.tolist() == ["007", "7", "007"]
+
+
+def test_a_file_without_a_header_is_refused_without_showing_a_cell(folder, capsys):
+    main(["ledger", "create", "study.sqlite", "--epsilon", "4"])
+    _, *records = Path("in.csv").read_text().splitlines(keepends=True)
+    for first in (["71,f,Bergen,secret 0\n"], ["secret\n"], ["age,sex,city,remark,secret\n"], []):
+        Path("in.csv").write_text("".join([*first, *records]))
+        line = complaint(capsys, REFUSED, "--epsilon", 1, "--ledger", "study.sqlite")
+        assert not any(cell in line for cell in ("secret", "71", "Bergen"))
+    assert len(PrivacyAccountant(path="study.sqlite")) == 0
+
+
+def test_two_columns_of_one_name_are_refused(folder, capsys):
+    Path("in.csv").write_text("age,sex,sex,city,remark\n20,f,m,Bergen,secret\n")
+    assert "more than one column 'sex'" in complaint(capsys, REFUSED, "--epsilon", 1)
+
+
+def test_quotes_that_would_join_records_are_refused_without_showing_them(folder, capsys):
+    for text in ('"secret\n20,f,Bergen,x\n', '20,f,"Bergen"secret,x\n'):
+        Path("in.csv").write_text("age,sex,city,remark\n30,f,Bergen,x\n" + text)
+        line = complaint(capsys, REFUSED, "--epsilon", 1)
+        assert "must be a CSV file" in line
+        assert "secret" not in line
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "ftp", "file", "s3", "memory"])
+def test_addresses_are_not_opened(folder, capsys, scheme, monkeypatch):
+    opened = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **more: opened.append(given))
+    path = Path("in.csv").resolve() if scheme == "file" else "127.0.0.1:9/in.csv"
+    code = main(
+        ["synthesize", f"{scheme}://{path}", "out.csv", "--schema", "schema.toml", "--epsilon", "1"]
+    )
+    assert code == REFUSED
+    assert "No such file" in capsys.readouterr().err
+    assert opened == []
+
+
+def test_a_file_that_is_not_there_is_named(folder, capsys):
+    Path("in.csv").unlink()
+    assert (
+        complaint(capsys, REFUSED, "--epsilon", 1) == "skdirdp: in.csv: No such file or directory"
+    )
+
+
+def test_a_pipe_is_read_like_a_file(folder, capsys):
+    text = Path("in.csv").read_text().encode()
+    end, start = os.pipe()
+
+    def write():
+        with os.fdopen(start, "wb") as pipe:
+            pipe.write(text)
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    options = ["--schema", "schema.toml", "--epsilon", "3"]
+    assert main(["synthesize", f"/dev/fd/{end}", "out.csv", *options]) == DONE
+    writer.join()
+    os.close(end)
+    assert len(pd.read_csv("out.csv")) == 3000
+
+
+def test_a_schema_that_fits_few_values_is_seen_in_the_synthetic_records(folder, capsys):
+    assert synthesize("--epsilon", 3) == DONE
+    assert "Most values" not in capsys.readouterr().out
+    Path("schema.toml").write_text(SCHEMA.replace('["f", "m"]', '["F", "M"]'))
+    assert synthesize("--epsilon", 3) == DONE
+    assert "Most values of 'sex' are missing" in " ".join(capsys.readouterr().out.split())
 
 
 def test_places_that_cannot_be_written_are_refused_before_any_charge(folder, capsys):

@@ -6,7 +6,9 @@ bounds of the mechanisms that were charged for them.
 
 import threading
 import warnings
+from contextlib import suppress
 from fractions import Fraction
+from itertools import count
 from unittest.mock import patch
 
 import numpy as np
@@ -15,14 +17,23 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from skdirdp import (
+    DirichletBernoulliNB,
     DirichletCategoricalNB,
     DirichletNB,
     PrivacyAccountant,
     PrivacyLeakWarning,
     _scipy_compat,
 )
-from skdirdp._contributions import UNWEIGHTED, ContributionError, sum_rows
+from skdirdp import _contributions as contributions
+from skdirdp._contributions import (
+    UNWEIGHTED,
+    ContributionError,
+    count_categories,
+    count_cells,
+    sum_rows,
+)
 from skdirdp._validation import largest_count
+from skdirdp.naive_bayes import bernoulli, categorical, numeric
 from skdirdp.numerics import rows as rows_module
 from skdirdp.numerics.rows import DenseRows, GroupSums
 from tests.probes import Recorder, drawn_tables
@@ -521,3 +532,122 @@ def test_entries_that_single_precision_would_round_are_added_as_they_are(largest
     X = np.array([[largest, 1], [1, 0], [0, 1]])
     found = sum_rows(sparse.csr_array(X), np.zeros(3, int), 1, UNWEIGHTED, largest, 2 * largest)
     assert (found.table == [[largest + 1, 2]]).all()
+
+
+# Records that another process changes while they are counted
+
+
+def changing(monkeypatch, owner, name, *changes, calls=1):
+    """Write the changes into the records after so many calls of a function have returned."""
+    function = getattr(owner, name)
+    returned = count(1)
+
+    def and_then_change(*arguments, **options):
+        result = function(*arguments, **options)
+        if next(returned) >= calls:
+            for array, value in changes:
+                array[...] = value
+        return result
+
+    monkeypatch.setattr(owner, name, and_then_change)
+
+
+@pytest.mark.parametrize("step", ["apply", "check"])
+@pytest.mark.parametrize("make", [np.array, np.asfortranarray, sparse.csr_array])
+@pytest.mark.parametrize("max_total", [1, 3])
+def test_rows_are_counted_as_they_were_checked(make, step, max_total, monkeypatch):
+    X = make(np.ones((4, 3)))
+    entries = X.data if sparse.issparse(X) else X
+    changing(monkeypatch, contributions.RowRule, step, (entries, 1e7))
+    found = sum_rows(X, np.zeros(4, dtype=int), 1, UNWEIGHTED, 1, max_total)
+    assert entries.max() == 1e7
+    assert found.table.max() <= 4
+
+
+@pytest.mark.parametrize("step", ["apply", "check"])
+def test_sparse_rows_keep_the_columns_and_the_lengths_that_were_checked(step, monkeypatch):
+    X = sparse.csr_array(np.ones((4, 3)))
+    groups = np.array([0, 1, 0, 1])
+    changes = (X.indices, 0), (X.indptr, [0, 12, 12, 12, 12])
+    changing(monkeypatch, contributions.RowRule, step, *changes)
+    found = sum_rows(X, groups, 2, UNWEIGHTED, 1, 3)
+    assert (found.table == 2).all()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_rows_are_added_to_groups_that_were_checked(make, calls, monkeypatch):
+    groups = np.array([0, 1, 0, 1])
+    seen = []
+    add = GroupSums.add
+    monkeypatch.setattr(
+        GroupSums, "add", lambda *given, **more: seen.append(given[2]) or add(*given, **more)
+    )
+    changing(monkeypatch, contributions, "_check", (groups, 0), calls=calls)
+    found = sum_rows(make(np.ones((4, 3))), groups, 2, UNWEIGHTED, 1, 3)
+    assert (found.table.sum(axis=0) == 4).all()
+    assert seen
+    assert not any(np.shares_memory(own, groups) for own in seen)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_categories_are_counted_as_they_were_checked(calls, monkeypatch):
+    X, groups = np.zeros((4, 2), dtype=int), np.array([0, 1, 0, 1])
+    # A third category of the first column would be counted in the table of the second.
+    changing(monkeypatch, contributions, "_check", (X, 2), calls=calls)
+    with suppress(ContributionError):
+        first, second = count_categories(X, np.array([2, 3]), groups, 2, UNWEIGHTED)
+        assert first.tolist() == [[2, 0], [2, 0]]
+        assert second.tolist() == [[2, 0, 0], [2, 0, 0]]
+
+
+@pytest.mark.parametrize("group", [-1, 2])
+def test_categories_of_a_group_that_does_not_exist_are_refused(group):
+    with pytest.raises(ContributionError):
+        count_categories(
+            np.ones((2, 2), dtype=int), np.array([2, 2]), np.array([0, group]), 2, UNWEIGHTED
+        )
+
+
+def test_cells_are_counted_in_memory_that_nobody_else_writes(monkeypatch):
+    # numpy looks for the largest cell first, and then counts without a check.
+    cells = np.array([0, 1, 1])
+    bincount = np.bincount
+    seen = []
+    monkeypatch.setattr(
+        np, "bincount", lambda x, *more, **o: seen.append(x) or bincount(x, *more, **o)
+    )
+    assert count_cells(cells, 2).tolist() == [1, 2]
+    assert seen
+    assert not any(np.shares_memory(x, cells) for x in seen)
+
+
+@pytest.mark.parametrize(
+    ("model", "module", "counts"),
+    [
+        (DirichletNB(classes=[0, 1], max_count=1, max_total=3), numeric, "sum_rows"),
+        (DirichletCategoricalNB(classes=[0, 1], n_categories=2), categorical, "count_categories"),
+        (DirichletBernoulliNB(classes=[0, 1]), bernoulli, "sum_rows"),
+    ],
+)
+def test_a_record_has_one_class_in_all_tables(model, module, counts, drawn, monkeypatch):
+    y = np.array([0, 1] * 10)
+    changing(monkeypatch, module, counts, (y, 0))
+    model.fit(np.ones((20, 3), dtype=int), y)
+    assert y.max() == 0
+    assert len(drawn) > 1
+    assert {*np.concatenate([np.ravel(table) for _, table in drawn])} <= {0, 10}
+
+
+def test_duplicates_in_one_row_are_added_the_same_whatever_other_rows_hold():
+    # scipy sorts all rows if one is unsorted, which can exchange entries of one cell.
+    rng = np.random.default_rng(10)
+    columns, entries = np.sort(rng.integers(0, 2, 60)), rng.choice([0.1, 0.2, 0.3, 0.7, 1.1], 60)
+    tables = []
+    for other in ([0, 1, 2], [2, 1, 0]):
+        X = sparse.csr_array((2, 3))
+        X.data = np.concatenate([entries, np.ones(3)])
+        X.indices = np.concatenate([columns, other])
+        X.indptr = np.array([0, 60, 63])
+        tables.append(sum_rows(X, np.array([0, 1]), 2, UNWEIGHTED, 100, 200).table)
+    np.testing.assert_array_equal(*tables)

@@ -13,7 +13,12 @@ A schema is TOML, or JSON of the same shape::
     [columns.city]
     find = true
 
-Nothing of it may be taken from the table itself. A public code book is a better source, and
+Every cell of the table is text. States are compared with it character by character, so that
+``00123``, ``250.00`` and ``True`` are texts like any other. A cell is missing if it is one of
+`missing`, if it is no state of a column with states, or if it is no number in a column with
+bounds.
+
+Nothing of the schema may be taken from the table itself. A public code book is a better source, and
 `skdirdp schema` drafts a schema from one.
 """
 
@@ -88,15 +93,20 @@ def read_schema(path: str) -> Schema:
                 "find = true and drop = true"
             )
         parts[kinds[0]][name] = column[kinds[0]]
+    missing = _texts(path, "missing", given.get("missing", [""]))
+    states = {name: _texts(path, name, texts) for name, texts in parts["states"].items()}
+    for name, texts in states.items():
+        if not set(missing).isdisjoint(texts):
+            raise Refused(f"{path}: a state of column {name!r} must not be in missing too")
     persons = given.get("persons", {})
     if not isinstance(persons, Mapping) or not set(persons) <= {"column", "max_rows"}:
         raise Refused(f"{path}: persons must have a column, and may have max_rows")
     return Schema(
-        {name: _texts(path, name, states) for name, states in parts["states"].items()},
+        states,
         {name: _pair(path, name, bounds) for name, bounds in parts["bounds"].items()},
         list(parts["find"]),
         list(parts["drop"]),
-        _texts(path, "missing", given.get("missing", [""])),
+        missing,
         given.get("structure"),
         persons.get("column"),
         persons.get("max_rows", 1),
@@ -112,8 +122,14 @@ def _toml(text: str) -> Any:
 
 
 def _texts(path: str, name: str, values: Any) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(v, str | int | float) for v in values):
-        raise Refused(f"{path}: {name!r} must be a list of texts or numbers")
+    """Texts as they stand in the table; a whole number may be given without quotes."""
+    if not isinstance(values, list):
+        raise Refused(f"{path}: {name!r} must be a list of texts")
+    if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
+        raise Refused(
+            f"{path}: {name!r} must be a list of texts as they stand in the table, or of whole "
+            'numbers; put others in quotes, such as "250.00" or "True"'
+        )
     return [str(value) for value in values]
 
 

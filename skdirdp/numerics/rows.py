@@ -117,7 +117,7 @@ class DenseRows:
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Parts of a sparse matrix, as they are: scipy's own classes copy what is a view.
+    """Rows of a sparse matrix.
 
     Attributes
     ----------
@@ -138,6 +138,26 @@ class SparseRows:
     @cached_property
     def _lengths(self) -> np.ndarray:
         return np.diff(self.ends)
+
+    def canonical(self) -> "SparseRows":
+        """The rows with their columns in order, and the entries of one cell added up.
+
+        A column that does not exist is refused: it would count in another group.
+        """
+        columns = self.columns
+        if columns.min(initial=0) < 0 or columns.max(initial=-1) >= self.n_columns:
+            raise ValueError("X.indices must be columns of X; some are not")
+        rises = columns[1:] > columns[:-1]
+        inner = self.ends[1:-1]
+        rises[inner[(inner > 0) & (inner < len(columns))] - 1] = True
+        if rises.all():
+            return self
+        # In the order in which a row has them, which other rows have no influence on.
+        cells = self.spread(np.arange(self.n_rows) * self.n_columns) + columns
+        cells, places = np.unique(cells, return_inverse=True)
+        entries = np.bincount(places, self.entries, len(cells))
+        ends = np.searchsorted(cells, np.arange(self.n_rows + 1) * self.n_columns)
+        return SparseRows(entries, cells % self.n_columns, ends, self.n_columns)
 
     def with_entries(self, entries: np.ndarray) -> "SparseRows":
         return replace(self, entries=entries)
@@ -219,21 +239,42 @@ class GroupSums:
 
 
 def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
-    """Blocks of rows that stay in the processor's cache."""
+    """Blocks of rows that stay in the processor's cache, with one entry for each cell.
+
+    Each block is a copy. Another process may write to the records, and the numbers that are
+    checked must be the numbers that are added.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix in CSR format, of shape (n_rows, n_columns)
+
+    Yields
+    ------
+    tuple of (slice, Rows)
+    """
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
         for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
-            yield rows, DenseRows(np.asarray(X[rows], dtype=np.float64))
+            yield rows, DenseRows(np.array(X[rows], dtype=np.float64, order="C"))
         return
+    entries, columns, ends = X.data, X.indices, np.array(X.indptr, dtype=np.intp)
+    if len(ends) != n_rows + 1 or ends[0] != 0 or np.diff(ends).min(initial=0) < 0:
+        raise ValueError("X.indptr must start at 0 and not decrease; it does not")
+    if ends[-1] > min(len(entries), len(columns)):
+        raise ValueError("X.indptr must not end beyond X.indices and X.data; it does")
     # Blocks of rows with about as many entries each.
-    blocks = max(1, X.nnz // _SPARSE_ENTRIES)
-    edges = np.searchsorted(X.indptr, np.linspace(0, X.nnz, blocks + 1)).clip(0, n_rows)
+    blocks = max(1, int(ends[-1]) // _SPARSE_ENTRIES)
+    edges = np.searchsorted(ends, np.linspace(0, ends[-1], blocks + 1)).clip(0, n_rows)
     edges[0], edges[-1] = 0, n_rows
     for start, stop in pairwise(edges.tolist()):
-        part = slice(X.indptr[start], X.indptr[stop])
-        data = np.asarray(X.data[part], dtype=np.float64)
-        ends = X.indptr[start : stop + 1] - X.indptr[start]
-        yield slice(start, stop), SparseRows(data, X.indices[part], ends, n_columns)
+        part = slice(ends[start], ends[stop])
+        block = SparseRows(
+            np.array(entries[part], dtype=np.float64),
+            np.array(columns[part]),
+            ends[start : stop + 1] - ends[start],
+            n_columns,
+        )
+        yield slice(start, stop), block.canonical()
 
 
 def largest_of(values: np.ndarray) -> float:
