@@ -26,6 +26,7 @@ from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.shares import PART_OF_SELECTION, calibrate_shares, part_before
 from ..mechanisms.table import CountTable
 from .errors import errors_of_steps_without_data
+from .public_steps import original_class
 from .structure import Outside
 
 #: Public parameters about labels, weights and the number of records: no step changes these,
@@ -71,7 +72,7 @@ class _Stage:
     @property
     def estimator(self) -> str:
         """The name of the class of the step that is under way."""
-        return type(self._fitting).__name__
+        return original_class(self._fitting).__name__
 
     def enter(self, name: str, step: Any) -> None:
         """Go on to the next step, which takes its sizes from what was declared before it."""

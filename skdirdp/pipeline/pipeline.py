@@ -1,7 +1,7 @@
 """A pipeline with one budget for all of its steps."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -11,22 +11,35 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
-from .._messages import warn
+from .._messages import only_own_warnings, warn
 from .._persons import common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, Terms
 from ..exceptions import PrivacyLeakWarning
-from .check import check_pipeline
+from .check import check_pipeline, learns_nothing
 from .joint_fit import Performance, Plan, Rehearsal
+from .public_steps import hide_records, record_wise, show_classes, takes_table
 from .report import PipelineReport
-from .structure import adaptive_part, feeds, mark, private_estimators
+from .structure import adaptive_part, feeds, mark, private_estimators, reachable
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
     # The error of the last step says best what it lacks.
     getattr(pipe._final_estimator, "fit_predict")  # noqa: B009
     return True
+
+
+def _converted_before(name: str) -> Any:
+    """A method of `Pipeline` that reads a table record by record, as `fit` does."""
+    inherited = vars(Pipeline)[name]
+
+    @available_if(inherited.check)
+    @wraps(inherited.fn)
+    def method(self, X, *args, **params):
+        return inherited.fn(self, self._converted(X), *args, **params)
+
+    return method
 
 
 class PrivatePipeline(Pipeline):
@@ -210,6 +223,19 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
+    predict = _converted_before("predict")
+    predict_proba = _converted_before("predict_proba")
+    predict_log_proba = _converted_before("predict_log_proba")
+    decision_function = _converted_before("decision_function")
+    score_samples = _converted_before("score_samples")
+    score = _converted_before("score")
+    transform = _converted_before("transform")
+
+    def _converted(self, X: Any) -> Any:
+        """The table with dtypes that do not depend on single records, if a step needs it."""
+        is_private = isinstance(self.epsilon, Real) and self.epsilon < np.inf
+        return record_wise(X) if is_private and takes_table(self) else X
+
     def rehearse(self, X, y=None, **params):
         """What a fit to these data would be charged; nothing is charged or released.
 
@@ -250,12 +276,24 @@ class PrivatePipeline(Pipeline):
             return fit(self, X, y, **params)
         self._validate_params()
         self._validate_steps()
-        leaking = self._warn_of_leaking_steps() if np.isfinite(self.epsilon) else []
-        if not self._holds_private_steps():
-            result = fit(self, X, y, **params)
+        is_private = bool(np.isfinite(self.epsilon))
+        with only_own_warnings(is_private):
+            leaking = self._warn_of_leaking_steps() if is_private else []
+            if self._holds_private_steps():
+                return self._fit_jointly(fit, X, y, params, leaking)
+            try:
+                if is_private:
+                    hide_records(self, (), learns_nothing)
+                result = fit(self, X, y, **params)
+            finally:
+                show_classes(self)
             self.privacy_ = self._report((), leaking, ())
             return result
 
+    def _fit_jointly(
+        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
+    ) -> Any:
+        """Fit copies of the steps, whose private ones release what is paid for."""
         plan, prefix = self._plan(fit, X, y, params)
         performance = Performance(plan.terms, plan=plan)
         copy = self._copy(performance, prefix.again())
@@ -270,6 +308,7 @@ class PrivatePipeline(Pipeline):
             self.accountant.charge(mechanism, releases=releases, label=label)
         with performance.under_way():
             result = fit(copy, X, y, **params)
+        show_classes(copy)
         report = self._report(
             () if joint is None else joint.parts,
             [*leaking, *performance.taken_from_data()],
@@ -304,6 +343,8 @@ class PrivatePipeline(Pipeline):
 
     def _copy(self, stage: Rehearsal | Performance, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
+        if np.isfinite(self.epsilon):
+            hide_records(copy, reachable(self), learns_nothing)
         copy.memory = prefix
         copy._stage = stage
         return copy

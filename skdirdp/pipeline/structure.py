@@ -1,6 +1,6 @@
 """Where the private estimators of a pipeline are, and which of them are fed by others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -28,6 +28,26 @@ def _walk(step: Any) -> Iterator[PrivateEstimator]:
     elif isinstance(step, (list, tuple)):
         for value in step:
             yield from _walk(value)
+
+
+def reachable(estimator: Any) -> list[Any]:
+    """An estimator and all estimators that it holds, fitted ones too."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    waiting = [estimator]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, BaseEstimator):
+            found[id(each)] = each
+            waiting += vars(each).values()
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+    return list(found.values())
 
 
 class Outside:
