@@ -406,7 +406,7 @@ def test_without_privacy_steps_are_fitted_to_the_records():
 
 def test_a_private_fit_warns_of_nothing_that_one_record_decides():
     """Many labels, an unknown category, a function that is not inverted."""
-    classes = list(range(30))
+    classes = [f"{number:02}" for number in range(30)]
     model = DirichletCategoricalNB(n_categories=4)
     X, y = np.array([[1, 2], [2, 1], [3, 3]] * 10), classes
     steps = [
@@ -430,5 +430,7 @@ def test_other_warnings_and_filters_are_left_alone():
     with pytest.warns(PrivacyLeakWarning, match="classes"):
         clone(model).set_params(classes=None).fit([[1, 2]] * 6, [0, 1, 2] * 2)
     with pytest.warns(UserWarning, match="unique classes"):
-        clone(model).set_params(epsilon=np.inf, classes=None).fit([[1, 2]] * 30, range(30))
+        clone(model).set_params(epsilon=np.inf, classes=None).fit(
+            [[1, 2]] * 30, [*map(str, range(30))]
+        )
     assert warnings.filters == filters

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
 from .._messages import only_own_warnings, warn
-from .._persons import common_unit
+from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, Terms
@@ -21,7 +21,7 @@ from .check import check_pipeline, learns_nothing
 from .joint_fit import Performance, Plan, Rehearsal
 from .public_steps import hide_records, record_wise, show_classes, takes_table
 from .report import PipelineReport
-from .structure import adaptive_part, feeds, mark, private_estimators, reachable
+from .structure import adaptive_part, feeds, mark, moves_rows, private_estimators, reachable
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
@@ -175,7 +175,8 @@ class PrivatePipeline(Pipeline):
         y : iterable, default=None
             Training targets.
         **params : dict of str -> object
-            As for `Pipeline.fit`.
+            As for `Pipeline.fit`. `groups`, an id of a person for each record, reaches every
+            private step, also inside others.
 
         Returns
         -------
@@ -267,8 +268,13 @@ class PrivatePipeline(Pipeline):
         self._validate_steps()
         if not self._holds_private_steps():
             return None
-        plan, _ = self._plan(Pipeline.fit, X, y, params)
-        return plan.joint
+        return self._rehearsed(X, y, params).joint
+
+    def _rehearsed(self, X: Any, y: Any, params: dict) -> Plan:
+        """What a fit would release and charge, and what it would not cover."""
+        with only_own_warnings(bool(np.isfinite(self.epsilon))):
+            params, groups = self._shared_groups(params)
+            return self._plan(Pipeline.fit, X, y, params, groups)[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
         if JOINT_FIT.get() is not None:
@@ -294,8 +300,9 @@ class PrivatePipeline(Pipeline):
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
     ) -> Any:
         """Fit copies of the steps, whose private ones release what is paid for."""
-        plan, prefix = self._plan(fit, X, y, params)
-        performance = Performance(plan.terms, plan=plan)
+        params, groups = self._shared_groups(params)
+        plan, prefix = self._plan(fit, X, y, params, groups)
+        performance = Performance(plan.terms, plan=plan, groups=groups)
         copy = self._copy(performance, prefix.again())
         # Generators are one object, as in Pipeline: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
@@ -311,20 +318,46 @@ class PrivatePipeline(Pipeline):
         show_classes(copy)
         report = self._report(
             () if joint is None else joint.parts,
-            [*leaking, *performance.taken_from_data()],
+            [*leaking, *plan.not_covered],
             tuple(performance.reports),
         )
         # Together, so that whoever reads meanwhile has a report of the steps that are there.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
+    def _shared_groups(self, params: dict) -> tuple[dict, Any]:
+        """Parameters of `fit` without ids of persons, and the ids that all steps count by."""
+        names = [
+            name
+            for name in params
+            if name == "groups"
+            or (name.endswith("__groups") and self._is_private_step(name.partition("__")[0]))
+        ]
+        given = [params[name] for name in names if params[name] is not None]
+        if not given:
+            return {name: value for name, value in params.items() if name not in names}, None
+        shared = SharedGroups(given[0])
+        for groups in given[1:]:
+            shared.take(groups)
+        moved = moves_rows(self)
+        if moved is not None:
+            raise ValueError(
+                f"groups must not be given where {type(moved[1]).__name__} in step {moved[0]!r} "
+                "holds a private estimator: it may fit that to other rows, whose persons would "
+                "not be known. Nothing was charged"
+            )
+        return {name: value for name, value in params.items() if name not in names}, given[0]
+
+    def _is_private_step(self, name: str) -> bool:
+        return any(name == each and private_estimators(step) for each, step in self.steps)
+
     def _plan(
-        self, fit: Callable[..., Any], X: Any, y: Any, params: dict
+        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
     ) -> "tuple[Plan, _Prefix]":
         """The noise of all steps, and the steps before the first private one, fitted."""
         terms = Terms(self.epsilon, self.delta, self.order, self.adjacency)
         self._check_not_adaptive()
-        rehearsal = Rehearsal(terms, feeds=partial(feeds, self))
+        rehearsal = Rehearsal(terms, feeds=partial(feeds, self), groups=groups)
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
@@ -388,14 +421,13 @@ class PrivatePipeline(Pipeline):
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
-        seeded = any("random_state" in report.not_covered for _, report in steps)
         return PipelineReport(
             epsilon=float(self.epsilon),
             delta=float(self.delta) if self.order is None else None,
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
             mechanisms=mechanisms,
-            not_covered=(*dict.fromkeys(leaks), *["random_state"] * seeded),
+            not_covered=tuple(dict.fromkeys(leaks)),
             unit=common_unit(report.unit for _, report in steps),
             n_records=next((report.n_records for _, report in steps), None),
             steps=steps,

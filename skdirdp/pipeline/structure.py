@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from ..base import PrivateEstimator
-from .knowledge import ADAPTIVE, SIDE_BY_SIDE, is_known
+from .knowledge import ADAPTIVE, KEEP_ROWS, SIDE_BY_SIDE, is_known
 
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
@@ -94,6 +94,16 @@ def adaptive_part(pipe: Pipeline) -> tuple[str, Any] | None:
     """An estimator, and its path, that fits private ones as often as results suggest."""
     for path, part in _parts(pipe):
         if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
+            return path, part
+    return None
+
+
+def moves_rows(pipe: Pipeline) -> tuple[str, Any] | None:
+    """An estimator, and its path, that may fit private ones to other rows than it is given."""
+    for path, part in _parts(pipe):
+        keeps = type(part).__name__ in KEEP_ROWS and is_known(part)
+        keeps = keeps and getattr(part, "cv", None) is None
+        if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             return path, part
     return None
 
