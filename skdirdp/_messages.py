@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dis import opmap
 from numbers import Integral
 from types import FrameType
@@ -183,7 +184,52 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame) in _INTERMEDIATE:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    token = _IN_PRIVATE_FIT.set(False)
+    try:
+        warnings.warn(message, category, stacklevel=level)
+    finally:
+        _IN_PRIVATE_FIT.reset(token)
+
+
+#: Whether a private fit is under way in this thread.
+_IN_PRIVATE_FIT: ContextVar[bool] = ContextVar("_IN_PRIVATE_FIT", default=False)
+
+
+class _OfOtherLibraries:
+    """Stands for the pattern of a message in a filter of warnings.
+
+    It matches by where a warning is issued and not by its words.
+    """
+
+    #: scikit-learn copies filters by their patterns; the copy matches nothing.
+    pattern = "(?!)"
+
+    def match(self, message: str) -> bool:
+        return _IN_PRIVATE_FIT.get()
+
+
+_FILTER = ("ignore", _OfOtherLibraries(), Warning, None, 0)
+
+
+@contextmanager
+def only_own_warnings(enabled: bool = True) -> Iterator[None]:
+    """Drop warnings of other libraries, which may depend on a single record.
+
+    What this package warns of with `warn` depends on public facts, and passes. Neither the
+    filters of the user nor those of other threads are changed.
+    """
+    if not enabled:
+        yield
+        return
+    filters: list[Any] = warnings.filters  # type: ignore[assignment]
+    filters.insert(0, _FILTER)
+    token = _IN_PRIVATE_FIT.set(True)
+    try:
+        yield
+    finally:
+        _IN_PRIVATE_FIT.reset(token)
+        with suppress(ValueError):  # filters that were reset meanwhile
+            filters.remove(_FILTER)
 
 
 def _package(frame: FrameType) -> str:

@@ -11,6 +11,7 @@ another. Other objects, and numbers with rounding errors, are refused.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Set
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -63,6 +64,52 @@ class Selection:
         return values if values is None or self.rows is None else values[self.rows]
 
 
+class SharedGroups:
+    """The ids of one fit of several estimators, all of which must count by the same.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_rows,), or None
+        Ids for every estimator; None for those that the first of them is given, if any.
+    """
+
+    def __init__(self, groups: Any = None):
+        self._given = groups is not None
+        self._first = not self._given
+        self._ids = _listed(groups)
+
+    def take(self, groups: Any) -> Any:
+        """The ids that an estimator counts by, which may have been given its own."""
+        if groups is None and self._given:
+            return self._ids
+        ids = _listed(groups)
+        if self._first:
+            self._first, self._ids = False, ids
+        if (ids is None) != (self._ids is None):
+            raise ValueError(
+                "groups must be given to every private step or to none: pass it to the fit of the "
+                "pipeline, fit(X, y, groups=...). Nothing was charged"
+            )
+        if ids != self._ids:
+            raise ValueError(
+                "groups must be the same for every private step, as they protect one person "
+                "together; got different ids. Nothing was charged"
+            )
+        return groups
+
+
+def _listed(groups: Any) -> list | None:
+    if groups is None:
+        return None
+    with errors_without_data(groups=groups):
+        ids = _ids(groups)
+    return ids.tolist() if isinstance(ids, np.ndarray) else ids
+
+
+#: The ids of the joint fit that is under way.
+SHARED_GROUPS: ContextVar[SharedGroups | None] = ContextVar("SHARED_GROUPS", default=None)
+
+
 def select_rows(
     groups: Any, n_rows: int, max_rows: int, before: Selection | None = None
 ) -> Selection:
@@ -83,6 +130,9 @@ def select_rows(
             "groups must be given with every batch or with none: whose the records of the others "
             "are would not be known"
         )
+    shared = SHARED_GROUPS.get()
+    if shared is not None:
+        groups = shared.take(groups)
     if groups is None:
         return Selection(Unit(max_rows), n_rows)
     kept = {} if before is None else before.kept

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._messages import beyond_the_guarantee, exactly, plural, warn
+from ._messages import beyond_the_guarantee, exactly, only_own_warnings, plural, warn
 from ._persons import MOST_ROWS, RECORD, Selection, Unit
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
@@ -226,7 +226,8 @@ class PrivateEstimator(BaseEstimator):
     def _fitting(self) -> Iterator[None]:
         """Forget the last fit, and bring it back if this one fails.
 
-        Fitted state is what ends in an underscore, as everywhere in scikit-learn.
+        Fitted state is what ends in an underscore, as everywhere in scikit-learn. Warnings
+        of other libraries are dropped, unless the fit is not private.
         """
         before = vars(self).copy()
         parameters = _parameters(type(self).__init__)
@@ -234,7 +235,8 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
         try:
-            yield
+            with only_own_warnings(self.epsilon != np.inf):
+                yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)

@@ -414,7 +414,7 @@ def test_a_category_that_is_not_known_is_not_shown():
     told = everything_told(caught.value)
     assert "secret" not in told
     assert (
-        "step 'codes' (OrdinalEncoder): Found unknown categories in column 0 during fit; "
+        "step 'codes' (OrdinalEncoder): Found unknown categories in column 0 during transform; "
         "categories must name all that may occur"
     ) in told
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from .._messages import warn
@@ -19,11 +19,19 @@ from ..base import PrivacyReport, Terms
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
 from ..mechanisms.selection import SelectionMechanism
-from ..pipeline import PrivatePipeline, check_pipeline
+from ..pipeline import PrivatePipeline
+from ..pipeline.structure import reachable
 
 #: Parameters that follow from the search's own.
 BUDGET = frozenset({"epsilon", "delta", "order", "adjacency", "accountant"})
 _STEP = "estimator"
+
+#: The reason why searches do not protect persons with several rows.
+ROW_BY_ROW = (
+    "a search holds out rows and scores rows, and its noise is for one row, while a person with "
+    "several could be fitted to and held out at once. Choose the parameters on public records, or "
+    "on a table with one row for each person, and fit the model with groups and max_rows"
+)
 
 
 class Records(NamedTuple):
@@ -51,10 +59,7 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
         known = {**estimator.get_params(deep=True), **each}
         rows = [name for name, value in known.items() if _is_of_persons(name, value)]
         if rows:
-            raise ValueError(
-                f"{rows[0]} must be 1 inside a search: records are held out row by row, so that "
-                "a person with several rows could be fitted to and held out at once"
-            )
+            raise ValueError(f"{rows[0]} must be 1 inside a search: {ROW_BY_ROW}")
 
 
 def _is_of_persons(name: str, value: Any) -> bool:
@@ -97,7 +102,22 @@ def is_wrapped(estimator: Any) -> bool:
     return not isinstance(estimator, Pipeline)
 
 
-def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> JointMechanism:
+class Rehearsed(NamedTuple):
+    """The public outcome of a rehearsal.
+
+    Attributes
+    ----------
+    released : JointMechanism
+        All that a fit would release.
+    not_covered : tuple of str
+        As `PrivacyReport.not_covered`.
+    """
+
+    released: JointMechanism
+    not_covered: tuple[str, ...]
+
+
+def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Rehearsed:
     """What fitting a candidate would release; nothing is released.
 
     Parameters
@@ -109,17 +129,11 @@ def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Joi
 
     Returns
     -------
-    JointMechanism
+    Rehearsed
     """
-    if np.isfinite(candidate.epsilon):
-        for finding in check_pipeline(candidate):
-            if finding.verdict == "leaks":
-                warn(
-                    f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the "
-                    "privacy guarantee does not cover",
-                    PrivacyLeakWarning,
-                )
-    found = candidate.rehearse(records.X, records.y, **_fit_params(records, wrapped))
+    leaking = candidate._warn_of_leaking_steps() if np.isfinite(candidate.epsilon) else []
+    planned = candidate._rehearsed(records.X, records.y, _fit_params(records, wrapped))
+    found = planned.joint
     if found is None:
         raise ValueError(
             "estimator must be private, or hold a step that is: nothing that it learns from the "
@@ -132,7 +146,7 @@ def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Joi
             "take its part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
             "Nothing was charged"
         )
-    return found
+    return Rehearsed(found, (*leaking, *planned.not_covered))
 
 
 def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Any:
@@ -216,21 +230,9 @@ def set_report(fitted: Any, report: PrivacyReport) -> None:
         Changed in place, with all that it holds.
     report : PrivacyReport
     """
-    seen: set[int] = set()
-    waiting = [fitted]
-    while waiting:
-        found = waiting.pop()
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        if isinstance(found, BaseEstimator):
-            if "privacy_" in vars(found):
-                found.privacy_ = report
-            waiting += vars(found).values()
-        elif isinstance(found, Mapping):
-            waiting += found.values()
-        elif isinstance(found, (list, tuple)):
-            waiting += found
+    for found in reachable(fitted):
+        if "privacy_" in vars(found):
+            found.privacy_ = report
 
 
 @contextmanager

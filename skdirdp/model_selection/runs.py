@@ -26,7 +26,6 @@ class Run(NamedTuple):
     fitted : the estimator, or None for a run that failed.
     scorer : with its range.
     noisy : gains and losses with noise, or None for a run that failed.
-    not_covered : as `PrivacyReport.not_covered`.
     """
 
     number: int
@@ -34,7 +33,6 @@ class Run(NamedTuple):
     fitted: Any = None
     scorer: PrivateScorer | None = None
     noisy: np.ndarray | None = None
-    not_covered: tuple[str, ...] = ()
 
 
 class Task(NamedTuple):
@@ -132,7 +130,7 @@ def _scored(
         generator = noise_generator(None if seed is None else seed + 1)
         noisy = score.noisy(noisy, generator, GRID)
     rank = scorer.rank(noisy, score.sigma)
-    return Run(task.number, rank, fitted, scorer, noisy, report.not_covered)
+    return Run(task.number, rank, fitted, scorer, noisy)
 
 
 def perform_all(

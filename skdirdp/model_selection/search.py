@@ -1,7 +1,7 @@
 """Searches whose winner may be published."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from numbers import Integral, Real
@@ -14,7 +14,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import errors_without_data
+from .._messages import errors_without_data, warn
 from .._random import noise_generator, sampling_generator
 from .._sklearn_compat import (
     HasMethods,
@@ -27,10 +27,12 @@ from .._sklearn_compat import (
 from ..accounting import NoPrivacy
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, PrivateEstimator, Terms
+from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism
 from ..mechanisms.sampling import check_platform
 from .candidates import (
     BUDGET,
+    ROW_BY_ROW,
     Records,
     check_candidates,
     each_warning_once,
@@ -48,7 +50,7 @@ from .report import SelectionReport
 from .routes import ROUTES, Plan, Route, choose_route, plan
 from .runs import Run, Task, best_of, draw_candidates, perform_all
 from .scores import PrivateScorer, as_labels, scorer_of
-from .splits import split_once
+from .splits import may_hold_data, split_once
 
 #: The expected number of runs of a search, where it is not given.
 MEAN_RUNS = 10
@@ -138,10 +140,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
         self._validate_params()
         if any(name.split("__")[-1] == "groups" for name in params):
-            raise ValueError(
-                "groups must not be given to a search: records are held out row by row, and the "
-                "rows of a person could come apart"
-            )
+            raise ValueError(f"groups must not be given to a search: {ROW_BY_ROW}")
         if y is None and get_tags(self.estimator).target_tags.required:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -167,7 +166,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         held_out = self._part(X, y, test)
         wrapped = is_wrapped(self.estimator)
 
-        planned = self._plan(candidates, terms, fitted_to, everything, wrapped)
+        leaks = self._warn_of_split()
+        planned = self._plan(candidates, terms, fitted_to, everything, wrapped, leaks)
         self._check_score(scorer)
         if self.accountant is not None:
             label = type(self).__name__ if self.label is None else self.label
@@ -203,7 +203,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             )
         if planned.route.refit:
             best = self._refitted(best, candidates, planned, everything, wrapped, generator)
-        self._publish(best, candidates, planned, test.size, wrapped)
+        self._publish(best, candidates, planned, test.size, public_names(leaks, wrapped))
 
     @property
     def _refits(self) -> bool:
@@ -229,7 +229,18 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 "the noise of the last fit is not what was paid for: the tables that it releases "
                 "depend on more than public parameters. Nothing is published; the charge stays"
             )
-        return best._replace(fitted=fitted, not_covered=report.not_covered)
+        return best._replace(fitted=fitted)
+
+    def _warn_of_split(self) -> list[str]:
+        """Name a split that may have been made from the records."""
+        if not (self._is_private and may_hold_data(self.cv)):
+            return []
+        warn(
+            "cv: an iterable of splits may be made from the records, which the privacy guarantee "
+            "does not cover. If it was fixed without looking at them, pass a PredefinedSplit",
+            PrivacyLeakWarning,
+        )
+        return ["cv"]
 
     def _generator(self) -> np.random.Generator:
         if not self._is_private:
@@ -254,8 +265,13 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         fitted_to: Records,
         everything: Records,
         wrapped: bool,
+        leaks: list[str],
     ) -> Plan:
-        """The noise of every candidate, found by rehearsals; nothing is released."""
+        """The noise of every candidate, found by rehearsals; nothing is released.
+
+        What is not covered of any candidate is added to `leaks`: all of them are charged for
+        and compared, whichever is chosen.
+        """
         said: list[bool] = []
 
         def rehearsals(inner: Terms, records: Records = fitted_to):
@@ -265,7 +281,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                     for each in candidates
                 ]
             said.append(True)
-            return found
+            leaks.extend(name for each in found for name in each.not_covered)
+            return [each.released for each in found]
 
         if self._is_private:
             mean_runs = MEAN_RUNS if self.n_runs is None else float(self.n_runs)
@@ -287,7 +304,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         candidates: list[Mapping[str, Any]],
         planned: Plan,
         n_held_out: int,
-        wrapped: bool,
+        not_covered: Sequence[str],
     ) -> None:
         assert best.scorer is not None
         assert best.noisy is not None
@@ -303,15 +320,15 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             runs=planned.route.mean_runs,
         )
         private = self._is_private
-        leaks = [name for name in best.not_covered if name != "random_state"]
-        seeded = self.random_state is not None or "random_state" in best.not_covered
+        leaks = [name for name in not_covered if name != "random_state"]
+        seeded = self.random_state is not None or "random_state" in not_covered
         self.privacy_ = SelectionReport(
             epsilon=float(self.epsilon),
             delta=float(self.delta) if self.order is None else None,
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
             mechanisms=((planned.guarantee, 1),) if private else (),
-            not_covered=(*public_names(leaks, wrapped), *["random_state"] * (seeded and private)),
+            not_covered=(*dict.fromkeys(leaks), *["random_state"] * (seeded and private)),
             route=planned.route.name,
             n_candidates=len(candidates),
             run_epsilon=planned.terms.epsilon,
@@ -544,6 +561,8 @@ class PrivateGridSearchCV(_PrivateSearch):
     cv : int, splitter or iterable of one split, default=5
         Which records are held out: one in so many, drawn at random; or, under "replace", what
         a splitter by position says, such as ``ShuffleSplit(n_splits=1)``. There is one split.
+        An iterable may be made from the records, so that `privacy_` names it as not covered; a
+        `PredefinedSplit` declares that the split was fixed without looking at them.
     refit : {True, "all", "run", False}, default=True
         What `best_estimator_` is. True or "all": the chosen candidate, fitted again to all
         records with a part of the budget. "run": the model of the best run itself, as it was

@@ -84,6 +84,15 @@ def split_once(
     return train, test
 
 
+def may_hold_data(cv: Any) -> bool:
+    """Whether a split may have been made from the records: an iterable says nothing of its origin.
+
+    A splitter is shown no record, and `PredefinedSplit` declares that its split was fixed
+    without looking at them.
+    """
+    return not isinstance(cv, Integral) and not hasattr(cv, "split")
+
+
 def _splits(cv: Any, n_records: int) -> list[tuple[Any, Any]]:
     if not isinstance(cv, (str, bytes)):
         if hasattr(cv, "split"):

@@ -141,13 +141,22 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
         for inner, child in _children(step):
             yield from _check(f"{name}__{inner}", child, inside)
         return
-    if type(step) in _REGISTERED:
-        reason = _apply(_REGISTERED[type(step)], step)
-    elif kind in _LEARNERS and is_known(step):
-        reason = _apply(_LEARNERS[kind], step)
-    else:
-        reason = "is not known to learn nothing from the data"
+    reason = _learns(step)
     yield Finding(name, kind, "leaks" if reason else "learns nothing", reason or "")
+
+
+def learns_nothing(step: Any) -> bool:
+    """Whether an estimator that holds no other one learns nothing from the data."""
+    return not isinstance(step, PrivateEstimator) and _learns(step) is None
+
+
+def _learns(step: Any) -> str | None:
+    kind = type(step).__name__
+    if type(step) in _REGISTERED:
+        return _apply(_REGISTERED[type(step)], step)
+    if kind in _LEARNERS and is_known(step):
+        return _apply(_LEARNERS[kind], step)
+    return "is not known to learn nothing from the data"
 
 
 def _apply(rule: Rule, step: Any) -> str | None:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import joblib
 import numpy as np
 
+from .._persons import SHARED_GROUPS, SharedGroups
 from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
 from ..base import JOINT_FIT, CountingEstimator, PrivacyReport, Release, Terms, draw_tables
@@ -26,6 +27,7 @@ from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.shares import PART_OF_SELECTION, calibrate_shares, part_before
 from ..mechanisms.table import CountTable
 from .errors import errors_of_steps_without_data
+from .public_steps import original_class
 from .structure import Outside
 
 #: Public parameters about labels, weights and the number of records: no step changes these,
@@ -63,6 +65,8 @@ class _Stage:
     outcome: ClassVar[str] = ""
 
     terms: Terms
+    #: Ids of persons for every private estimator, or None.
+    groups: Any = field(default=None, kw_only=True)
     step: str = ""
     known: dict[str, Any] = field(default_factory=dict)
     _fitting: Any = None
@@ -71,7 +75,7 @@ class _Stage:
     @property
     def estimator(self) -> str:
         """The name of the class of the step that is under way."""
-        return type(self._fitting).__name__
+        return original_class(self._fitting).__name__
 
     def enter(self, name: str, step: Any) -> None:
         """Go on to the next step, which takes its sizes from what was declared before it."""
@@ -96,6 +100,8 @@ def _under_way(stage: Any):
         stack.enter_context(joblib.parallel_config(backend="sequential"))
         token = JOINT_FIT.set(stage)
         stack.callback(JOINT_FIT.reset, token)
+        shared = SHARED_GROUPS.set(SharedGroups(stage.groups))
+        stack.callback(SHARED_GROUPS.reset, shared)
         stack.enter_context(errors_of_steps_without_data(stage))
         yield
 
@@ -230,6 +236,15 @@ class Plan:
         return plan
 
     @property
+    def not_covered(self) -> list[str]:
+        """Public parameters that were missing, in the names of `set_params`, and seeds."""
+        if not np.isfinite(self.terms.epsilon):
+            return []
+        missing = [f"{each.path}__{name}" for each in self.declared for name in each.leaks]
+        seeded = any(each.estimator.random_state is not None for each in self.declared)
+        return [*dict.fromkeys(missing), *["random_state"] * seeded]
+
+    @property
     def joint(self) -> JointMechanism | None:
         """All mechanisms, as one charge; None if there are none."""
         mechanisms = [mechanism for each in self.mechanisms for mechanism in each]
@@ -334,15 +349,6 @@ class Performance(_Stage):
         estimator.privacy_ = self._report(estimator, parts, leaks)
         self.reports.append((self.step, estimator.privacy_))
         return releases
-
-    def taken_from_data(self) -> list[str]:
-        """Public parameters that were missing, in the names of `set_params`."""
-        return [
-            f"{declared.path}__{name}"
-            for declared, (_, report) in zip(self.plan.declared, self.reports, strict=False)
-            for name in report.not_covered
-            if name != "random_state"
-        ]
 
     def _report(self, estimator: CountingEstimator, parts: Any, leaks: Sequence[str]):
         """What an estimator's own releases guarantee, at the delta or the order of all."""

@@ -246,6 +246,25 @@ SIDE_BY_SIDE: dict[str, bool | Callable[[Any], bool]] = {
     "VotingClassifier": True,
 }
 
+#: The ones that fit what is inside to all rows, in their order: ids of persons hold inside.
+KEEP_ROWS = frozenset(
+    {
+        "ClassifierChain",
+        "ColumnTransformer",
+        "FeatureUnion",
+        "FixedThresholdClassifier",
+        "MultiOutputClassifier",
+        "OneVsRestClassifier",
+        "OutputCodeClassifier",
+        "Pipeline",
+        "PrivatePipeline",
+        "RFE",
+        "SelectFromModel",
+        "TransformedTargetRegressor",
+        "VotingClassifier",
+    }
+)
+
 #: And the ones that choose by results what they fit next, or how often.
 ADAPTIVE = frozenset(
     {

@@ -1,7 +1,7 @@
 """A pipeline with one budget for all of its steps."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, wraps
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -11,22 +11,35 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
-from .._messages import warn
-from .._persons import common_unit
+from .._messages import only_own_warnings, warn
+from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import JOINT_FIT, Terms
 from ..exceptions import PrivacyLeakWarning
-from .check import check_pipeline
+from .check import check_pipeline, learns_nothing
 from .joint_fit import Performance, Plan, Rehearsal
+from .public_steps import hide_records, record_wise, show_classes, takes_table
 from .report import PipelineReport
-from .structure import adaptive_part, feeds, mark, private_estimators
+from .structure import adaptive_part, feeds, mark, moves_rows, private_estimators, reachable
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
     # The error of the last step says best what it lacks.
     getattr(pipe._final_estimator, "fit_predict")  # noqa: B009
     return True
+
+
+def _converted_before(name: str) -> Any:
+    """A method of `Pipeline` that reads a table record by record, as `fit` does."""
+    inherited = vars(Pipeline)[name]
+
+    @available_if(inherited.check)
+    @wraps(inherited.fn)
+    def method(self, X, *args, **params):
+        return inherited.fn(self, self._converted(X), *args, **params)
+
+    return method
 
 
 class PrivatePipeline(Pipeline):
@@ -162,7 +175,8 @@ class PrivatePipeline(Pipeline):
         y : iterable, default=None
             Training targets.
         **params : dict of str -> object
-            As for `Pipeline.fit`.
+            As for `Pipeline.fit`. `groups`, an id of a person for each record, reaches every
+            private step, also inside others.
 
         Returns
         -------
@@ -210,6 +224,19 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
+    predict = _converted_before("predict")
+    predict_proba = _converted_before("predict_proba")
+    predict_log_proba = _converted_before("predict_log_proba")
+    decision_function = _converted_before("decision_function")
+    score_samples = _converted_before("score_samples")
+    score = _converted_before("score")
+    transform = _converted_before("transform")
+
+    def _converted(self, X: Any) -> Any:
+        """The table with dtypes that do not depend on single records, if a step needs it."""
+        is_private = isinstance(self.epsilon, Real) and self.epsilon < np.inf
+        return record_wise(X) if is_private and takes_table(self) else X
+
     def rehearse(self, X, y=None, **params):
         """What a fit to these data would be charged; nothing is charged or released.
 
@@ -241,8 +268,13 @@ class PrivatePipeline(Pipeline):
         self._validate_steps()
         if not self._holds_private_steps():
             return None
-        plan, _ = self._plan(Pipeline.fit, X, y, params)
-        return plan.joint
+        return self._rehearsed(X, y, params).joint
+
+    def _rehearsed(self, X: Any, y: Any, params: dict) -> Plan:
+        """What a fit would release and charge, and what it would not cover."""
+        with only_own_warnings(bool(np.isfinite(self.epsilon))):
+            params, groups = self._shared_groups(params)
+            return self._plan(Pipeline.fit, X, y, params, groups)[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
         if JOINT_FIT.get() is not None:
@@ -250,14 +282,27 @@ class PrivatePipeline(Pipeline):
             return fit(self, X, y, **params)
         self._validate_params()
         self._validate_steps()
-        leaking = self._warn_of_leaking_steps() if np.isfinite(self.epsilon) else []
-        if not self._holds_private_steps():
-            result = fit(self, X, y, **params)
+        is_private = bool(np.isfinite(self.epsilon))
+        with only_own_warnings(is_private):
+            leaking = self._warn_of_leaking_steps() if is_private else []
+            if self._holds_private_steps():
+                return self._fit_jointly(fit, X, y, params, leaking)
+            try:
+                if is_private:
+                    hide_records(self, (), learns_nothing)
+                result = fit(self, X, y, **params)
+            finally:
+                show_classes(self)
             self.privacy_ = self._report((), leaking, ())
             return result
 
-        plan, prefix = self._plan(fit, X, y, params)
-        performance = Performance(plan.terms, plan=plan)
+    def _fit_jointly(
+        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
+    ) -> Any:
+        """Fit copies of the steps, whose private ones release what is paid for."""
+        params, groups = self._shared_groups(params)
+        plan, prefix = self._plan(fit, X, y, params, groups)
+        performance = Performance(plan.terms, plan=plan, groups=groups)
         copy = self._copy(performance, prefix.again())
         # Generators are one object, as in Pipeline: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
@@ -272,22 +317,49 @@ class PrivatePipeline(Pipeline):
             self.accountant.charge(mechanism, releases=releases, label=label, **of_persons)
         with performance.under_way():
             result = fit(copy, X, y, **params)
+        show_classes(copy)
         report = self._report(
             () if joint is None else joint.parts,
-            [*leaking, *performance.taken_from_data()],
+            [*leaking, *plan.not_covered],
             tuple(performance.reports),
         )
         # Together, so that whoever reads meanwhile has a report of the steps that are there.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
+    def _shared_groups(self, params: dict) -> tuple[dict, Any]:
+        """Parameters of `fit` without ids of persons, and the ids that all steps count by."""
+        names = [
+            name
+            for name in params
+            if name == "groups"
+            or (name.endswith("__groups") and self._is_private_step(name.partition("__")[0]))
+        ]
+        given = [params[name] for name in names if params[name] is not None]
+        if not given:
+            return {name: value for name, value in params.items() if name not in names}, None
+        shared = SharedGroups(given[0])
+        for groups in given[1:]:
+            shared.take(groups)
+        moved = moves_rows(self)
+        if moved is not None:
+            raise ValueError(
+                f"groups must not be given where {type(moved[1]).__name__} in step {moved[0]!r} "
+                "holds a private estimator: it may fit that to other rows, whose persons would "
+                "not be known. Nothing was charged"
+            )
+        return {name: value for name, value in params.items() if name not in names}, given[0]
+
+    def _is_private_step(self, name: str) -> bool:
+        return any(name == each and private_estimators(step) for each, step in self.steps)
+
     def _plan(
-        self, fit: Callable[..., Any], X: Any, y: Any, params: dict
+        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
     ) -> "tuple[Plan, _Prefix]":
         """The noise of all steps, and the steps before the first private one, fitted."""
         terms = Terms(self.epsilon, self.delta, self.order, self.adjacency)
         self._check_not_adaptive()
-        rehearsal = Rehearsal(terms, feeds=partial(feeds, self))
+        rehearsal = Rehearsal(terms, feeds=partial(feeds, self), groups=groups)
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
@@ -306,6 +378,8 @@ class PrivatePipeline(Pipeline):
 
     def _copy(self, stage: Rehearsal | Performance, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
+        if np.isfinite(self.epsilon):
+            hide_records(copy, reachable(self), learns_nothing)
         copy.memory = prefix
         copy._stage = stage
         return copy
@@ -349,14 +423,13 @@ class PrivatePipeline(Pipeline):
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
-        seeded = any("random_state" in report.not_covered for _, report in steps)
         return PipelineReport(
             epsilon=float(self.epsilon),
             delta=float(self.delta) if self.order is None else None,
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
             mechanisms=mechanisms,
-            not_covered=(*dict.fromkeys(leaks), *["random_state"] * seeded),
+            not_covered=tuple(dict.fromkeys(leaks)),
             unit=common_unit(report.unit for _, report in steps),
             n_records=next((report.n_records for _, report in steps), None),
             steps=steps,

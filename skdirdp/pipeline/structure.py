@@ -1,6 +1,6 @@
 """Where the private estimators of a pipeline are, and which of them are fed by others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
 
@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from ..base import PrivateEstimator
-from .knowledge import ADAPTIVE, SIDE_BY_SIDE, is_known
+from .knowledge import ADAPTIVE, KEEP_ROWS, SIDE_BY_SIDE, is_known
 
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
@@ -28,6 +28,26 @@ def _walk(step: Any) -> Iterator[PrivateEstimator]:
     elif isinstance(step, (list, tuple)):
         for value in step:
             yield from _walk(value)
+
+
+def reachable(estimator: Any) -> list[Any]:
+    """An estimator and all estimators that it holds, fitted ones too."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    waiting = [estimator]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, BaseEstimator):
+            found[id(each)] = each
+            waiting += vars(each).values()
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+    return list(found.values())
 
 
 class Outside:
@@ -74,6 +94,16 @@ def adaptive_part(pipe: Pipeline) -> tuple[str, Any] | None:
     """An estimator, and its path, that fits private ones as often as results suggest."""
     for path, part in _parts(pipe):
         if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
+            return path, part
+    return None
+
+
+def moves_rows(pipe: Pipeline) -> tuple[str, Any] | None:
+    """An estimator, and its path, that may fit private ones to other rows than it is given."""
+    for path, part in _parts(pipe):
+        keeps = type(part).__name__ in KEEP_ROWS and is_known(part)
+        keeps = keeps and getattr(part, "cv", None) is None
+        if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             return path, part
     return None
 

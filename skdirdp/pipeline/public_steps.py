@@ -1,0 +1,431 @@
+"""Fit steps that learn nothing without showing them a record.
+
+`check_pipeline` says by class and parameters which steps learn nothing. The `fit` of such a
+step may still look at the records: at their density, at the dtype that numpy gives a list, at
+whether an integer column holds a null. So in a private fit these steps are fitted to made-up
+records that have the columns and dtypes of the given ones, and only transform the given ones.
+Their fitted state is a function of public facts.
+
+Tables are converted before such a step sees them, cell by cell, so that the dtype of a column
+follows from the dtype that its container declares and not from the cells of other records.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
+from sklearn.utils import get_tags
+
+from .._messages import only_own_warnings
+from ..base import PrivateEstimator
+from .structure import reachable
+
+#: The number of made-up records; SplineTransformer asks for two.
+_N_RECORDS = 2
+
+#: Parameters that hold while a step is fitted to made-up records, by its class. A text
+#: vectorizer with a vocabulary learns nothing from texts, and its own analyzer may refuse
+#: empty ones.
+_TEXT = {"input": "content", "analyzer": "word", "preprocessor": None, "tokenizer": None}
+_WHILE_FITTED: dict[str, dict[str, Any]] = {
+    "CountVectorizer": _TEXT,
+    "FunctionTransformer": {"check_inverse": False},
+    "TfidfVectorizer": _TEXT,
+}
+
+
+def hide_records(pipe: Any, shared: Iterable[Any], learns_nothing: Callable[[Any], bool]) -> None:
+    """Let the steps of a pipeline that learn nothing be fitted to made-up records.
+
+    Parameters
+    ----------
+    pipe : Pipeline
+        Its steps, and the steps inside them, are changed in place.
+    shared : iterable of estimators
+        These are left as they are.
+    learns_nothing : callable
+        Whether `check_pipeline` says so of an estimator.
+    """
+    for path, part in pipe.get_params(deep=True).items():
+        if type(part) is FrozenEstimator and hasattr(part, "transform"):
+            # Frozen estimators are not cloned, and belong to the user.
+            pipe.set_params(**{path: _PublicFrozenEstimator(part.estimator)})
+    parts = reachable(pipe)
+    frozen = [each for each in parts if isinstance(each, FrozenEstimator)]
+    left = {id(each) for each in (*shared, *(one for each in frozen for one in reachable(each)))}
+    for part in parts:
+        if id(part) in left:
+            continue
+        kind: Any = type(part)
+        if kind is ColumnTransformer:
+            part.__class__ = _PublicColumnTransformer
+        elif kind is FeatureUnion:
+            part.__class__ = _PublicFeatureUnion
+        elif learns_nothing(part) and hasattr(part, "transform"):
+            part.__class__ = _fitted_to_made_up_records(kind)
+
+
+def show_classes(pipe: Any) -> None:
+    """Undo `hide_records`; also for estimators that were cloned and fitted since."""
+    for part in reachable(pipe):
+        if type(part) is not original_class(part):
+            part.__class__ = original_class(part)
+
+
+def original_class(step: Any) -> type:
+    """The class that a step had before `hide_records`."""
+    return getattr(type(step), "_hidden_class", type(step))
+
+
+class _LearnsNothing:
+    """Mixin for a step that is fitted to made-up records."""
+
+    _hidden_class: type
+
+    def fit(self, X, y=None, **params):
+        """Fit to made-up records; labels and parameters such as weights are not used."""
+        made, fitted = type(self), self._hidden_class
+        instead = _WHILE_FITTED.get(fitted.__name__, {})
+        own = {name: getattr(self, name) for name in instead}
+        try:
+            records = _made_up(self, X)
+            vars(self).update(instead)
+            self.__class__ = fitted
+            with only_own_warnings():
+                self.fit(records)
+        except Exception as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            # The message shows no record, since the fit saw none.
+            raise kind(
+                f"{fitted.__name__} cannot be fitted: {error} (A private fit fits it to made-up "
+                "records with the columns and dtypes of X, since it learns nothing.)"
+            ) from None
+        finally:
+            self.__class__ = made
+            vars(self).update(own)
+        return self
+
+    def fit_transform(self, X, y=None, **params):
+        return self.fit(X).transform(X)
+
+    def transform(self, X, **params):
+        _refuse_rows(self, X)
+        if takes_table(self):
+            X = record_wise(X)
+        with only_own_warnings():
+            return super().transform(X, **params)  # type: ignore[misc]
+
+    def __reduce__(self):
+        return _restored, (self._hidden_class, vars(self))
+
+
+@cache
+def _fitted_to_made_up_records(original: type) -> Any:
+    """A subclass with the same name, which clones keep."""
+    made: Any = type(
+        original.__name__,
+        (_LearnsNothing, original),
+        {"__module__": original.__module__, "_hidden_class": original},
+    )
+    if hasattr(original, "_sklearn_auto_wrap_output_keys"):
+        made._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
+    return made
+
+
+def _restored(original: type, state: dict[str, Any]) -> Any:
+    step: Any = object.__new__(_fitted_to_made_up_records(original))
+    vars(step).update(state)
+    return step
+
+
+class _PublicColumnTransformer(ColumnTransformer):
+    """A ColumnTransformer whose output is sparse or dense by public numbers of columns."""
+
+    _hidden_class = ColumnTransformer
+
+    def _record_output_indices(self, Xs):
+        if any(sparse.issparse(X) for X in Xs):
+            # One cell of each encoded column is not zero; the true density is private.
+            columns = [
+                len(self._transformer_to_input_indices[name])
+                for name, *_ in self._iter(
+                    fitted=True,
+                    column_as_labels=False,
+                    skip_drop=True,
+                    skip_empty_columns=True,
+                )
+            ]
+            filled = sum(
+                min(given, X.shape[1]) if sparse.issparse(X) else X.shape[1]
+                for given, X in zip(columns, Xs, strict=True)
+            )
+            density = filled / max(1, sum(X.shape[1] for X in Xs))
+            self.sparse_output_ = density < self.sparse_threshold
+        super()._record_output_indices(Xs)
+
+    def _hstack(self, Xs, **params):
+        return super()._hstack([_converted_frame(X) for X in Xs], **params)
+
+
+class _PublicFeatureUnion(FeatureUnion):
+    """A FeatureUnion that reads columns it passes on record by record."""
+
+    _hidden_class = FeatureUnion
+
+    def _hstack(self, Xs):
+        return super()._hstack([_converted_frame(X) for X in Xs])
+
+
+class _PublicFrozenEstimator(FrozenEstimator):
+    """A frozen transformer that reads a table record by record."""
+
+    _hidden_class = FrozenEstimator
+
+    def transform(self, X, **params):
+        return self.estimator.transform(record_wise(X) if takes_table(self) else X, **params)
+
+
+def _converted_frame(X: Any) -> Any:
+    return record_wise(X) if hasattr(X, "columns") else X
+
+
+# Tables that scikit-learn reads record by record -----------------------------------------
+
+
+def takes_table(step: Any) -> bool:
+    """Whether a step reads a table of numbers or categories, as `record_wise` gives it."""
+    if isinstance(step, FrozenEstimator):
+        return takes_table(step.estimator)
+    if step is None or isinstance(step, (PrivateEstimator, str)):
+        return False
+    if isinstance(step, Pipeline):
+        return takes_table(first_step(step))
+    if isinstance(step, FeatureUnion):
+        return all(takes_table(each) for _, each in step.transformer_list)
+    if isinstance(step, FunctionTransformer):
+        return bool(step.validate)
+    is_known = type(step).__module__.startswith("sklearn.")
+    return is_known and get_tags(step).input_tags.two_d_array
+
+
+def first_step(pipe: Pipeline) -> Any:
+    """The first step that does anything, or None."""
+    return next((step for _, _, step in pipe._iter(with_final=True)), None)
+
+
+def record_wise(X: Any) -> Any:
+    """A table in which the dtype of each column follows from the declared dtype alone.
+
+    A list becomes an array of objects. Integers and truth values of a container that can hold
+    nulls (Polars, Arrow, nullable and categorical columns of pandas) become floats, whether
+    there is a null or not.
+    """
+    if isinstance(X, pd.DataFrame):
+        return _with_floats(X)
+    if isinstance(X, np.ndarray):
+        return X.astype(object) if X.dtype.kind in "UST" else X
+    polars, arrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
+    if polars is not None and isinstance(X, polars.DataFrame):
+        return X.with_columns(
+            [
+                column.cast(polars.Float64)
+                for column in X.get_columns()
+                if column.dtype.is_integer() or column.dtype == polars.Boolean
+            ]
+        )
+    if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
+        return _arrow_with_floats(X, arrow)
+    if hasattr(X, "shape") or hasattr(X, "__array__") or not isinstance(X, Iterable):
+        return X
+    return _array_of_rows(X)
+
+
+def _array_of_rows(X: Iterable[Any]) -> Any:
+    """Rows of cells as an array of objects; anything else as it is, for scikit-learn to refuse."""
+    rows = list(X)
+    if not rows or not all(_is_row(row) for row in rows):
+        return X
+    width = len(rows[0])
+    if any(len(row) != width for row in rows):
+        return X
+    table = np.empty((len(rows), width), dtype=object)
+    for number, row in enumerate(rows):
+        for place, cell in enumerate(row):
+            table[number, place] = cell
+    return table
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, (list, tuple)) or getattr(row, "ndim", 0) == 1
+
+
+def _refuse_rows(step: Any, X: Any) -> None:
+    """Refuse a list of rows where a function would see the list."""
+    sees_lists = isinstance(step, FunctionTransformer) and not step.validate
+    if sees_lists and isinstance(X, Sequence) and any(_is_row(row) for row in X):
+        raise TypeError(
+            "X must be an array or a DataFrame where a FunctionTransformer is a step of a private "
+            "pipeline; got a list of rows. The dtype that numpy gives a list depends on all records"
+        )
+
+
+def _may_hold_nulls(dtype: Any) -> bool:
+    """Whether numpy's dtype for a pandas column depends on whether a value is missing."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.api.types.is_numeric_dtype(dtype.categories.dtype)
+    return not isinstance(dtype, (np.dtype, pd.SparseDtype)) and pd.api.types.is_numeric_dtype(
+        dtype
+    )
+
+
+def _with_floats(X: pd.DataFrame) -> pd.DataFrame:
+    changed = [place for place, dtype in enumerate(X.dtypes) if _may_hold_nulls(dtype)]
+    if changed:
+        X = X.copy(deep=False)
+        for place in changed:
+            column = X.iloc[:, place]
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                column = column.astype("float64")
+            X.isetitem(place, column.to_numpy(dtype="float64", na_value=np.nan))
+    return X
+
+
+def _arrow_with_floats(X: Any, arrow: Any) -> Any:
+    table = arrow.Table.from_batches([X]) if isinstance(X, arrow.RecordBatch) else X
+    is_number = (arrow.types.is_integer, arrow.types.is_boolean)
+    for place, field in enumerate(table.schema):
+        is_coded = arrow.types.is_dictionary(field.type)
+        kind = field.type.value_type if is_coded else field.type
+        if any(check(kind) for check in is_number):
+            column = table.column(place).cast(kind)
+            if arrow.types.is_boolean(kind):
+                column = column.cast(arrow.uint8())
+            floats = column.cast(arrow.float64(), safe=False)
+            table = table.set_column(place, field.name, floats)
+    return table
+
+
+# Made-up records -------------------------------------------------------------------------
+
+
+def _made_up(step: Any, X: Any) -> Any:
+    """Records with the columns and dtypes of X, and no cell of it."""
+    _refuse_rows(step, X)
+    is_table = takes_table(step) or isinstance(step, FunctionTransformer)
+    if not is_table and type(step).__module__.startswith("sklearn."):  # texts, dicts or sets
+        return [""] * _N_RECORDS
+    encodes = isinstance(step, (OneHotEncoder, OrdinalEncoder))
+    categories = list(step.categories) if encodes else None
+    if isinstance(X, pd.DataFrame):
+        cells = _columns([_declared(dtype) for dtype in X.dtypes], categories, 0)
+        made = pd.DataFrame(dict(enumerate(cells)), index=range(_N_RECORDS))
+        made.columns = X.columns
+        return made
+    polars, arrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
+    if polars is not None and isinstance(X, polars.DataFrame):
+        cells = _columns([_declared_polars(each) for each in X.get_columns()], categories, "")
+        return polars.DataFrame(
+            [polars.Series(name, each) for name, each in zip(X.columns, cells, strict=True)]
+        )
+    if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
+        empty = X.schema.empty_table().to_pandas()
+        cells = _columns([_declared_arrow(each, arrow) for each in X.schema], categories, "")
+        return arrow.Table.from_arrays([arrow.array(each) for each in cells], list(empty.columns))
+    is_list = not hasattr(X, "shape")
+    X = record_wise(X)
+    if isinstance(X, pd.Series):
+        X = X.iloc[:0].to_numpy()
+    if not hasattr(X, "shape") or not hasattr(X, "dtype"):
+        return [""] * _N_RECORDS
+    if sparse.issparse(X):
+        return type(X)((_N_RECORDS, X.shape[1]), dtype=X.dtype)
+    if len(X.shape) != 2:
+        return np.zeros((_N_RECORDS, *X.shape[1:]), dtype=X.dtype)
+    dtype = np.dtype(X.dtype)
+    if categories and is_list and _are_numbers(categories):
+        # As scikit-learn reads a list of numbers, for which categories have to be sorted.
+        dtype = np.result_type(*(np.asarray(each).dtype for each in categories))
+    made = np.zeros((_N_RECORDS, X.shape[1]), dtype=dtype)
+    for place, cells in enumerate(_columns([dtype] * X.shape[1], categories, 0)):
+        made[:, place] = cells
+    return made
+
+
+#: Declared dtypes of columns that may hold nulls.
+_INTEGERS, _BOOLEANS = "integers", "booleans"
+
+
+def _declared(dtype: Any) -> Any:
+    """The dtype of a pandas column, as numpy has it."""
+    if _may_hold_nulls(dtype):
+        inside = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+        if pd.api.types.is_bool_dtype(inside):
+            return _BOOLEANS
+        return _INTEGERS if pd.api.types.is_integer_dtype(inside) else np.dtype(float)
+    if isinstance(dtype, (np.dtype, pd.SparseDtype)):
+        return dtype
+    return np.dtype(object)
+
+
+def _declared_polars(column: Any) -> Any:
+    if column.dtype.is_integer():
+        return _INTEGERS
+    if str(column.dtype) == "Boolean":
+        return _BOOLEANS
+    return column.clear().to_numpy().dtype
+
+
+def _declared_arrow(field: Any, arrow: Any) -> Any:
+    kind = field.type.value_type if arrow.types.is_dictionary(field.type) else field.type
+    if arrow.types.is_integer(kind):
+        return _INTEGERS
+    if arrow.types.is_boolean(kind):
+        return _BOOLEANS
+    return np.dtype(kind.to_pandas_dtype())
+
+
+def _columns(dtypes: Sequence[Any], categories: list[Any] | None, text: Any) -> list[Any]:
+    """Cells for each column: zeros, or the first category of an encoder.
+
+    Parameters
+    ----------
+    dtypes : sequence
+        Declared dtypes.
+    categories : list of sequences, or None
+    text : object
+        The cell of a column of objects.
+    """
+    columns = []
+    for place, dtype in enumerate(dtypes):
+        known = list(categories[place]) if categories and place < len(categories) else []
+        if dtype in (_INTEGERS, _BOOLEANS):
+            wanted: Any = int if dtype == _INTEGERS else bool
+            fits = known and all(
+                isinstance(each, (wanted, np.integer if wanted is int else np.bool_))
+                for each in known
+            )
+            dtype = np.dtype(wanted if fits else float)
+        if isinstance(dtype, pd.SparseDtype):
+            columns.append(pd.arrays.SparseArray(np.zeros(_N_RECORDS), dtype=dtype))
+            continue
+        cells = np.zeros(_N_RECORDS, dtype=dtype)
+        if dtype.kind == "O":
+            cells[:] = text
+        if known:
+            with suppress(TypeError, ValueError, OverflowError):
+                cells[:] = np.asarray(known[:1], dtype=dtype)
+        columns.append(cells.tolist() if dtype.kind == "O" and text == "" else cells)
+    return columns
+
+
+def _are_numbers(categories: list[Any]) -> bool:
+    return all(np.asarray(each).dtype.kind in "biuf" for each in categories)
