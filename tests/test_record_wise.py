@@ -10,10 +10,15 @@ The defects at the end of this file are conversions of whole columns. Each is pu
 test, and the comparison must find it.
 """
 
+import csv
 import warnings
 from collections import deque
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import dedent
 from unittest.mock import patch
 
 import dask.array as da
@@ -25,6 +30,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import Binarizer, OneHotEncoder
 
 from skdirdp import (
     DirichletBernoulliNB,
@@ -35,8 +43,10 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateDirichletPosterior,
+    make_private_pipeline,
 )
 from skdirdp._persons import select_rows
+from skdirdp.command import main
 from skdirdp.model_selection import private_score
 from skdirdp.posterior.inputs import count_labels
 from skdirdp.records import columns as record_columns
@@ -286,7 +296,10 @@ class Network(Case):
     """A network with learnt structure, whose cells are captured before any noise."""
 
     def fit(self, X, beside):
-        class Encoded(Exception):
+        return self.encoded(lambda: self.make().fit(X, **beside))
+
+    def encoded(self, fit):
+        class Encoded(BaseException):  # which no gate for errors stops
             pass
 
         encode = PrivateBayesNet._encode
@@ -296,7 +309,8 @@ class Network(Case):
 
         with patch.object(PrivateBayesNet, "_encode", stop):
             try:
-                self.make().fit(X, **beside)
+                fit()
+                raise ValueError("the table was refused")
             except Encoded as found:
                 domains, cells, unlisted = found.args[0]
         tables = [
@@ -310,6 +324,34 @@ class Network(Case):
 
 def counted(codes):
     return zip(*np.unique(codes, return_counts=True), strict=True)
+
+
+class Command(Network):
+    """The command on a CSV file, of which the odd row may have another number of fields."""
+
+    schema = """
+    missing = ["", "?"]
+    [columns.a]
+    bounds = [0, 10]
+    [columns.b]
+    states = ["00123", "0", "1.0"]
+    [columns.c]
+    find = true
+    """
+
+    def tables(self, records, container, vector):
+        with TemporaryDirectory() as folder:
+            table, schema = Path(folder, "in.csv"), Path(folder, "schema.toml")
+            schema.write_text(dedent(self.schema), encoding="utf-8")
+            with table.open("w", encoding="utf-8", errors="surrogatepass", newline="") as file:
+                rows = csv.writer(file)
+                rows.writerow("abc")
+                for record in records:
+                    cells = [str(cell) for cell in record.values()]
+                    rows.writerow(cells[:2] if cells[2] == "None" else cells)
+            arguments = ["synthesize", table, Path(folder, "out.csv"), "--schema", schema]
+            with redirect_stderr(StringIO()):
+                return self.encoded(lambda: main([*map(str, arguments), "--quiet", "--epsilon=1"]))
 
 
 class Score(Case):
@@ -357,6 +399,8 @@ BIG_LABELS = {**LABELS, "y": [BIG, BIG + 1]}
 PERSONS = {**LABELS, "groups": [11, 12, 13, BIG + 4, BIG + 5]}
 CELLS = {"int": [BIG, BIG + 1], "bool": [False, True], "text": ["u", "\ud800", "'\\ud800'"]}
 STATES = {"a": [BIG, BIG + 1], "b": [False, True], "c": ["u", "w", "'\\ud800'", "\ud800", "x"]}
+
+CODES = OneHotEncoder(categories=[[0, 1, 2]] * 3, handle_unknown="ignore")
 
 CASES = [
     Case(
@@ -440,6 +484,49 @@ CASES = [
         CELLS,
         frames=("pandas objects", "pandas nullable", "pandas categorical", "polars", "arrow"),
         rows=("list", "tuple", "array of objects"),
+    ),
+    Command(
+        "the command",
+        None,
+        {"a": "number", "b": "code", "c": "text"},
+        {"number": ["0", "3.5", "?"], "code": ["00123", "0", "1.0", ""], "text": ["u", "v", "?"]},
+        frames=(),
+        rows=("list",),
+    ),
+    Case(
+        "pipeline of numbers",
+        lambda: make_private_pipeline(
+            SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
+            Binarizer(threshold=0.1),
+            DirichletBernoulliNB(classes=[0, 1], n_samples=N),
+            adjacency="add_remove",
+        ),
+        FLOATS,
+        LABELS,
+        ("y",),
+        frames=tuple(FRAMES)[:5],
+        rows=tuple(ROWS)[:4],
+    ),
+    Case(
+        "pipeline of categories",
+        lambda: make_private_pipeline(
+            ColumnTransformer(
+                [
+                    (
+                        "c",
+                        OneHotEncoder(categories=[[0, 1, 2]] * 3, handle_unknown="ignore"),
+                        [0, 1, 2],
+                    )
+                ]
+            ),
+            DirichletNB(classes=[0, 1], max_count=1, max_total=3, n_samples=N),
+            adjacency="add_remove",
+        ),
+        COUNTS,
+        LABELS,
+        ("y",),
+        frames=tuple(FRAMES)[:5],
+        rows=tuple(ROWS)[:4],
     ),
     Score(
         "private_score",
