@@ -218,13 +218,19 @@ def _pandas_cells(values: pd.Series) -> _Cells:
     return _Cells(list(values))
 
 
+# Types of Polars that numpy has too.
+_POLARS_NUMBERS = frozenset(
+    ["Boolean", "Float32", "Float64"]
+    + [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+)
+
+
 def _polars_cells(values: Any) -> _Cells:
     # Polars would turn integers with a missing value into floats.
     dtype = values.dtype
-    if dtype.is_integer() or dtype.is_float() or str(dtype) == "Boolean":
-        data = values.fill_null(False if str(dtype) == "Boolean" else 0).to_numpy()
-        if data.dtype.kind in "biuf":
-            return _Cells(data, values.is_null().to_numpy())
+    if str(dtype) in _POLARS_NUMBERS:
+        filled = values.fill_null(False if str(dtype) == "Boolean" else 0)
+        return _Cells(filled.to_numpy(), values.is_null().to_numpy())
     if dtype.is_temporal() and str(dtype) != "Time":
         return _Cells(values.to_numpy(), in_utc=getattr(dtype, "time_zone", None) is not None)
     if str(dtype) == "String":
