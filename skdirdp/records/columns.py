@@ -117,13 +117,14 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
         data = cells.to_list()
         if {int, float, bool, type(None)}.issuperset(map(type, data)):
             with suppress(OverflowError):
-                return np.array(data, dtype=np.float64), np.zeros(len(data), dtype=bool)
+                # A zero loses its sign, as it does below.
+                return np.array(data, dtype=np.float64) + 0.0, np.zeros(len(data), dtype=bool)
         found = [_number(cell) for cell in data]
         return np.array(found, dtype=np.float64), np.array([n is None for n in found], dtype=bool)
     if data.dtype.kind in "mM":
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
         data = data.view(np.int64)
-    numbers = data.astype(np.float64)
+    numbers = data.astype(np.float64) + 0.0
     if missing is not None:
         numbers[missing] = np.nan
     return numbers, np.zeros(len(numbers), dtype=bool)
