@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from scipy import sparse
@@ -676,3 +677,24 @@ def test_progress_is_shown_to_those_who_watch_and_to_nobody_else(monkeypatch, ca
     for table, words in shown.items():
         clone(CATEGORICAL).fit(ELSEWHERE[table](frame), "label")
         assert words in "".join(capsys.readouterr()), table
+
+
+def test_a_missing_value_in_a_row_that_is_not_counted_changes_no_other_record(tmp_path):
+    """A column of integers stays one; as floats, states above 2**53 would be merged."""
+    big = 2**53
+    model = PrivateBayesNetMLE(
+        [("a", "b")],
+        states={"a": [big, big + 1], "b": [False, True]},
+        n_samples=80,
+        adjacency="add_remove",
+    )
+    for number, truth in ((big, False), (None, None)):
+        table = pa.table(
+            {"a": [big, big + 1] * 40 + [number], "b": [False, True] * 40 + [truth]}
+        ).append_column("id", pa.array([*range(80), 0]))
+        ds.write_dataset(
+            table, tmp_path, format="parquet", existing_data_behavior="delete_matching"
+        )
+        with drawn_tables() as counts:
+            clone(model).fit(ds.dataset(tmp_path), groups="id")
+        assert [each.tolist() for _, each in counts] == [[[40, 40]], [[40, 0], [0, 40]]]

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import pickle
+import random
 from collections import namedtuple
 from decimal import Decimal
 from enum import Enum
@@ -24,6 +25,7 @@ from skdirdp.records import (
     rebuilt,
     state_codes,
 )
+from skdirdp.records.columns import _numbers
 
 BIG = 2**53
 
@@ -269,6 +271,53 @@ def test_times_of_all_containers_have_the_same_names():
 def test_a_time_out_of_range_has_no_name():
     codes, distinct = factorise(np.array([0, 10**15], dtype="M8[D]"))
     assert (codes.tolist(), distinct) == ([0, OUTSIDE], [dt.date(1970, 1, 1)])
+
+
+MIXED = [*"ab", "", "1", None, 1, 0, True, 1.0, 0.5, -0.0, BIG, BIG + 1, "\udc80", repr("\udc80")]
+MIXED += ["a\0b", "a\0c", Decimal("0.1"), Fraction(1, 10), (1, "a"), (1.0, "a"), b"a", 1j]
+MIXED += [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1), pd.Timestamp("2020-01-01"), np.int64(1)]
+ODD = [*MIXED, Text("a"), Text("new"), Hostile(), [1], {}, object(), 10**30, 10**400, Whole(1)]
+ODD += [
+    float("inf"),
+    pd.NA,
+    pd.NaT,
+    np.ma.masked,
+    Decimal("sNaN"),
+    np.array([1, 2]),
+    (1, [2]),
+    set(),
+]
+
+
+def object_array(cells):
+    array = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        array[row] = cell
+    return array
+
+
+def test_replacing_a_random_cell_changes_no_other():
+    """Names, types, order and numbers of all other records, in columns of objects."""
+    rng = random.Random(0)
+    containers = (list, object_array, lambda cells: pd.Series(object_array(cells), dtype=object))
+    for _ in range(1500):
+        some = rng.sample(MIXED, rng.randint(1, 8))
+        cells = rng.choices(some, k=rng.randint(2, 12))
+        row = rng.randrange(len(cells))
+        container, found = rng.choice(containers), []
+        for replaced in (cells[row], rng.choice(ODD)):
+            column = container([*cells[:row], replaced, *cells[row + 1 :]])
+            codes, distinct = factorise(column)
+            order = in_fixed_order(distinct)
+            names = [code if code < 0 else repr(distinct[code]) for code in codes.tolist()]
+            states = state_codes(codes, distinct, MIXED).tolist()
+            numbers = _numbers(column)[0].tolist()
+            found.append([names, states, [repr(number) for number in numbers]])
+            rng.shuffle(distinct)
+            assert repr(in_fixed_order(distinct)) == repr(order)
+        for values in zip(*found, strict=True):
+            first, second = ([*each[:row], *each[row + 1 :]] for each in values)
+            assert first == second
 
 
 # Numbers -------------------------------------------------------------------------------

@@ -11,6 +11,12 @@ from .progress import shown
 
 _BATCH_ROWS = 1 << 18
 # Counting takes longer than reading, and what is read ahead lies in memory.
+# Types that pandas has no missing value for, but for an array of its own.
+_NULLABLE: dict[str, Any] = {"bool": pd.BooleanDtype()} | {
+    f"{sign}int{bits}": pd.api.types.pandas_dtype(f"{sign.upper()}Int{bits}")
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+}
 _READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
 
 
@@ -59,7 +65,19 @@ class ArrowTable:
         else:
             batches = (batch.select(columns) for batch in self._X)
         for batch in shown(batches, total, "batch"):
-            yield batch.to_pandas()
+            yield _frame(batch)
+
+
+def _frame(batch: Any) -> pd.DataFrame:
+    """The records of a batch, with integers and truth values as they are.
+
+    PyArrow would turn a column of integers into floats where one record has none.
+    """
+    frame = batch.to_pandas()
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if column.null_count and str(column.type) in _NULLABLE:
+            frame[name] = column.to_pandas(types_mapper=lambda kind: _NULLABLE[str(kind)])
+    return frame
 
 
 def _batches(dataset: Any, **options: Any) -> Iterator[Any]:

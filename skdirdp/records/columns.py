@@ -117,13 +117,14 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
         data = cells.to_list()
         if {int, float, bool, type(None)}.issuperset(map(type, data)):
             with suppress(OverflowError):
-                return np.array(data, dtype=np.float64), np.zeros(len(data), dtype=bool)
+                # A zero loses its sign, as it does below.
+                return np.array(data, dtype=np.float64) + 0.0, np.zeros(len(data), dtype=bool)
         found = [_number(cell) for cell in data]
         return np.array(found, dtype=np.float64), np.array([n is None for n in found], dtype=bool)
     if data.dtype.kind in "mM":
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
         data = data.view(np.int64)
-    numbers = data.astype(np.float64)
+    numbers = data.astype(np.float64) + 0.0
     if missing is not None:
         numbers[missing] = np.nan
     return numbers, np.zeros(len(numbers), dtype=bool)
@@ -218,13 +219,19 @@ def _pandas_cells(values: pd.Series) -> _Cells:
     return _Cells(list(values))
 
 
+# Types of Polars that numpy has too.
+_POLARS_NUMBERS = frozenset(
+    ["Boolean", "Float32", "Float64"]
+    + [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
+)
+
+
 def _polars_cells(values: Any) -> _Cells:
     # Polars would turn integers with a missing value into floats.
     dtype = values.dtype
-    if dtype.is_integer() or dtype.is_float() or str(dtype) == "Boolean":
-        data = values.fill_null(False if str(dtype) == "Boolean" else 0).to_numpy()
-        if data.dtype.kind in "biuf":
-            return _Cells(data, values.is_null().to_numpy())
+    if str(dtype) in _POLARS_NUMBERS:
+        filled = values.fill_null(False if str(dtype) == "Boolean" else 0)
+        return _Cells(filled.to_numpy(), values.is_null().to_numpy())
     if dtype.is_temporal() and str(dtype) != "Time":
         return _Cells(values.to_numpy(), in_utc=getattr(dtype, "time_zone", None) is not None)
     if str(dtype) == "String":
