@@ -35,7 +35,8 @@ class StewardMixin:
         All that was published from the data set and is charged to its ledger, in 1 charge, was
         computed by randomised procedures that together are (λ = 8, ε = 2)-Rényi differentially
         private with respect to the replacement of one record by any other. ... however the
-        budgets were chosen, also by looking at earlier publications.
+        budgets were chosen, also by looking at earlier publications, and is stated as a whole
+        even if a part of it is not spent.
         """
         return ledger_statement_of(self)
 
