@@ -337,6 +337,7 @@ class PrivacyAccountant(StewardMixin):
                 before.position, spec, releases, label, self._split, key=key, is_new=is_new
             )
             if written is not None:
+                after.is_checked = before.is_checked
                 remember(self._ledger.identity, after.at(written))
                 return
         # Else the ledger is read, and what was added meanwhile is composed inside the lock.

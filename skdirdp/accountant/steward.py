@@ -8,7 +8,7 @@ from ..reporting.page import write
 from .codec import decode
 from .exports import FORMATS, format_of, read_export
 from .merging import bring_in, entries_of, identity_of
-from .records import is_of_persons, is_record, persons_of
+from .records import LedgerError, is_of_persons, is_record, persons_of
 from .summary import ledger_card, ledger_page, ledger_statement_of
 
 
@@ -128,7 +128,10 @@ class StewardMixin:
         if not is_record(unit) and not all(map(is_of_persons, relations)):
             # Of a version in which the unit was a name, and did not decide on charges.
             made_with["unit"] = None
-        accountant = cls(**made_with, path=path)  # type: ignore[call-arg]
+        try:
+            accountant = cls(**made_with, path=path)  # type: ignore[call-arg]
+        except TypeError as error:
+            raise LedgerError(f"the export {export} cannot be read: {error}") from None
         bring_in(accountant, entries, copy=True)
         return accountant
 
