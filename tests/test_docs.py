@@ -1,13 +1,16 @@
 """The documentation names what exists, and its code runs."""
 
+import ast
 import importlib
 import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from skdirdp import PrivacyLeakWarning
+from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
+from skdirdp.reporting.statement import ADAPTIVE_LIMIT
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -113,3 +116,65 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         warnings.simplefilter("error", PrivacyLeakWarning)
         for block in blocks:
             exec(compile(block, f"{page}.md", "exec"), names)
+
+
+def numbers_after_code(text):
+    """Statements that end in a comment with a number, `# 2.57: ...`, and that number."""
+    for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
+        lines = block.splitlines()
+        for node in ast.parse(block).body:
+            comment = re.search(r"  # (\d+(?:\.\d+)?)(?::| |$)", lines[node.end_lineno - 1])
+            yield node, comment and comment[1]
+
+
+@pytest.mark.parametrize("page", ["index", "accountant"])
+def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
+    page, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    checked = 0
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    for node, number in numbers_after_code(text):
+        capsys.readouterr()
+        if number is None or not isinstance(node, ast.Expr):
+            exec(compile(ast.Module([node], []), page, "exec"), names)
+            continue
+        value = eval(compile(ast.Expression(node.value), page, "eval"), names)
+        decimals = len(number.partition(".")[2])
+        shown = f"{value:.{decimals}f}" if value is not None else capsys.readouterr().out.strip()
+        assert shown == number, ast.unparse(node)
+        checked += 1
+    assert checked == {"index": 1, "accountant": 5}[page]
+
+
+def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold():
+    text = (DOCS / "accountant.md").read_text(encoding="utf-8")
+    assert ADAPTIVE_LIMIT in " ".join(text.split())
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 4, (500, 3)), rng.integers(0, 2, 500)
+    accountant = PrivacyAccountant(epsilon=3.0, delta=1e-5)
+    model = DirichletCategoricalNB(
+        epsilon=1.0, accountant=accountant, classes=[0, 1], n_categories=4
+    ).fit(X, y)
+    ((kind, releases),) = model.privacy_.mechanisms
+    table = {
+        "`total()`, the statement": f"{accountant.total():.1f}",
+        "spent": re.search(r"[\d.]+%", repr(accountant))[0],
+        "`remaining()`": f"{accountant.remaining():.2f}",
+        '`history()[0]["epsilon"]`': f"{accountant.history()[0]['epsilon']:.1f}",
+    }
+    for name, number in table.items():
+        assert f"| {name} | {number} |" in text
+    # Seven such fits, one of which was made.
+    assert accountant.affords(kind, releases=6 * releases)
+    assert not accountant.affords(kind, releases=7 * releases)
+
+
+def test_the_readme_shows_what_is_spent_of_its_limit():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
+    names: dict = {}
+    exec(compile(block, "README.md", "exec"), names)
+    shown = re.search(r"print\(accountant\)  # (.*?):", block)[1]
+    assert shown in repr(names["accountant"])

@@ -1,5 +1,6 @@
 """Accountants whose limit is for adaptive spending, beside those for plans."""
 
+import json
 import pickle
 import shutil
 import subprocess
@@ -12,12 +13,14 @@ import pytest
 from skdirdp import BudgetExceededError, PrivacyAccountant
 from skdirdp.accountant import LedgerError
 from skdirdp.accountant.codec import encode
-from skdirdp.accountant.filtering import admits, share
+from skdirdp.accountant.filtering import admits, filter_of, in_percent, share
 from skdirdp.accountant.ledger import Limits
 from skdirdp.accountant.spending import Spending
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.filters import PrivacyFilter
+from skdirdp.command.main import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
+from skdirdp.reporting.statement import ADAPTIVE_LIMIT
 
 DATA = Path(__file__).parent / "data"
 TABLE = DirichletMechanism(r=0.05, alpha=20.0)
@@ -65,7 +68,8 @@ def test_each_promise_is_told_by_the_repr_and_by_refusals():
     adaptive.charge(TABLE, releases=133)
     plan.charge(TABLE, releases=133)
     assert repr(adaptive) == (
-        "PrivacyAccountant(epsilon=1.0, delta=1e-05): 1 charge, 49.82% of the limit spent"
+        "PrivacyAccountant(epsilon=1.0, delta=1e-05): 1 charge, 49.82% of the limit spent, "
+        "50.18% left; the limit is the total"
     )
     assert repr(plan).startswith("PrivacyAccountant(epsilon=1.0, delta=1e-05, adaptive=False): 1 ")
     assert "total epsilon" in repr(plan)
@@ -75,6 +79,35 @@ def test_each_promise_is_told_by_the_repr_and_by_refusals():
     assert "chosen as you go" in str(refused.value)
     with pytest.raises(BudgetExceededError, match="would bring the total epsilon to"):
         plan.charge(TABLE, releases=200)
+
+
+def test_one_account_of_an_adaptive_limit_is_given_everywhere(tmp_path, capsys):
+    accountant = PrivacyAccountant(epsilon=3.0, delta=1e-5, path=tmp_path / "ledger.sqlite")
+    accountant.charge(PureDP(0.5), label="first")
+    # Copies of the first kind that the limit admits, of which one was used.
+    copies = filter_of((encode(PureDP(0.5)), 1), accountant._ledger.limits)
+    part = float(copies.share({PureDP(0.5): 1}))
+    spent, left = in_percent(part)
+    assert float(spent[:-1]) + float(left[:-1]) == 100
+    assert (accountant.total(), accountant.remaining()) == (3.0, 3.0 - part * 3.0)
+    page = Path(accountant.report(tmp_path / "page.html")).read_text(encoding="utf-8")
+    assert main(["ledger", "show", accountant.path]) == 0
+    shown = capsys.readouterr().out
+    for text in (page, shown, accountant._repr_html_(), repr(accountant)):
+        assert spent in text
+        assert left in text
+    assert spent in str(accountant.history())
+    for text in (page, " ".join(shown.split())):
+        assert ADAPTIVE_LIMIT in text
+        assert "ε = 3 at δ = 0.00001, the limit" in text
+    assert "(ε = 3, δ = 0.00001)" in accountant.statement()
+    # The share times epsilon is no epsilon of anything that was released.
+    for text in (page, shown, accountant._repr_html_(), str(accountant.history())):
+        assert f"{3.0 * part:.3f}" not in text
+    assert main(["ledger", "show", accountant.path, "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert numbers["share_used"] == pytest.approx(part)
+    assert numbers["remaining"] == accountant.remaining()
 
 
 def test_without_a_limit_the_total_is_that_of_a_plan():

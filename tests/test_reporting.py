@@ -146,6 +146,12 @@ def test_what_is_not_covered_ends_the_statement():
     assert "whoever knows it can remove the noise" in sentence
 
 
+@pytest.mark.parametrize("epsilon", [1e6, 1.1e6, 1e9, 1e13, 1e99, 1e308])
+def test_a_huge_epsilon_has_a_statement(epsilon):
+    sentence = model_statement(Claim(epsilon, 1e-5, None, "replace"), [])
+    assert "by a factor of at most e^ε = " in sentence
+
+
 def test_an_infinite_epsilon_is_no_guarantee():
     sentence = model_statement(Claim(np.inf, 1e-5, None, "replace"), [])
     assert "no guarantee of differential privacy" in sentence

@@ -117,7 +117,9 @@ def test_what_is_used_of_a_limit_is_not_printed_as_a_total():
     history = pickle.loads(pickle.dumps(accountant.history()))
     header, _, line = str(history).splitlines()
     assert header.split()[-3:] == ["epsilon", "used", "label"]
-    assert float(line.split()[-1]) >= 1 - accountant.remaining()
+    used = line.split()[-1]
+    assert used.endswith("%")
+    assert float(used[:-1]) >= 100 * (1 - accountant.remaining())
     assert ">used<" in history._repr_html_()
     assert accountant.total() == 1.0
 

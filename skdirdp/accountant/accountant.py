@@ -41,6 +41,7 @@ from .filtering import (
     admits,
     filter_of,
     fits,
+    in_percent,
     is_filter,
     refusal,
     remaining,
@@ -123,8 +124,11 @@ class PrivacyAccountant(StewardMixin):
     With ``adaptive=True`` the limit is kept by a privacy filter (docs/theory.md, section
     13), which the first charge decides: repeating its kind is admitted to at least 95% of
     what exact composition admits, and fully if that is fewer than 20 charges. The promise is
-    the limit itself, so `total` is the limit as soon as something was charged, and
-    `remaining` tells how much can still be spent.
+    the limit itself, so `total` is the limit as soon as something was charged, however much of
+    it is spent. What is spent is a share of what the limit admits, and `remaining` is the rest
+    of it, times epsilon. After one of seven charges that fit under a limit of 3, `total` is 3.0,
+    1/7 of the limit is spent, and `remaining` is 6/7 of 3. None of these is the epsilon of the
+    charge alone, which `history` has.
 
     A limit with `order` holds for either way of spending: Renyi divergences of one order
     add up even then (Feldman and Zrnic 2021). Without a limit nothing is promised
@@ -139,7 +143,8 @@ class PrivacyAccountant(StewardMixin):
     >>> probabilities = mechanism.release([12, 0, 5], accountant=accountant, label="colours")
     >>> accountant.charge(mechanism, releases=13, label="sizes")
     >>> accountant
-    PrivacyAccountant(epsilon=1.0, delta=1e-05): 2 charges, 66.67% of the limit spent
+    PrivacyAccountant(epsilon=1.0, delta=1e-05): 2 charges, 66.67% of the limit spent, 33.33% left;
+    the limit is the total
     >>> accountant.charge(mechanism, releases=100)
     Traceback (most recent call last):
         ...
@@ -332,6 +337,7 @@ class PrivacyAccountant(StewardMixin):
                 before.position, spec, releases, label, self._split, key=key, is_new=is_new
             )
             if written is not None:
+                after.is_checked = before.is_checked
                 remember(self._ledger.identity, after.at(written))
                 return
         # Else the ledger is read, and what was added meanwhile is composed inside the lock.
@@ -419,10 +425,10 @@ class PrivacyAccountant(StewardMixin):
     def total(self, delta: float | None = None) -> float:
         """An epsilon that holds at delta for all that was charged.
 
-        Where the limit is for adaptive spending, what holds is the limit, for all that
-        was charged and will be: no smaller total is a guarantee once charges may depend
-        on releases. Else it is the smallest epsilon known to hold for what was charged,
-        if all of it was fixed beforehand.
+        Where an (epsilon, delta) limit is for adaptive spending, what holds is the limit, for
+        all that was charged and will be: no smaller total is a guarantee once charges may
+        depend on releases, also if little of the limit is spent. Else it is the smallest
+        epsilon known to hold for what was charged, if all of it was fixed beforehand.
 
         Parameters
         ----------
@@ -454,10 +460,11 @@ class PrivacyAccountant(StewardMixin):
     def remaining(self) -> float:
         """What can still be spent, as a part of the limit's epsilon; infinite without a limit.
 
-        Where the limit is for adaptive spending, the share of it that is not spent, times
-        its epsilon. Else how far the limit is from the total, in epsilon at its delta, or
-        at its order. Neither is a sum of epsilons, so a mechanism that costs more than
-        this alone may still be admitted; `affords` tells.
+        Where an (epsilon, delta) limit is for adaptive spending, the share of it that is not
+        spent, times its epsilon. It is not the limit minus `total`, which is the limit itself.
+        Else how far the limit is from the total, in epsilon at its delta, or at its order.
+        Neither is a sum of epsilons, so a mechanism that costs more than this alone may still
+        be admitted; `affords` tells.
 
         Returns
         -------
@@ -768,8 +775,9 @@ class PrivacyAccountant(StewardMixin):
         limits = self._ledger.limits
         spent = self._cheaply(count)
         if is_filter(limits) and spent is not None:
-            percent = upwards(100 * share(spent, limits), 2)
-            return f", {percent}% of the limit spent"
+            taken, left = in_percent(share(spent, limits))
+            whole = "; the limit is the total" if count else ""
+            return f", {taken} of the limit spent, {left} left{whole}"
         if spent is None or not is_cheap(spent, limits.delta):
             tells = "remaining() adds them up" if is_filter(limits) else "total() composes them"
             return f"; {tells}"

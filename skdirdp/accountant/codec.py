@@ -141,7 +141,8 @@ def _read(spec: str) -> tuple[Any, Unit | None]:
     # Constructors convert numbers. What was stored must be what is composed.
     if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
         raise TypeError("no mechanism, or of other parameters")
-    if unit is not None and not is_of_persons(mechanism.adjacency):
+    of_persons = is_of_persons(mechanism.adjacency)  # that of its parts, if it has any
+    if unit is not None and not of_persons:
         raise ValueError("a unit of persons, for records")
     return mechanism, unit
 

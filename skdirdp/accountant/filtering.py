@@ -61,6 +61,12 @@ def share(spent: Spending, limits: Limits) -> float:
     return 1.0 if found > 1 and fits(spent, limits) else found
 
 
+def in_percent(part: float) -> tuple[str, str]:
+    """The parts of a limit that are spent and left; rounded up and down, and 100 together."""
+    spent = upwards(100 * part, 2)
+    return f"{spent}%", f"{max(100 - float(spent), 0):.2f}%"
+
+
 def used(spent: Spending, limits: Limits) -> float:
     """How much of the limit's epsilon is used, in the limit's own terms."""
     if not is_filter(limits):
@@ -128,11 +134,11 @@ def refusal(
         f"or stop here. Asked for: {asked}"
     )
     if is_filter(limits):
-        spent = upwards(100 * share(before, limits), 2)
+        spent, _ = in_percent(share(before, limits))
         alone = compose(((spec, releases),)).epsilon(limits.delta)
         return (
             f"{name} does not fit into the limit of epsilon {limits.epsilon} at delta "
-            f"{limits.delta}, of which {spent}% is spent; alone it would cost epsilon "
+            f"{limits.delta}, of which {spent} is spent; alone it would cost epsilon "
             f"{upwards(alone)}. The limit holds for charges chosen as "
             "you go; for a plan that was fixed before the first release, adaptive=False admits "
             f"a little more. {advice}"

@@ -9,7 +9,7 @@ from ..accounting import Composition
 from ..reporting.markup import table, tag
 from ..reporting.text import rounded_up, visible
 from .codec import decode, describe_parameters
-from .filtering import is_filter
+from .filtering import in_percent, is_filter
 from .ledger import Charge, Limits
 
 
@@ -101,8 +101,8 @@ class History(list):
     )
     _WHERE_GIVEN = ("user", "split", "part")
     _NUMBERS = ("releases", "epsilon", "total", "used")
-    # The share of a limit that is used, times its epsilon, is no total, and must not read as one.
-    _total_name = "total"
+    # The part of an adaptive limit that is used is no total, and must not read as an epsilon.
+    _limit: float | None = None
 
     def __init__(
         self,
@@ -126,10 +126,16 @@ class History(list):
         rows = []
         for i, row in enumerate(ends):
             shown = row if totals is None else {**row, "total": totals[i]}
-            rows.append([_cell(shown.get(name)) for name in columns])
+            rows.append([self._cell(name, shown.get(name)) for name in columns])
         if len(self) > self._SHOWN:
             rows.insert(half, ["..."] * len(columns))
-        return [self._total_name if name == "total" else name for name in columns], rows
+        used = "total" if self._limit is None else "used"
+        return [used if name == "total" else name for name in columns], rows
+
+    def _cell(self, name: str, value: Any) -> str:
+        if name == "total" and self._limit is not None:
+            return in_percent(value / self._limit)[0]
+        return _cell(value)
 
     def _totals(self) -> list[float] | None:
         # Each takes a composition of all charges before it.
@@ -170,7 +176,7 @@ def history_of(
     """The charges of a ledger, each with what it costs alone."""
     history = History((_row_of(charge, limits) for charge in charges), running_total)
     if is_filter(limits):
-        history._total_name = "used"
+        history._limit = limits.epsilon
     return history
 
 

@@ -15,7 +15,7 @@ UNITS = RECORD, PERSON = ("record", "person")
 _ROWS = ("record", "records", "row", "rows")
 _NOUN = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+){0,2}")
 _LONGEST_NOUN = 40
-_ARTICLES = ("a ", "an ", "one ", "each ", "the ")
+_ARTICLES = ("a", "an", "one", "each", "the")
 #: Relations between neighbours under which a record or vector stays in its part of a split.
 SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
 
@@ -137,6 +137,8 @@ def with_unit(adjacency: str | None, unit: str | None) -> str | None:
     """The relation of a new ledger: that of persons, unless its unit is a record or none."""
     if unit is None:
         return adjacency
+    if not _without_article(unit):
+        raise ValueError(f"unit must be a noun, such as 'patient' or 'record'; got {unit!r}")
     if is_record(unit):
         if adjacency is None or not is_of_persons(adjacency):
             return adjacency or RECORD
@@ -168,9 +170,8 @@ def persons_of(header: Header) -> str | None:
 
 
 def _without_article(unit: str) -> str:
-    unit = " ".join(unit.split())
-    article = next((each for each in _ARTICLES if unit.casefold().startswith(each)), "")
-    return unit[len(article) :]
+    words = unit.split()
+    return " ".join(words[1:] if words and words[0].casefold() in _ARTICLES else words)
 
 
 def shown_adjacency(header: Header) -> str | None:

@@ -173,7 +173,9 @@ class Spending:
 
     @classmethod
     def none(cls) -> "Spending":
-        return cls(NOTHING, Exposure({}), {}, (), None)
+        nothing = cls(NOTHING, Exposure({}), {}, (), None)
+        nothing.is_checked = True
+        return nothing
 
     def plus(
         self, added: Sums, position: Position | None = None, first: First | None = None

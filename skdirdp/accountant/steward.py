@@ -8,7 +8,7 @@ from ..reporting.page import write
 from .codec import decode
 from .exports import FORMATS, format_of, read_export
 from .merging import bring_in, entries_of, identity_of
-from .records import is_of_persons, is_record, persons_of
+from .records import LedgerError, is_of_persons, is_record, persons_of
 from .summary import ledger_card, ledger_page, ledger_statement_of
 
 
@@ -35,7 +35,8 @@ class StewardMixin:
         All that was published from the data set and is charged to its ledger, in 1 charge, was
         computed by randomised procedures that together are (λ = 8, ε = 2)-Rényi differentially
         private with respect to the replacement of one record by any other. ... however the
-        budgets were chosen, also by looking at earlier publications.
+        budgets were chosen, also by looking at earlier publications, and is stated as a whole
+        even if a part of it is not spent.
         """
         return ledger_statement_of(self)
 
@@ -127,7 +128,10 @@ class StewardMixin:
         if not is_record(unit) and not all(map(is_of_persons, relations)):
             # Of a version in which the unit was a name, and did not decide on charges.
             made_with["unit"] = None
-        accountant = cls(**made_with, path=path)  # type: ignore[call-arg]
+        try:
+            accountant = cls(**made_with, path=path)  # type: ignore[call-arg]
+        except TypeError as error:
+            raise LedgerError(f"the export {export} cannot be read: {error}") from None
         bring_in(accountant, entries, copy=True)
         return accountant
 

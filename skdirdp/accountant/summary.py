@@ -24,9 +24,10 @@ from ..reporting.page import (
 )
 from ..reporting.places import without_password
 from ..reporting.plots import ledger_plot, profile_plot, spread
-from ..reporting.statement import Claim, LedgerFacts, ledger_statement, terms
+from ..reporting.statement import ADAPTIVE_LIMIT, Claim, LedgerFacts, ledger_statement, terms
 from ..reporting.text import number, rounded_down, rounded_up, shortened
 from .codec import decode, relations_of, unit_of
+from .filtering import in_percent, is_filter
 from .history import epsilon_alone
 from .ledger import Charge
 from .merging import identity_of, is_merged
@@ -129,6 +130,30 @@ def is_within(accountant: Any, used: float) -> bool:
     return accountant.epsilon is None or used <= accountant.epsilon * (1 + _ROUNDING)
 
 
+def account_of(accountant: Any) -> list[tuple[str, str]]:
+    """The total, and what is used and left of the limit: names and texts, the same everywhere."""
+    used = used_of(accountant)
+    if accountant.epsilon is None:
+        return [("used", f"ε = {rounded_up(used)} at {terms_of(accountant)}")]
+    if not is_filter(accountant._ledger.limits):
+        left = max(accountant.epsilon - used, 0.0) if math.isfinite(used) else 0.0
+        return [
+            ("used", f"ε = {rounded_up(used)} at {terms_of(accountant)}"),
+            ("left", f"ε = {rounded_down(left)}"),
+        ]
+    spent, left = in_percent(used / accountant.epsilon)
+    return [
+        ("total", f"{limit_of(accountant)}, the limit" if len(accountant) else "ε = 0"),
+        ("used", f"{spent} of the limit"),
+        ("left", f"{left} of the limit"),
+    ]
+
+
+def explanation_of(accountant: Any) -> str | None:
+    """A sentence that an account needs to be understood."""
+    return ADAPTIVE_LIMIT if is_filter(accountant._ledger.limits) else None
+
+
 # The page ----------------------------------------------------------------------------
 
 
@@ -153,10 +178,7 @@ def ledger_page(accountant: Any) -> str:
 
 
 def _short_answers(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str, str]]:
-    used = used_of(accountant)
-    answers = [("limit", limit_of(accountant)), ("used, ε", rounded_up(used))]
-    if accountant.epsilon is not None:
-        answers.append(("left, ε", _left(accountant.epsilon, used)))
+    answers = [("limit", limit_of(accountant)), *account_of(accountant)]
     answers.append(("charges", str(len(charges))))
     if charges:
         answers.append(("protected against", facts_of(accountant).total.against))
@@ -167,10 +189,6 @@ def _short_answers(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
         answers.append(("first and last charge", first if first == last else f"{first} – {last}"))
     return answers
-
-
-def _left(limit: float, used: float) -> str:
-    return rounded_down(max(limit - used, 0.0)) if math.isfinite(used) else "0"
 
 
 def _warnings(accountant: Any) -> list[str]:
@@ -188,9 +206,14 @@ def _warnings(accountant: Any) -> list[str]:
 def _spending(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     kinds = len({charge.spec for charge in charges})
     numbers = spread(len(charges), min(_TOTALS, max(_WORK // kinds, _FEWEST)))
-    totals = accountant.running_total(after=numbers)
-    plot = ledger_plot(numbers, totals, len(charges), accountant.epsilon, terms_of(accountant))
+    totals, limit = accountant.running_total(after=numbers), accountant.epsilon
+    measure = f"ε used, at {terms_of(accountant)}"
     caption = "What all charges up to each use together, in the terms of the limit."
+    if is_filter(accountant._ledger.limits):
+        totals, limit = [100 * total / limit for total in totals], 100.0
+        measure = "% of the limit used"
+        caption = f"The part of the limit that all charges up to each use. {ADAPTIVE_LIMIT}"
+    plot = ledger_plot(numbers, totals, len(charges), limit, measure)
     if len(numbers) < len(charges):
         caption += f" {len(numbers)} totals are drawn; in between, the next larger one."
     return [figure(plot, caption)]
@@ -350,15 +373,18 @@ def ledger_card(accountant: Any) -> Markup:
     """The limit, what is used of it, and by how many charges."""
     name = getattr(accountant, "name", None)
     title = tag("strong", f"Privacy budget of “{shortened(name)}”" if name else "Privacy budget")
-    used = used_of(accountant)
-    lines = [f"{plural(len(accountant), 'charge')}, {rounded_up(used)} used"]
+    account = dict(account_of(accountant))
+    lines = [plural(len(accountant), "charge")]
     parts = [title]
     if accountant.epsilon is None:
-        lines.append(f"at {terms_of(accountant)}; no limit")
+        lines += [f"used: {account['used']}", "no limit"]
     else:
-        parts.append(budget_bar(used, accountant.epsilon))
-        lines.append(f"of {limit_of(accountant)}")
-        lines.append(f"{_left(accountant.epsilon, used)} left")
+        bar = budget_bar(used_of(accountant) / accountant.epsilon, account["used"])
+        parts.append(bar)
+        lines.append(f"used: {account['used']} of {limit_of(accountant)}")
+        lines.append(f"left: {account['left']}")
+        if "total" in account:
+            lines[-2:] = [f"{name}: {text}" for name, text in account.items()]
     lines.append(f"budgets {plan_of(accountant)}")
     split = accountant._split
     if split is not None:

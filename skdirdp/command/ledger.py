@@ -231,19 +231,19 @@ def _spent(accountant: Any) -> dict[str, Any]:
     return {
         "charges": len(accountant),
         "used": used,
+        "share_used": None if limit is None else used / limit,
         "remaining": math.inf if limit is None else max(limit - used, 0.0),
         "within_limit": is_within(accountant, used),
     }
 
 
 def _described_spending(accountant: Any, spent: dict[str, Any]) -> list[str]:
-    from ..accountant.summary import terms_of
-    from ..reporting.text import rounded_down, rounded_up
+    from ..accountant.summary import account_of, explanation_of
 
     lines = [f"charges:    {spent['charges']}"]
-    lines.append(f"used:       ε = {rounded_up(spent['used'])} at {terms_of(accountant)}")
-    if accountant.epsilon is not None:
-        lines.append(f"left:       ε = {rounded_down(spent['remaining'])}")
+    lines += [f"{name + ':':<11} {text}" for name, text in account_of(accountant)]
+    if (explanation := explanation_of(accountant)) is not None:
+        lines.append(explanation)
     if not spent["within_limit"]:
         lines.append("The limit is exceeded by charges from elsewhere; nothing more is admitted.")
     return lines

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .._messages import exactly
 from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
 from .curves import profile_deltas, profile_epsilons
@@ -116,10 +115,10 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
     return tag("div", tag("div", tag("strong", guarantee)), *warnings, released)
 
 
-def budget_bar(used: float, limit: float) -> Markup:
-    """How much of a limit is used, as a bar in the colour of the text."""
-    share = 1.0 if math.isinf(used) else min(used / limit, 1.0)
+def budget_bar(share: float, text: str) -> Markup:
+    """The part of a limit that is used, as a bar in the colour of the text."""
+    share = min(share, 1.0)
     style = "height:.5em;background:currentColor;border-radius:.25em;opacity:.7"
     inner = tag("div", style=f"width:{math.ceil(1000 * share) / 10}%;{style}")
     outer = "max-width:24em;border:1px solid currentColor;border-radius:.25em;margin:.3em 0"
-    return tag("div", inner, style=outer, title=f"{rounded_up(used)} of {exactly(limit)}")
+    return tag("div", inner, style=outer, title=text)

@@ -80,7 +80,11 @@ def _drawing(title: str, parts: Sequence[Markup]) -> Markup:
 
 
 def ledger_plot(
-    numbers: Sequence[int], totals: Sequence[float], n_charges: int, limit: float | None, terms: str
+    numbers: Sequence[int],
+    totals: Sequence[float],
+    n_charges: int,
+    limit: float | None,
+    measure: str,
 ) -> Markup:
     """The total after some of the charges, and the limit.
 
@@ -96,8 +100,8 @@ def ledger_plot(
         How many there are.
     limit : float or None
         In the same terms.
-    terms : str
-        At which delta or order.
+    measure : str
+        What the totals are.
     """
     finite = [total for total in totals if math.isfinite(total)]
     highest = max([*finite, limit or 0.0, 1e-300]) * 1.08
@@ -107,7 +111,7 @@ def ledger_plot(
         x_ticks,
         [(tick, number(tick)) for tick in _round_steps(highest)],
         "number of charges",
-        f"ε used, at {terms}",
+        measure,
     )
     corners, before = [f"M{frame.x(0)} {frame.y(0)}"], 0
     for after, total in zip(numbers, totals, strict=True):
@@ -140,7 +144,7 @@ def ledger_plot(
                 text_anchor="start",
             )
         )
-    title = f"Epsilon used, at {terms}, after each charge; in the end {rounded_up(totals[-1])}"
+    title = f"{measure}, after each charge; in the end {rounded_up(totals[-1])}"
     return _drawing(title, parts)
 
 

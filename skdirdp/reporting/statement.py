@@ -14,6 +14,12 @@ from .text import factor_up, number, rounded_up, visible
 #: For a Renyi guarantee, which names no delta, the meaning is told at this one.
 EXAMPLE_DELTA = 1e-5
 RECORD = "record"
+#: For readers of an adaptive limit, beside the share of it that is spent.
+ADAPTIVE_LIMIT = (
+    "An adaptive limit is one guarantee for all charges together: its ε holds from the first "
+    "charge on and is the total, however much of it is used. The part that is used is a share "
+    "of what the limit admits, and not a sum of the ε of the charges."
+)
 _ROUNDING = 1e-12  # of floating point, on the safe side
 
 
@@ -211,7 +217,8 @@ def _plan(facts: LedgerFacts) -> str:
     if facts.claim is facts.limit:
         return (
             "This is the limit that the ledger keeps. It holds however the budgets were chosen, "
-            "also by looking at earlier publications."
+            "also by looking at earlier publications, and is stated as a whole even if a part of "
+            "it is not spent."
         )
     condition = (
         "This holds if every budget was fixed before the first publication, and is not "

@@ -8,6 +8,7 @@ from .._messages import exactly
 # Every float is a finite decimal of fewer digits, so nothing is rounded before it is shown.
 _EXACT = Context(prec=1200, Emax=10**9, Emin=-(10**9))
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LARGEST_EXPONENT = 1e6  # of e, for a factor that is written out
 _POSITIONAL = range(-7, 7)  # powers of ten that are written out
 # Invisible, and harmless: needed to spell some languages, and to keep numbers together.
 _JOINERS = "\u200c\u200d\u00a0\u2009"
@@ -35,6 +36,8 @@ def factor_up(epsilon: float) -> str:
     """``e ** epsilon`` in three digits, rounded up."""
     if math.isinf(epsilon):
         return "infinite"
+    if epsilon > _LARGEST_EXPONENT:
+        return f"e^({rounded_up(epsilon)})"
     wide = Context(prec=40, Emax=10**12, Emin=-(10**12))
     factor = Decimal(epsilon).exp(wide)  # to the nearest
     factor = factor if epsilon == 0 else factor.next_plus(wide)
