@@ -77,6 +77,11 @@ _PASSED_ON = tuple(
         (r"(Sample weights must contain at least one non-zero number\.)", r"\1"),
         (r"(Negative values in data passed to [\w` ()]+\.?)", r"\1"),
         (r"(Input(?: \w+)? contains NaN)\b.*", rf"\1. {_FILL}"),
+        (
+            r"cannot convert (?:NA|float NaN) to integer|int\(\) argument must be .* not "
+            r"'(?:NoneType|NAType|NaTType)'",
+            f"Input contains NaN. {_FILL}",
+        ),
         (r"(Input(?: \w+)? contains infinity or a value too large for dtype\('\w+'\)\.)", r"\1"),
         (r"(Complex data not supported)\b.*", r"\1; numbers must be real"),
         (
@@ -120,7 +125,10 @@ def errors_without_data(**given: Any) -> Iterator[None]:
         yield
     except Warning:
         raise
-    except Exception as error:
+    except BaseException as error:
+        # An interrupt is no error. A panic of a library in Rust, such as Polars, is one.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         refusal = error if is_raised_here(error) else _refusal(error, given)
         try:
             raise refusal from None
@@ -129,7 +137,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
             refusal.__context__ = None
 
 
-def is_raised_here(error: Exception) -> bool:
+def is_raised_here(error: BaseException) -> bool:
     """Whether a raise statement of this package made the error."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
@@ -140,7 +148,7 @@ def is_raised_here(error: Exception) -> bool:
     return traceback.tb_frame.f_code.co_code[traceback.tb_lasti] == opmap["RAISE_VARARGS"]
 
 
-def _refusal(error: Exception, given: dict[str, Any]) -> Exception:
+def _refusal(error: BaseException, given: dict[str, Any]) -> Exception:
     """The error to raise instead of one of another library."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
     message = known_message(error)
@@ -153,7 +161,7 @@ def _refusal(error: Exception, given: dict[str, Any]) -> Exception:
     )
 
 
-def known_message(error: Exception) -> str | None:
+def known_message(error: BaseException) -> str | None:
     """What may be shown of an error of another library; None if it is not known."""
     message = ""
     with suppress(Exception):

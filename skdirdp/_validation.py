@@ -18,6 +18,10 @@ from .records import as_labels, label_codes, of_one_kind, plain_value
 LARGEST = 1e100
 # Beyond this no table would fit into memory, and products of sizes would overflow.
 _LARGEST_SIZE = 2**31 - 1
+#: Cells of all tables of categories together. A cell takes about 100 bytes while it is released.
+MOST_CELLS = 10_000_000
+#: The same of sums by class, which texts with many words need more of.
+MOST_SUMS = 100_000_000
 # The bits of an infinite double.
 _INFINITY = np.float64(np.inf).view(np.uint64)
 # scikit-learn's least smoothing, unless it is forced to less.
@@ -177,6 +181,17 @@ def check_sizes(name: str, sizes: Any, n_features: int, *, at_least: int) -> np.
     if max(sizes, default=0) > _LARGEST_SIZE:
         raise ValueError(f"{name} must be at most {_LARGEST_SIZE}; got {max(sizes)}")
     return np.array(sizes, dtype=np.int64)
+
+
+def check_cells(
+    names: str, n_cells: int, limit: int = MOST_CELLS, *, is_public: bool = True
+) -> None:
+    """Refuse tables that would not fit into memory; their size is shown if it is public."""
+    if n_cells > limit:
+        raise ValueError(
+            f"{names} must make tables of at most {limit} cells in all, so that they fit into "
+            f"memory; got {n_cells if is_public else 'more'}"
+        )
 
 
 def are_hashable(values: Iterable) -> bool:

@@ -1,6 +1,7 @@
 """Bad input of many kinds, in every place where data enter: no error shows any of it."""
 
 import datetime
+import re
 import warnings
 from decimal import Decimal
 from fractions import Fraction
@@ -23,6 +24,8 @@ from skdirdp import (
     PrivateDirichletPosterior,
 )
 from skdirdp.mechanisms import DirichletMechanism, LaplaceMechanism
+
+from .probes import Recorder
 
 NUMBER, TEXT = 918273645.5, "zqxj-a-secret"
 #: Every way in which the number or the text could be printed holds one of these.
@@ -351,3 +354,68 @@ def test_no_bad_column_is_shown_by_its_refusal(place):
 def test_there_are_several_hundred_bad_inputs():
     assert len(list(bad_tables())) > 400
     assert len(list(bad_columns())) > 300
+
+
+# Tables that would not fit into memory
+
+WIDE = sparse.csr_array((6, 10**9))
+NARROW = np.zeros((6, 2), dtype=int)
+TWO = {"classes": [0, 1]}
+TOO_LARGE = {
+    "categorical": (DirichletCategoricalNB(**TWO, n_categories=10**7), NARROW, 4 * 10**7),
+    "far too large": (DirichletCategoricalNB(**TWO, n_categories=10**9), NARROW, 4 * 10**9),
+    "one feature": (
+        DirichletCategoricalNB(**TWO, n_categories=[2, 10**9]),
+        NARROW,
+        2 * 10**9 + 4,
+    ),
+    "min_categories": (
+        DirichletCategoricalNB(**TWO, n_categories=2, min_categories=10**9),
+        NARROW,
+        4 * 10**9,
+    ),
+    "lazy": (
+        DirichletCategoricalNB(**TWO, n_categories=10**9),
+        pl.LazyFrame({"a": [0, 1], "y": [0, 1]}),
+        2 * 10**9,
+    ),
+    "multinomial": (DirichletNB(**TWO, max_count=1, max_total=9), WIDE, 2 * 10**9),
+    "complement": (DirichletComplementNB(**TWO, max_count=1, max_total=9), WIDE, 2 * 10**9),
+    "bernoulli": (DirichletBernoulliNB(**TWO, max_total=9), WIDE, 2 * 10**9),
+    "bins": (DirichletHistogramTransformer(bounds=(0, 1), n_fine_bins=10**9), NARROW, 2 * 10**9),
+    "bins of categories": (DirichletHistogramTransformer(n_categories=10**9), NARROW, 2 * 10**9),
+    "network": (
+        PrivateBayesNetMLE(
+            {0: (), **dict.fromkeys(range(1, 9), (0,)), 9: range(9)},
+            states=dict.fromkeys(range(10), range(10)),
+        ),
+        np.zeros((6, 10), dtype=int),
+        10**10,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_tables_that_would_not_fit_into_memory_are_refused_before_the_charge(case):
+    model, X, n_cells = TOO_LARGE[case]
+    y = "y" if case == "lazy" else np.arange(6) % 2
+    accountant = Recorder()
+    with pytest.raises(ValueError, match=rf"cells.*\b{n_cells}\b|\b{n_cells} cells") as raised:
+        model.set_params(accountant=accountant).fit(X, y)
+    assert re.search("0000000", str(raised.value))  # the limit
+    assert accountant.charges == []
+
+
+def test_a_size_that_comes_from_the_data_is_not_shown():
+    X = np.full((6, 20), 918_273)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match=r"n_categories and classes .* got more") as raised:
+            DirichletCategoricalNB(classes=[0, 1]).fit(X, np.arange(6) % 2)
+    assert "918" not in str(raised.value)
+
+
+def test_texts_with_many_hashed_words_are_not_too_large():
+    X = sparse.csr_array((np.ones(6), np.arange(6) * 10**5, np.arange(7)), shape=(6, 2**20))
+    model = DirichletNB(classes=[0, 1], max_count=1, max_total=9, reading="plain")
+    assert model.fit(X, np.arange(6) % 2).feature_log_prob_.shape == (2, 2**20)

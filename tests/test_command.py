@@ -477,6 +477,22 @@ def test_a_terminal_without_greek_and_a_reader_who_leaves_are_no_errors(study, f
     assert (left.returncode, left.stderr) == (DONE, b"")
 
 
+def test_streams_that_are_closed_are_no_errors(study, folder):
+    module = f"{sys.executable} -m skdirdp"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = (
+        f"{module} ledger show study.sqlite >&-; echo $?; {module} ledger show none 2>&-; echo $?"
+    )
+    found = subprocess.run(["bash", "-c", line], capture_output=True, env=environment, check=False)
+    assert (found.stdout, found.stderr) == (f"{DONE}\n{DAMAGED}\n".encode(), b"")
+    assert PrivacyAccountant(path="study.sqlite").verify() == 3
+
+
+def test_an_argument_with_a_null_character_is_named_as_such(study, capsys):
+    for arguments in (["show", "a\0b"], ["report", "study.sqlite", "-o", "a\0.html"]):
+        assert "null character" in complaint(capsys, USAGE, *arguments)
+
+
 def test_the_console_script_is_the_command():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert '[project.scripts]\nskdirdp = "skdirdp.command:main"\n' in text

@@ -351,6 +351,15 @@ def test_places_that_cannot_be_written_are_refused_before_any_charge(folder, cap
     assert "--ledger" in complaint(capsys, USAGE, "--epsilon", 1, "--name", "x")
 
 
+@pytest.mark.parametrize("name", ["deep.json", "deep.toml"])
+def test_a_schema_that_is_nested_too_deeply_is_refused(folder, name, capsys):
+    deep = "[" * 100_000 + "]" * 100_000
+    Path(name).write_text(deep if name == "deep.json" else f"a = {deep}")
+    arguments = ["synthesize", "in.csv", "out.csv", "--schema", name, "--epsilon", "1"]
+    assert main(arguments) == REFUSED
+    assert "nested" in capsys.readouterr().err
+
+
 def test_a_schema_may_be_json(folder):
     given = {"columns": {"age": {"bounds": [0, 9]}, "sex": {"states": [1, "m"]}}}
     Path("schema.json").write_text(json.dumps(given))

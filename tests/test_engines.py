@@ -7,6 +7,7 @@ from dataclasses import replace
 import dask
 import dask.array as da
 import dask.dataframe as dd
+import duckdb
 import narwhals as nw
 import numpy as np
 import pandas as pd
@@ -438,7 +439,7 @@ def test_weights_that_change_between_two_queries_keep_to_their_bound():
     collect = Frame._collect
 
     def changing(self, query):
-        self._frame = nw.from_native(pl.from_pandas(next(tables)).lazy())
+        self._frame = Frame(pl.from_pandas(next(tables)).lazy(), {})._frame
         return collect(self, query)
 
     with pytest.MonkeyPatch.context() as patch, drawn_tables() as found:
@@ -455,6 +456,54 @@ def test_one_value_in_several_forms_is_refused():
     frame["code"] += np.arange(len(frame)) / 1000
     with pytest.raises(ValueError, match="each in one form"):
         counted("categorical", IN_GROUPS["duckdb"], frame)
+
+
+ODD_NAMES = ["*", "^code$", "^.*$", "code.x", 'a "b"', "it's", "len", " ", "__skdirdp_n", "a;--"]
+ODD_NAMES += ["__skdirdp_column1"]
+
+
+@pytest.mark.parametrize("column", ODD_NAMES)
+@pytest.mark.parametrize("table", names(IN_GROUPS))
+@pytest.mark.parametrize("name", ["categorical", "multinomial", "bins", "network"])
+def test_a_name_that_an_engine_could_take_for_more_is_that_of_one_column(name, table, column):
+    frame = records(50)[["code", "flag", "label"]].astype({"flag": int})
+    frame = frame.assign(**{column: 2 - frame["flag"]})
+    features = ["code", "flag", column]
+    model = {
+        "categorical": DirichletCategoricalNB(classes=CLASSES, n_categories=4),
+        "multinomial": DirichletNB(classes=CLASSES, max_count=2, max_total=4),
+        "bins": DirichletHistogramTransformer(bounds=(0, 4), n_bins=4),
+        "network": PrivateBayesNetMLE(
+            dict.fromkeys(features, ()), states=dict.fromkeys(features, range(4))
+        ),
+    }[name]
+    y = name in ("categorical", "multinomial")
+    frame = frame if y else frame[features]
+    with drawn_tables() as expected:
+        clone(model).fit(frame[features], *([frame["label"]] if y else []))
+    with drawn_tables() as found:
+        clone(model).fit(IN_GROUPS[table](frame), *(["label"] if y else []))
+    assert len(found) == len(expected) > 0
+    for (_, these), (_, those) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(these, those)
+
+
+@pytest.mark.parametrize("column", ["*", "a.b", "^a$", 'a "b"'])
+def test_a_name_that_an_unknown_engine_could_take_for_more_is_refused(column):
+    frame = records(50)[["code", "label"]].assign(**{column: 1})
+    model = DirichletCategoricalNB(classes=CLASSES, n_categories=4, accountant=Recorder())
+    with pytest.raises(ValueError, match="Rename it"):
+        model.fit(nw.from_native(dd.from_pandas(frame)).lazy(), "label")
+    assert model.accountant.charges == []
+
+
+def test_a_name_is_not_taken_for_a_part_of_a_column_or_for_that_of_a_table():
+    query = """SELECT {'b': 0} AS a, 1 AS "a.b", 0 AS c, 1 AS "t.c" FROM range(20)"""
+    relation = duckdb.sql(query).set_alias("t")
+    nodes = dict.fromkeys(["a.b", "t.c"], ())
+    with drawn_tables() as found:
+        PrivateBayesNetMLE(nodes, states={node: [0, 1] for node in nodes}).fit(relation)
+    assert [np.ravel(table).tolist() for _, table in found] == [[0, 20], [0, 20]]
 
 
 UNDECLARED = {

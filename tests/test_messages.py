@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.ensemble import StackingClassifier, VotingClassifier
 from sklearn.model_selection import cross_val_score
@@ -25,6 +26,8 @@ from skdirdp import (
 )
 from skdirdp._messages import describe, errors_without_data, warn
 from skdirdp.mechanisms import DirichletMechanism
+
+from .probes import drawn_tables
 
 SECRET = 7431.25
 ESTIMATORS = {
@@ -74,6 +77,53 @@ def test_a_list_with_none_holds_a_missing_value(kind):
     X = [[1, 0], [None, 1], [0, 1], [1, 1]]
     with pytest.raises((TypeError, ValueError), match=r"contains NaN|not 'NoneType'"):
         ESTIMATORS[kind].fit(X, [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.array([0, 1, None, 2], dtype="Int64"),
+        pd.array([True, False, None, True], dtype="boolean"),
+        pd.array(["0", "1", None, "2"], dtype="string"),
+        np.array(["0", "1", None, "2"], dtype=object),
+        pd.Categorical(["0", "1", None, "2"]),
+        np.array([0, 1, pd.NaT, 2], dtype=object),
+    ],
+    ids=["Int64", "boolean", "string", "object", "categorical", "NaT"],
+)
+def test_a_missing_category_is_answered_by_what_to_do(column):
+    with pytest.raises((TypeError, ValueError), match=r"Input (X )?contains NaN\. Fill in"):
+        ESTIMATORS["categorical"].fit(pd.DataFrame({"a": column}), [0, 1, 0, 1])
+
+
+def test_numbers_that_are_no_categories_are_cut_towards_zero_one_by_one():
+    y = [0, 1, 0, 1]
+    with drawn_tables() as expected:
+        ESTIMATORS["categorical"].fit([[1, 0], [2, 3], [0, 0], [0, 1]], y)
+    with drawn_tables() as found:
+        ESTIMATORS["categorical"].fit([[1.7, 0.2], [2, 3.999], [-0.5, 0], [0, 1]], y)
+    for (_, these), (_, those) in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(these, those)
+
+
+class PanicException(BaseException):
+    """Polars' own is no Exception."""
+
+
+def test_a_panic_of_another_library_is_not_shown():
+    for panic in (PanicException, pl.exceptions.PanicException):
+        gate = errors_without_data(X=None)
+        with pytest.raises(ValueError, match="a PanicException, is not shown") as raised, gate:
+            raise panic("7431.25 a secret")
+        assert "7431" not in str(raised.value)
+        assert raised.value.__cause__ is None
+        assert raised.value.__context__ is None
+
+
+def test_an_interrupt_passes_the_gate():
+    for interrupt in (KeyboardInterrupt, SystemExit, GeneratorExit):
+        with pytest.raises(interrupt), errors_without_data(X=None):
+            raise interrupt
 
 
 @pytest.mark.parametrize("kind", ["multinomial", "categorical"])

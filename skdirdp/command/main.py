@@ -61,12 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets an escape, not an error.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if not given:
         return _ending(_demonstrate, [])
+    if any("\0" in argument for argument in given):
+        return _complain("an argument must not hold a null character", USAGE, given)
     try:
         options = parser().parse_args(given)
     except SystemExit as end:  # after help
@@ -77,6 +80,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if run is None:
         return _complain("a command is missing; skdirdp --help lists them", USAGE, given)
     return _ending(lambda: run(options), given)
+
+
+def _open_streams() -> None:
+    """Discard the output to streams that are closed, as by ``>&-`` in a shell.
+
+    They take the lowest free number of a file, which is their own, so that no ledger gets it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _demonstrate() -> int:

@@ -79,6 +79,8 @@ def read_schema(path: str) -> Schema:
         given = json.loads(text) if path.lower().endswith(".json") else _toml(text)
     except ValueError as error:  # of either format, and of the encoding
         raise Refused(f"{path}: {error}") from None
+    except RecursionError:
+        raise Refused(f"{path}: a schema must not be nested so deeply") from None
     if not isinstance(given, Mapping) or not set(given) <= _KEYS:
         raise Refused(f"{path}: a schema has the parts {', '.join(sorted(_KEYS))} and no others")
     columns = given.get("columns")

@@ -29,26 +29,35 @@ class Numbers:
     Attributes
     ----------
     names : list of str
+    columns : list of str
+        What the engine calls them.
     readable : whether their types are those of numbers.
     threshold : given, what is summed is whether a number is above it.
     """
 
     names: list[str]
+    columns: list[str]
     readable: bool
     threshold: float | None = None
 
     @classmethod
-    def of(cls, schema: nw.Schema, names: list[str], threshold: float | None = None) -> "Numbers":
+    def of(
+        cls,
+        schema: nw.Schema,
+        names: list[str],
+        columns: list[str],
+        threshold: float | None = None,
+    ) -> "Numbers":
         kinds = [schema[name] for name in names]
         readable = all(kind.is_numeric() or kind == nw.Boolean for kind in kinds)
         if threshold is not None and readable and _are_single(kinds):
             # numpy compares single precision with a number that is rounded to it.
             threshold = float(np.float32(threshold))
-        return cls(names, readable, threshold)
+        return cls(names, columns, readable, threshold)
 
     def values(self) -> list[nw.Expr]:
         """The numbers as 64-bit floats."""
-        return [nw.col(name).cast(nw.Float64) for name in self.names]
+        return [nw.col(name).cast(nw.Float64) for name in self.columns]
 
     def counted(self) -> list[nw.Expr]:
         """What is summed of them."""

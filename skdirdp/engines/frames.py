@@ -5,6 +5,7 @@ about, with the number, or the weight, of those records; never more rows than th
 cells. They pass the checks that records in memory pass, and are counted by the door.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,6 +23,11 @@ from .progress import shown
 
 # Names of columns that are computed, as no user has them.
 _N, _WEIGHT = "__skdirdp_n", "__skdirdp_weight"
+# Names of the columns of X in queries, followed by a number.
+_COLUMN = "__skdirdp_column"
+_QUOTE = '"'
+# Characters that have a meaning in the queries of some engine.
+_SPECIAL = re.compile(r"[^\w -]")
 
 
 class Groups(NamedTuple):
@@ -53,11 +59,14 @@ class Frame:
     kind = "a frame that computes elsewhere"
 
     def __init__(self, X: Any, given: dict[str, Any]):
-        self._frame = nw.from_native(X).lazy()
+        frame = nw.from_native(X).lazy()
         with errors_without_data():
-            self.schema = self._frame.collect_schema()
+            self.schema = frame.collect_schema()
+            names = self.schema.names()
+            self._own = {name: f"{_COLUMN}{k}" for k, name in enumerate(names)}
+            self._frame = _renamed(frame, self._own)
         self.has = check_named(given)
-        self._roles = Roles.of(self.schema.names(), given)
+        self._roles = Roles.of(names, given)
         self.names = self._roles.features
         self.sample = pd.DataFrame(columns=self.names)
         self._terms = Weights.of(None, None)
@@ -100,9 +109,10 @@ class Frame:
                 "groups must hold whole numbers or strings, an id for each row; got "
                 f"{self.schema[name]}"
             )
-        rows = self._frame.group_by(name, drop_null_keys=False).agg(nw.len().alias(_N))
+        own = self._own[name]
+        rows = self._frame.group_by(own, drop_null_keys=False).agg(nw.len().alias(_N))
         found = self._collect(
-            rows.select(nw.col(_N).max(), nw.col(name).is_null().any().alias(_WEIGHT))
+            rows.select(nw.col(_N).max(), nw.col(own).is_null().any().alias(_WEIGHT))
         )
         if len(found) and found[_WEIGHT].fillna(False).any():
             raise ValueError(
@@ -126,7 +136,7 @@ class Frame:
         if name is None:
             self._terms = Weights.of(None, max_weight, exact=exact)
             return
-        numbers = Numbers.of(self.schema, [name])
+        numbers = Numbers.of(self.schema, [name], [self._own[name]])
         specimen = numbers.specimen(self._survey(numbers))[name].to_numpy()
         with errors_without_data(sample_weight=specimen):
             values = check(specimen)
@@ -153,7 +163,8 @@ class Frame:
         encode: Callable[[pd.DataFrame], Any],
     ) -> Groups:
         """The same of the cells of a grid that the numbers of a column lie in."""
-        cells = cell(name, low, high, width, first).alias(name)
+        own = self._own[name]
+        cells = cell(own, low, high, width, first).alias(own)
         return self._grouped(self._frame.with_columns(cells), [name], n_cells, encode)
 
     def _grouped(
@@ -168,12 +179,14 @@ class Frame:
         if weight is not None:
             frame = frame.with_columns(weight.alias(_WEIGHT))
             sums.append(nw.col(_WEIGHT).sum())
-        rows = frame.group_by(*columns, drop_null_keys=False).agg(*sums)
+        own = [self._own[name] for name in columns]
+        rows = frame.group_by(*own, drop_null_keys=False).agg(*sums)
         found = self._collect(rows.head(n_cells + 1))
         if found.empty:
             raise ValueError("X must hold at least one record; got 0")
-        with errors_without_data(X=found[columns]):
-            codes = encode(found[columns])
+        records = found[own].set_axis(columns, axis=1)
+        with errors_without_data(X=records):
+            codes = encode(records)
         self._check_forms(len(found), n_cells, columns)
         totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
         return Groups(codes, int(found[_N].sum()), self._terms.of_groups(totals))
@@ -191,7 +204,8 @@ class Frame:
 
     def numbers(self, threshold: float | None = None) -> Numbers:
         """The features, as numbers or as whether they are above a threshold."""
-        return Numbers.of(self.schema, self.names, threshold)
+        own = [self._own[name] for name in self.names]
+        return Numbers.of(self.schema, self.names, own, threshold)
 
     def sum_rows(
         self,
@@ -218,15 +232,17 @@ class Frame:
         specimen = numbers.specimen(found)
         check(specimen)
         held = rule(self._terms, float(specimen.to_numpy(dtype=np.float64).max(initial=0.0)))
-        rows = bounded_rows(self._frame, numbers, held, self._weight(), self.label)
-        sums = rows.frame.group_by(self.label, drop_null_keys=False).agg(
+        label = self._own[self.label]
+        rows = bounded_rows(self._frame, numbers, held, self._weight(), label)
+        sums = rows.frame.group_by(label, drop_null_keys=False).agg(
             nw.col(*rows.entries).sum(),
             nw.col(rows.least).min(),
             nw.col(rows.largest, rows.total).max(),
         )
         found = self._collect(sums.head(n_labels + 1))
-        with errors_without_data(y=found[self.label]):
-            codes = encode(found[self.label])
+        labels = found[label].rename(self.label)
+        with errors_without_data(y=labels):
+            codes = encode(labels)
         self._check_forms(len(found), n_labels, [self.label])
         # As arrays, whose extremes are nan where one number is.
         least, largest, totals = (
@@ -246,7 +262,7 @@ class Frame:
         name = self._roles.named.get("sample_weight")
         if name is None:
             return None
-        weight = nw.col(name).cast(nw.Float64)
+        weight = nw.col(self._own[name]).cast(nw.Float64)
         if self._terms.grid is None:
             return weight
         # They were looked at in another query, and a table may change between two.
@@ -262,3 +278,21 @@ class Frame:
 
 
 _TEXTS = (nw.String, nw.Categorical, nw.Enum)
+
+
+def _renamed(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
+    """The frame with other names for all its columns.
+
+    In a query some names mean more than a column: Polars takes ``^a$`` for a regular expression,
+    and DuckDB ``a.b`` for a part of a column.
+    """
+    if frame.implementation.is_duckdb():
+        columns = (f'"{name.replace(_QUOTE, 2 * _QUOTE)}" AS {own}' for name, own in names.items())
+        return nw.from_native(frame.to_native().project(", ".join(columns))).lazy()
+    unsure = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]
+    if unsure:
+        raise ValueError(
+            f"X must have no column called {unsure[0]!r}: its engine could take the name for more "
+            "than that column. Rename it"
+        )
+    return frame.rename(names)

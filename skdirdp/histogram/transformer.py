@@ -15,7 +15,7 @@ from .._messages import errors_without_data, warn
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
-from .._validation import check_integer, check_real, in_order
+from .._validation import check_cells, check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
 from ..engines import TableCounts, by_blocks, open_table
 from ..mechanisms.table import READINGS, CountTable
@@ -394,7 +394,10 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _public_sizes(self, n_features: int) -> list[int | None]:
         given = in_order("n_categories", self.n_categories, self._names, n_features)
-        return public_sizes(given, n_features)
+        sizes = public_sizes(given, n_features)
+        n_cells = sum(int(self.n_fine_bins) if size is None else size for size in sizes)
+        check_cells("n_categories and n_fine_bins", n_cells)
+        return sizes
 
     def _grids(self, X, n_bins, sizes) -> tuple[list[FineGrid | None], list[str]]:
         """Fine bins of the numeric features that vary, and what choosing them leaks."""

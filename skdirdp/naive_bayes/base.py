@@ -261,8 +261,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 with errors_without_data(y=y):
                     classes = np.unique(y)
             self.classes_ = check_classes(classes, self.class_prior)
+        self._check_size(X.shape[1])
         codes = encode_labels(y, self.classes_)
         return self._tallied(counted, codes, weights, self._count(X, codes, weights), leaks)
+
+    def _check_size(self, n_columns: int) -> None:
+        """Refuse tables that would not fit into memory."""
 
     def _tallied(self, counted, codes, weights, features, leaks=()) -> Tally:
         return Tally(
@@ -295,6 +299,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             validate_data(self, table.sample, skip_check_array=True)
         self.classes_ = check_classes(self.classes, self.class_prior)
         # What can fail without a look at the records does so before.
+        self._check_size(self.n_features_in_)
         self._known_prior()
         self._check_alpha()
         tally = table.count(NaiveBayesCounter(self._for_workers()))

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from .._contributions import Weights, admit_counts, count_categories
 from .._sklearn_compat import Interval, StrOptions, validate_records
-from .._validation import check_sizes, in_order
+from .._validation import check_cells, check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.blocks import row_blocks
@@ -80,7 +80,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         All labels that may occur. Public: a label's presence is not protected.
     n_categories : int, array-like of shape (n_features,) or dict, default=None
         The number of categories of all features, or of each, in order or by name;
-        categories are integers from 0. Public.
+        categories are integers from 0. Public. All tables together may have 10 million cells,
+        one for each category and class. Other numbers in X are cut towards zero, 1.7
+        to 1, as `CategoricalNB` does; each by itself, so that the guarantee holds.
     min_categories : int or array-like of shape (n_features,), default=None
         The least number of categories of all features, or of each; `n_categories` is raised
         to it. Without `n_categories` it does not keep the number from being taken from the
@@ -244,7 +246,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
                     "or more; some are"
                 )
             sizes = largest + 1
-        sizes = np.maximum(sizes, least)
+        sizes = self._check_cells(np.maximum(sizes, least))
         for feature in np.flatnonzero(largest >= sizes)[:1]:
             raise self._beyond(sizes[feature], feature)
         counts = count_categories(X, sizes, codes, len(self.classes_), weights)
@@ -298,7 +300,14 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         """The number of categories of each feature, which are given."""
         sizes = self._public_sizes(n_features)
         assert sizes is not None
-        return np.maximum(sizes, self._least_sizes(n_features))
+        return self._check_cells(np.maximum(sizes, self._least_sizes(n_features)))
+
+    def _check_cells(self, sizes: np.ndarray) -> np.ndarray:
+        """The sizes, if tables of them fit into memory."""
+        n_cells = int(sizes.sum()) * len(self.classes_)
+        is_public = self.n_categories is not None and self.classes is not None
+        check_cells("n_categories and classes", n_cells, is_public=is_public)
+        return sizes
 
     def _least_sizes(self, n_features: int) -> np.ndarray:
         if self.min_categories is None:

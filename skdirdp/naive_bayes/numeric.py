@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_non_negative
 from .._contributions import RowRule, RowSums, admit_counts, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
-from .._validation import LARGEST, largest_count
+from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.table import CountTable
 from ..reading import read_tables
 from ..reading.tables import CAUTION_OF_INDEPENDENCE
@@ -111,6 +111,11 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     def _prepare(self, X: Any) -> Any:
         """What is counted of validated X, or scored."""
         return X
+
+    def _check_size(self, n_columns):
+        n_cells = n_columns * len(self.classes_)
+        is_public = self.classes is not None
+        check_cells("the columns of X and classes", n_cells, MOST_SUMS, is_public=is_public)
 
     def _check_non_negative(self, X: Any) -> None:
         try:
