@@ -60,7 +60,9 @@ def register_step(estimator: type, rule: Rule) -> None:
         Its instances, not those of subclasses.
     rule : None, str or callable
         None if it learns nothing from the data and treats every record by itself; what it
-        learns otherwise. Or a function that gives either for an instance.
+        learns otherwise. Or a function that gives either for an instance. A step that learns
+        nothing is shown made-up records instead of yours in the fit of a `PrivatePipeline`,
+        with the columns and dtypes of yours, and no labels.
 
     Examples
     --------
