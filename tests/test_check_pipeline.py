@@ -307,6 +307,7 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
             ("rest", "passthrough", [2]),
         ],
         remainder=pp.MinMaxScaler(),
+        sparse_threshold=0,
     )
     union = FeatureUnion([("pca", dc.PCA()), ("inner", make_pipeline(pp.Normalizer()))])
     pipe = Pipeline([("columns", columns), ("union", union), ("last", None)])
@@ -319,6 +320,32 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
         "union__pca": "leaks",
         "union__inner__normalizer": "learns nothing",
         "last": "learns nothing",
+    }
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (
+            ColumnTransformer([("a", pp.OneHotEncoder(categories=[[0]]), [0])]),
+            "compares the density of the data with sparse_threshold",
+        ),
+        (pp.OneHotEncoder(categories=[[0]], handle_unknown="warn"), "warns of unknown categories"),
+        (
+            pp.FunctionTransformer(np.sqrt, inverse_func=np.square),
+            "tries on the data whether its functions are inverse",
+        ),
+        (
+            impute.SimpleImputer(strategy="constant", keep_empty_features=True),
+            "chooses the value that it fills in by the types of the data",
+        ),
+    ],
+    ids=["columns", "encoder", "function", "imputer"],
+)
+def test_what_a_fit_to_the_records_tells_is_found_outside_of_private_pipelines(step, reason):
+    assert check_pipeline(make_pipeline(step))[0].reason == reason
+    assert {each.verdict for each in check_pipeline(PrivatePipeline([("step", step)]))} == {
+        "learns nothing"
     }
 
 

@@ -19,8 +19,10 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import GroupKFold, cross_validate
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdirdp import (
@@ -610,11 +612,69 @@ def test_a_private_pipeline_protects_the_persons_of_its_steps():
 
 def test_a_private_pipeline_of_persons_and_records_is_refused_before_the_charge():
     accountant = PrivacyAccountant()
-    for rows, groups in (((2, 1), {}), ((1, 1), {"bins__groups": IDS})):
-        pipe = private_pipeline(*rows).set_params(accountant=accountant)
-        with pytest.raises(ValueError, match="adjacency must be the same"):
-            pipe.fit(X_ROUTED, Y_ROUTED, **groups)
+    pipe = private_pipeline(2, 1).set_params(accountant=accountant)
+    with pytest.raises(ValueError, match="adjacency must be the same"):
+        pipe.fit(X_ROUTED, Y_ROUTED)
     assert len(accountant) == 0
+
+
+@pytest.mark.parametrize("name", ["groups", "bins__groups", "model__groups"])
+def test_ids_reach_every_private_step_of_a_pipeline(name):
+    pipe = private_pipeline(2, 3).fit(X_ROUTED, Y_ROUTED, **{name: IDS})
+    assert [report.unit for _, report in pipe.privacy_.steps] == [Unit(2, True), Unit(3, True)]
+    mechanism = private_pipeline(2, 3).rehearse(X_ROUTED, Y_ROUTED, **{name: IDS})
+    assert mechanism.adjacency == "replace_person"
+
+
+def test_ids_reach_private_steps_inside_others():
+    bins = private_pipeline(2, 2)["bins"]
+    columns = ColumnTransformer(
+        [("a", clone(bins), [0]), ("b", FeatureUnion([("c", make_pipeline(bins))]), [1])]
+    )
+    inner = PrivatePipeline([("model", private_pipeline(2, 2)["model"])])
+    pipe = PrivatePipeline([("columns", columns), ("inner", inner)])
+    with drawn_tables() as tables:
+        pipe.fit(X_ROUTED, Y_ROUTED, groups=np.zeros(len(Y_ROUTED), dtype=int))
+    assert [report.unit for _, report in pipe.privacy_.steps] == [Unit(2, True)] * 3
+    # One person, of whom two records are counted in every table.
+    assert {counts.sum() for _, counts in tables} == {2}
+
+
+def test_steps_do_not_count_by_different_ids():
+    accountant = PrivacyAccountant()
+    pipe = private_pipeline(2, 2).set_params(accountant=accountant)
+    other = np.arange(len(IDS))
+    for groups in (
+        {"bins__groups": IDS, "model__groups": other},
+        {"groups": IDS, "model__groups": other},
+    ):
+        with pytest.raises(ValueError, match="groups must be the same for every private step"):
+            pipe.fit(X_ROUTED, Y_ROUTED, **groups)
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipe.named_steps["bins"].set_fit_request(groups="one")
+        pipe.named_steps["model"].set_fit_request(groups="two")
+        with pytest.raises(ValueError, match="groups must be the same for every private step"):
+            pipe.fit(X_ROUTED, Y_ROUTED, one=IDS, two=other)
+        with pytest.raises(ValueError, match="groups must be given to every private step"):
+            pipe.fit(X_ROUTED, Y_ROUTED, one=IDS)
+        assert pipe.fit(X_ROUTED, Y_ROUTED, one=IDS, two=list(IDS)).privacy_.unit.by_ids
+    assert len(accountant) == 1
+
+
+def test_ids_are_refused_where_a_step_may_fit_to_other_rows():
+    model = private_pipeline(1, 1)["model"].set_params(n_samples=None)
+    pipe = PrivatePipeline([("bag", BaggingClassifier(model, n_estimators=2))])
+    warned = pytest.warns(PrivacyLeakWarning, match="repeats records")
+    with (
+        warned,
+        pytest.raises(ValueError, match="must not be given where BaggingClassifier"),
+    ):
+        pipe.fit(np.abs(X_ROUTED), Y_ROUTED, groups=IDS)
+
+
+def test_ids_of_another_number_than_rows_are_refused():
+    with pytest.raises(ValueError, match="groups must have one id for each row"):
+        private_pipeline(2, 2).fit(X_ROUTED, Y_ROUTED, groups=IDS[:-1])
 
 
 def test_several_releases_protect_whom_all_of_them_protect():

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
-from .knowledge import META_ESTIMATORS, SAMPLERS, TRANSFORMERS, Rule, is_known
+from .knowledge import META_ESTIMATORS, SAMPLERS, SEEN_BY_FIT, TRANSFORMERS, Rule, is_known
 
 _LEARNERS: dict[str, Rule] = {**TRANSFORMERS, **SAMPLERS}
 
@@ -60,7 +60,9 @@ def register_step(estimator: type, rule: Rule) -> None:
         Its instances, not those of subclasses.
     rule : None, str or callable
         None if it learns nothing from the data and treats every record by itself; what it
-        learns otherwise. Or a function that gives either for an instance.
+        learns otherwise. Or a function that gives either for an instance. A step that learns
+        nothing is shown made-up records instead of yours in the fit of a `PrivatePipeline`,
+        with the columns and dtypes of yours, and no labels.
 
     Examples
     --------
@@ -90,8 +92,9 @@ def check_pipeline(pipe: Any) -> list[Finding]:
     """Which steps of a pipeline are private, learn nothing from the data, or leak.
 
     By the class and the parameters of each step; nothing is fitted. What is not known to
-    learn nothing is said to leak. Beside that, a private step leaks the public parameters
-    that it lacks, which its fit says.
+    learn nothing is said to leak. A `PrivatePipeline` shows steps that learn nothing no record;
+    of any other pipeline it is said what their fit would tell. Beside that, a private step
+    leaks the public parameters that it lacks, which its fit says.
 
     Parameters
     ----------
@@ -135,19 +138,27 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
         return
     if kind in META_ESTIMATORS and is_known(step):
         reason = _apply(META_ESTIMATORS[kind], step) or _chooses_columns(step)
+        reason = reason or _seen_by_fit(step, epsilon)
         if reason:
             yield Finding(name, kind, "leaks", reason)
         inside = _common_epsilon(step) if epsilon is None else epsilon
         for inner, child in _children(step):
             yield from _check(f"{name}__{inner}", child, inside)
         return
-    reason = _learns(step)
+    reason = _learns(step) or _seen_by_fit(step, epsilon)
     yield Finding(name, kind, "leaks" if reason else "learns nothing", reason or "")
 
 
 def learns_nothing(step: Any) -> bool:
     """Whether an estimator that holds no other one learns nothing from the data."""
     return not isinstance(step, PrivateEstimator) and _learns(step) is None
+
+
+def _seen_by_fit(step: Any, epsilon: float | None) -> str | None:
+    """What a fit to the records tells of them; a private pipeline shows it none."""
+    if (epsilon is not None and np.isfinite(epsilon)) or not is_known(step):
+        return None
+    return _apply(SEEN_BY_FIT.get(type(step).__name__), step)
 
 
 def _learns(step: Any) -> str | None:

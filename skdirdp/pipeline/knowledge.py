@@ -230,6 +230,60 @@ META_ESTIMATORS: dict[str, Rule] = {
     "TunedThresholdClassifierCV": "chooses the threshold on exact records",
 }
 
+
+def _may_be_sparse(step: Any) -> bool:
+    if any(getattr(step, name, False) is True for name in ("sparse_output", "sparse")):
+        return True
+    if getattr(step, "encode", None) == "onehot" or type(step).__name__ in _SPARSE:
+        return True
+    inside = getattr(step, "steps", None) or getattr(step, "transformer_list", None)
+    inside = inside or getattr(step, "transformers", None) or ()
+    return any(_may_be_sparse(each[1]) for each in inside)
+
+
+_SPARSE = frozenset(
+    {
+        "CountVectorizer",
+        "FeatureHasher",
+        "HashingVectorizer",
+        "PrivateCountVectorizer",
+        "TfidfTransformer",
+        "TfidfVectorizer",
+    }
+)
+
+
+def _seen_by_column_transformer(step: Any) -> str | None:
+    if step.sparse_threshold > 0 and _may_be_sparse(step):
+        return "compares the density of the data with sparse_threshold"
+    return None
+
+
+def _seen_by_function_transformer(step: Any) -> str | None:
+    if step.check_inverse and step.func is not None and step.inverse_func is not None:
+        return "tries on the data whether its functions are inverse"
+    return None
+
+
+def _seen_by_imputer(step: Any) -> str | None:
+    if step.strategy == "constant" and step.fill_value is None:
+        return "chooses the value that it fills in by the types of the data"
+    return None
+
+
+def _seen_by_encoder(step: Any) -> str | None:
+    return "warns of unknown categories" if step.handle_unknown == "warn" else None
+
+
+#: What steps that learn nothing tell of the data all the same where scikit-learn fits them
+#: to the records. A `PrivatePipeline` fits them to made-up ones.
+SEEN_BY_FIT: dict[str, Rule] = {
+    "ColumnTransformer": _seen_by_column_transformer,
+    "FunctionTransformer": _seen_by_function_transformer,
+    "OneHotEncoder": _seen_by_encoder,
+    "SimpleImputer": _seen_by_imputer,
+}
+
 #: Of those, the ones that fit what is inside side by side: nothing that one releases decides
 #: on the data of another.
 SIDE_BY_SIDE: dict[str, bool | Callable[[Any], bool]] = {
