@@ -434,6 +434,9 @@ def test_no_password_is_told(address):
         "postgresql%3A//ana:s3kret@host/db",
         "//ana:s3kret@host/db",
         "ana:s3kret@host/db",
+        "'mysql//ana:s3 kret@host/db",
+        "postgresql//ana/s3kret@host/db",
+        "/home/ana/postgresql:/ana:s3kret@host/db",
         "host=h password=s3kret",
         "user=ana",
         "dbname = d sslpassword = s3kret",
@@ -459,6 +462,7 @@ def test_a_name_that_looks_like_an_address_is_known(name):
         "/backup/10:30 by ana@host/ledger.sqlite",
         "bypass=1/ledger.sqlite",
         "postgres ledger.sqlite",
+        "/images/postgres:16/ledger.sqlite",
         "./user=ana",
     ],
 )

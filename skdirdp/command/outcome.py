@@ -10,7 +10,7 @@ from ..reporting.text import visible
 DONE, REFUSED, USAGE, DAMAGED = 0, 1, 2, 3
 STOPPED = 130  # by the user, as shells count it
 
-_PASSWORD = re.compile(r"^\W*(?:[\w+.-]+:/+)?[^:@/]*:(.+)@")
+_PASSWORD = re.compile(r"^\W*(?:[\w+.-]+:/+)?[^:@/]*[:/](?!/)(.+)@")
 _PARAMETER = re.compile(r"(?i)(?:pass\w*|pwd)\s*=\s*('[^']*'|[^&\s]*)")
 
 
@@ -33,15 +33,15 @@ class Refused(Exception):
 def one_line(message: str, given: Sequence[str]) -> str:
     """A message in one line, without any password that was on the command line."""
     message = " ".join(message.split())
-    addresses = [text for text in map(_address, given) if text]
-    for address in addresses:
-        if not is_url(address):  # nobody can tell which part of it is secret
+    for address in filter(None, map(_address, given)):
+        passwords = _passwords(address)
+        if passwords or not is_url(address):  # where one ends is not always clear
             message = message.replace(address, "***")
-    message = without_password(message)
-    for address in addresses:
-        for password in _passwords(address):
-            message = message.replace(password, "***")
-    return visible(message)
+        for password in passwords:
+            # A short one would tear words apart, and says little by itself.
+            if len(password) >= 4:
+                message = message.replace(password, "***")
+    return visible(without_password(message))
 
 
 def _address(argument: str) -> str:
@@ -56,5 +56,4 @@ def _passwords(address: str) -> set[str]:
     texts = (address, unquote(address))
     found = {match for text in texts for match in _PASSWORD.findall(text)}
     found |= {match.strip("'") for text in texts for match in _PARAMETER.findall(text)}
-    # A short one would tear words apart, and says little by itself.
-    return {text for match in found for text in (match, unquote(match)) if len(text) >= 4}
+    return {text for match in found for text in (match, unquote(match)) if text}

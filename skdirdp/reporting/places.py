@@ -20,11 +20,13 @@ _IN_AUTHORITY = re.compile(r"(:/{1,2}[^:/?#@\s]*):[^\s]*@")
 _KEY = r"(?:pass(?:word|wd|phrase|file)?|pwd)"
 _IN_QUERY = re.compile(rf"(?i)({_KEY}\s*=\s*)('[^']*'|[^&\s]*)")
 _ADDRESS = re.compile(
-    rf"""(?ix)
-    ://                                       # a URL, also after a space
-    | ^[^\w./\\]*postgres\w*(\+\w+)?:         # one that lost a slash
-    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/          # of another database; a drive is one letter
-    | ^\s*(//)?[^/\\\s:]+:[^/\\]*@            # user:password@host
+    rf"""(?isx)
+    ://                                            # a URL, also after a space
+    | postgres\w*(\+\w+)?:/.*@                     # one that lost a slash
+    | ^[^\w./\\]*postgres(\w*(\+\w+)?:|.*@)
+    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # of another database; a drive is one letter
+    | ^(?![./~\\]|[a-z]:[/\\]).*:.*@               # user:password@host
+    | ^\s*//[^/\\]*:.*@
     | (?:^|\s)["']*(host|hostaddr|port|dbname|user|service|sslmode)\s*=
     | (?<![a-z])(ssl|pg)?{_KEY}\s*=
     """
@@ -66,7 +68,10 @@ def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[s
     """
     name = os.fsdecode(path)
     if looks_like_address(name):
-        raise ValueError("an output must be a file; got a name like the address of a database")
+        raise ValueError(
+            "an output must be a file; got a name like the address of a database. A file of such "
+            "a name is given with its folder, ./ say"
+        )
     target = os.path.realpath(name)
     if any(_is_same(target, other) for other in inputs):
         raise ValueError(f"the output {name} is also an input, which it would replace")
