@@ -711,3 +711,10 @@ def test_a_cell_that_cannot_be_hashed_or_compared_is_of_its_own_record_alone():
         with pytest.raises(ValueError, match="only values in states; column 'city'") as error:
             PrivateBayesNet({"city": ["Aarhus", "Bergen"]}).fit(X)
         assert "86753" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["(missing)", "\ud800", "other"])
+def test_a_text_with_a_meaning_of_its_own_can_be_found_and_drawn(text):
+    X = pd.DataFrame({"a": pd.Series([text, "u"] * 500, dtype=object), "b": [0, 1] * 500})
+    model = PrivateBayesNet(states={"b": [0, 1]}, epsilon=10.0).fit(X)
+    assert set(model.sample(50)["a"]) <= {text, "u", "other", "(other)"}

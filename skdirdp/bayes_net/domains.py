@@ -6,6 +6,7 @@ on that value and on nothing else.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -54,7 +55,7 @@ class Domain(Protocol):
 
     def values(
         self, cells: np.ndarray, condition: Any, generator: np.random.Generator
-    ) -> pd.api.extensions.ExtensionArray | np.ndarray:
+    ) -> pd.api.extensions.ExtensionArray | np.ndarray | pd.Series:
         """A value from each cell, within a condition or None."""
 
 
@@ -115,11 +116,13 @@ class Categories:
         if self.is_categorical:
             codes = np.where(cells < len(self.states), cells, -1)
             return pd.Categorical.from_codes(codes, categories=list(self.states))
-        if (cells < len(self.states)).all():
-            return pd.Index(self.states, tupleize_cols=False).take(cells).array
         labels = np.empty(self.n_cells, dtype=object)  # the last is None, for a missing value
         labels[:-1] = self.states
-        return labels[cells]
+        with suppress(UnicodeEncodeError):  # pandas 3 refuses lone surrogates in texts
+            if (cells < len(self.states)).all():
+                return pd.Index(self.states, tupleize_cols=False).take(cells).array
+            return pd.Series(labels[cells]).array
+        return pd.Series(labels[cells], dtype=object)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from ..mechanisms import GaussianMechanism
 from ..mechanisms.division import divided, for_distances
 from ..mechanisms.selection import SelectionMechanism
 from ..records import in_fixed_order
-from .domains import OTHER, Categories
+from .domains import NO_VALUE, OTHER, Categories
 
 # Parts of the budget: for each column's own counts, for the scores of pairs, for the tables
 # of cliques. Chosen on one data set (adult), as the next number.
@@ -112,7 +112,9 @@ def found_categories(
     # One count of no name, so that there is a table in any case.
     published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
     # In a fixed order: that of the data would tell of the data.
-    names = in_fixed_order(column.distinct[i] for i in np.flatnonzero(published > 0))
+    found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
+    # A text that stands for missing values cannot be a state of its own.
+    names = in_fixed_order(name for name in found if name != NO_VALUE)
     other = OTHER
     while other in names:
         other = f"({other})"
