@@ -147,17 +147,29 @@ class SparseRows:
         columns = self.columns
         if columns.min(initial=0) < 0 or columns.max(initial=-1) >= self.n_columns:
             raise ValueError("X.indices must be columns of X; some are not")
-        rises = columns[1:] > columns[:-1]
-        inner = self.ends[1:-1]
-        rises[inner[(inner > 0) & (inner < len(columns))] - 1] = True
-        if rises.all():
+        if self._is_sorted():
             return self
-        # In the order in which a row has them, which other rows have no influence on.
+        shape = (self.n_rows, self.n_columns)
+        ordered = sparse.csr_array((self.entries, columns, self.ends), shape=shape, copy=True)
+        ordered.has_sorted_indices = False
+        ordered.sort_indices()
+        found = replace(self, entries=ordered.data, columns=ordered.indices)
+        if found._is_sorted():
+            return found
+        # Entries of one cell are added in the order in which the row has them. scipy may
+        # exchange them, and whether it does depends on other rows.
         cells = self.spread(np.arange(self.n_rows) * self.n_columns) + columns
         cells, places = np.unique(cells, return_inverse=True)
         entries = np.bincount(places, self.entries, len(cells))
         ends = np.searchsorted(cells, np.arange(self.n_rows + 1) * self.n_columns)
         return SparseRows(entries, cells % self.n_columns, ends, self.n_columns)
+
+    def _is_sorted(self) -> bool:
+        """Whether the columns of each row rise, so that none is there twice."""
+        rises = self.columns[1:] > self.columns[:-1]
+        inner = self.ends[1:-1]
+        rises[inner[(inner > 0) & (inner < len(self.columns))] - 1] = True
+        return bool(rises.all())
 
     def with_entries(self, entries: np.ndarray) -> "SparseRows":
         return replace(self, entries=entries)
