@@ -96,8 +96,8 @@ class _LearnsNothing:
         made, fitted = type(self), self._hidden_class
         instead = _WHILE_FITTED.get(fitted.__name__, {})
         own = {name: getattr(self, name) for name in instead}
+        records = _made_up(self, X)
         try:
-            records = _made_up(self, X)
             vars(self).update(instead)
             self.__class__ = fitted
             with only_own_warnings():
