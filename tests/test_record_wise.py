@@ -47,7 +47,7 @@ from skdirdp import (
 )
 from skdirdp._persons import select_rows
 from skdirdp.command import main
-from skdirdp.model_selection import private_score
+from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.inputs import count_labels
 from skdirdp.records import columns as record_columns
 
@@ -721,6 +721,18 @@ def test_many_classes_draw_no_warning_about_the_records():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DirichletNB(classes=labels, max_count=1, max_total=1).fit(np.ones((30, 2)), labels)
+
+
+def test_a_score_warns_of_nothing_that_one_record_decides():
+    def warns(model, X, y):
+        warnings.warn("a record is odd", stacklevel=1)
+        return model.predict(X) == y
+
+    X = np.zeros((10, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scorer = make_private_scorer(warns, low=0, high=1)
+        assert private_score(fitted_model(), X, [0] * 10, scoring=scorer).high > 0.5
 
 
 @pytest.mark.parametrize("make", [DirichletNB, DirichletBernoulliNB])
