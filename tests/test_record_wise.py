@@ -263,7 +263,13 @@ class Case:
         if container in FRAMES:
             X = FRAMES[container](columns, self.kinds)
         else:
-            X = ROWS[container]([list(row) for row in zip(*columns.values(), strict=True)])
+            rows = zip(*columns.values(), strict=True)
+            X = ROWS[container](
+                [
+                    getattr(record, "row", list)(row)
+                    for record, row in zip(records, rows, strict=True)
+                ]
+            )
         return self.fit(X, {name: VECTORS[vector](cells) for name, cells in beside.items()})
 
     def fit(self, X, beside):
@@ -550,6 +556,15 @@ CASES = [
 ]
 
 
+class OddRecord(dict):
+    """A record whose row may be in another container than those of others."""
+
+    row = list
+
+
+ROW_CONTAINERS = (list, tuple, deque, np.array, pd.Series, iter)
+
+
 # The property ----------------------------------------------------------------------
 
 
@@ -582,10 +597,11 @@ def odd_record(case, container, record, rng):
     names = [*case.kinds, *case.vectors]
     share = rng.choice([0.0, 0.5, 1.0])
     chosen = {names[rng.integers(len(names))]} | {name for name in names if rng.random() < share}
-    return {
-        name: odd_cell(case, container, name, rng) if name in chosen else cell
-        for name, cell in record.items()
-    }
+    odd = OddRecord(record)
+    odd.update({name: odd_cell(case, container, name, rng) for name in names if name in chosen})
+    if rng.random() < 0.3:
+        odd.row = ROW_CONTAINERS[rng.integers(len(ROW_CONTAINERS))]
+    return odd
 
 
 def odd_cell(case, container, name, rng):

@@ -27,6 +27,7 @@ from sklearn.utils import get_tags
 
 from .._messages import only_own_warnings
 from ..base import PrivateEstimator
+from ..records import as_table, is_row
 from .structure import reachable
 
 #: The number of made-up records; SplineTransformer asks for two.
@@ -244,34 +245,13 @@ def record_wise(X: Any) -> Any:
         )
     if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
         return _arrow_with_floats(X, arrow)
-    if hasattr(X, "shape") or hasattr(X, "__array__") or not isinstance(X, Iterable):
-        return X
-    return _array_of_rows(X)
-
-
-def _array_of_rows(X: Iterable[Any]) -> Any:
-    """Rows of cells as an array of objects; anything else as it is, for scikit-learn to refuse."""
-    rows = list(X)
-    if not rows or not all(_is_row(row) for row in rows):
-        return X
-    width = len(rows[0])
-    if any(len(row) != width for row in rows):
-        return X
-    table = np.empty((len(rows), width), dtype=object)
-    for number, row in enumerate(rows):
-        for place, cell in enumerate(row):
-            table[number, place] = cell
-    return table
-
-
-def _is_row(row: Any) -> bool:
-    return isinstance(row, (list, tuple)) or getattr(row, "ndim", 0) == 1
+    return as_table(X)
 
 
 def _refuse_rows(step: Any, X: Any) -> None:
     """Refuse a list of rows where a function would see the list."""
     sees_lists = isinstance(step, FunctionTransformer) and not step.validate
-    if sees_lists and isinstance(X, Sequence) and any(_is_row(row) for row in X):
+    if sees_lists and isinstance(X, Sequence) and any(is_row(row) for row in X):
         raise TypeError(
             "X must be an array or a DataFrame where a FunctionTransformer is a step of a private "
             "pipeline; got a list of rows. The dtype that numpy gives a list depends on all records"
