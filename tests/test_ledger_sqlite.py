@@ -914,3 +914,10 @@ if __name__ == "__main__":  # python -m tests.test_ledger_sqlite RUNS KINDS: the
     for _ in range(int(sys.argv[1])):
         with tempfile.TemporaryDirectory() as there:
             print(lose_charges(Path(there, "ledger.sqlite"), int(sys.argv[2])), flush=True)
+
+
+def test_a_name_without_room_for_the_files_beside_it_is_refused_in_words(tmp_path):
+    with pytest.raises(LedgerError, match="its name must have at most 233 bytes"):
+        PrivacyAccountant(path=tmp_path / ("a" * 250))
+    assert not list(tmp_path.iterdir())
+    assert len(PrivacyAccountant(path=tmp_path / ("a" * 233))) == 0

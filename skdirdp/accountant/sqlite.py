@@ -32,6 +32,8 @@ from .version1 import convert
 
 _ROLLBACK_JOURNAL = b"\1\1"
 _DRAFT = ".skdirdp-draft"
+# File systems allow 255 bytes, and files beside the ledger have longer names.
+_LONGEST_NAME = 255 - len(f"{_DRAFT}-journal")
 _MISSING = (
     "the file does not exist. A temporary ledger ends with the process that made it; give the "
     "accountant a path to keep one. What was charged cannot be recovered from here, so no new "
@@ -164,6 +166,8 @@ class SQLiteStorage:
         """The number of the ledger here, or None; remains of its creation are removed."""
         draft = self.place + _DRAFT
         with self._explained():
+            if len(os.fsencode(os.path.basename(self.place))) > _LONGEST_NAME:
+                raise UnusableError(f"its name must have at most {_LONGEST_NAME} bytes")
             # What is not a ledger is refused before a lock is put beside it.
             version = _version(self.place)
             journal = version is not None and os.path.exists(f"{self.place}-journal")
