@@ -7,6 +7,7 @@ from .arrays import (
     cells_of,
     column_names,
     label_codes,
+    missing_cells,
     of_one_kind,
     plain_values,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "has_float_dtype",
     "in_fixed_order",
     "label_codes",
+    "missing_cells",
     "of_one_kind",
     "plain_value",
     "plain_values",
