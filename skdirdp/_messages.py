@@ -126,8 +126,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
     except Warning:
         raise
     except BaseException as error:
-        # An interrupt is no error. A panic of a library in Rust, such as Polars, is one.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_error(error):
             raise
         refusal = error if is_raised_here(error) else _refusal(error, given)
         try:
@@ -135,6 +134,11 @@ def errors_without_data(**given: Any) -> Iterator[None]:
         finally:
             # `from None` only keeps the original from being printed.
             refusal.__context__ = None
+
+
+def is_error(error: BaseException) -> bool:
+    """Whether it is an error, as a panic of a library in Rust is, and no interrupt."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def is_raised_here(error: BaseException) -> bool:

@@ -13,6 +13,7 @@ another. Other objects, and numbers with rounding errors, are refused.
 from collections.abc import Hashable, Iterable, Mapping, Set
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from numbers import Integral
 from typing import Any
 
@@ -26,8 +27,6 @@ from .records import cells_of
 
 __all__ = ["MOST_ROWS", "RECORD", "Selection", "Unit", "common_unit", "select_rows"]
 
-# From here on two whole numbers may be one float.
-_EXACT = 2.0**53
 # Longer texts are not compared with numbers.
 _LONGEST_NUMBER = 1000
 _WANTED = "groups must hold whole numbers or strings, an id for each row"
@@ -193,12 +192,19 @@ def _id(value: Any) -> int | str:
         if value != value:
             raise ValueError(f"{_WANTED}; some are missing")
         whole = float(value)
-        if abs(whole) < _EXACT and int(whole) == value:
+        if abs(whole) < _exact_below(type(value)) and int(whole) == value:
             return int(whole)
         raise ValueError(f"{_WANTED}; some are no whole numbers, or larger than floats tell apart")
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{_WANTED}; some are missing")
     raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
+
+
+@cache
+def _exact_below(kind: type) -> float:
+    """The whole number from which on two whole numbers may be one float of this type."""
+    digits = np.finfo(kind).nmant + 1 if issubclass(kind, np.floating) else 53
+    return 2.0 ** min(digits, 53)
 
 
 def _id_from_text(text: str) -> int | str:

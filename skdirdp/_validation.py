@@ -292,15 +292,18 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if codes.min(initial=0) >= 0:
         return codes
     hint = ""
-    with suppress(TypeError):
-        y = of_one_kind("y", y)
-    if y.dtype.kind in "iu" and classes.dtype.kind not in "biuf":
+    kind = y.dtype.kind
+    if kind == "O":  # no array of texts is made: it takes room for the longest, times all
+        kinds = set(map(type, y.flat))
+        known = {int: "i", float: "f", bool: "b", str: "U"}
+        kind = known.get(kinds.pop(), "O") if len(kinds) == 1 else "O"
+    if kind in "iu" and classes.dtype.kind not in "biuf":
         hint = (
             " They are integers, and classes are not: VotingClassifier and StackingClassifier "
             "replace labels by 0, 1, ..., so that estimators inside them need "
             f"classes=list(range({len(classes)}))."
         )
-    elif y.dtype.kind != "O" and (y.dtype.kind in "biuf") != (classes.dtype.kind in "biuf"):
+    elif kind != "O" and (kind in "biuf") != (classes.dtype.kind in "biuf"):
         hint = " They are of another type."
     raise ValueError(
         f"y must hold only labels that are in classes; some are not.{hint} Declare them, or map "

@@ -506,6 +506,22 @@ def test_a_name_is_not_taken_for_a_part_of_a_column_or_for_that_of_a_table():
     assert [np.ravel(table).tolist() for _, table in found] == [[0, 20], [0, 20]]
 
 
+def test_columns_whose_names_differ_in_case_stay_apart():
+    relation = duckdb.sql('SELECT 0 AS a, 1 AS "A" FROM range(20)')
+    nodes = dict.fromkeys("aA", ())
+    with drawn_tables() as found:
+        PrivateBayesNetMLE(nodes, states={node: [0, 1] for node in nodes}).fit(relation)
+    assert [np.ravel(table).tolist() for _, table in found] == [[20, 0], [0, 20]]
+
+
+def test_a_relation_with_two_columns_of_one_name_is_refused():
+    relation = duckdb.sql("SELECT 0 AS a, 1 AS a, 0 AS label FROM range(20)")
+    model = DirichletCategoricalNB(classes=[0], n_categories=4, accountant=Recorder())
+    with pytest.raises(ValueError, match="distinct column names"):
+        model.fit(relation, "label")
+    assert model.accountant.charges == []
+
+
 UNDECLARED = {
     "classes": (clone(CATEGORICAL).set_params(classes=None), "categorical"),
     "n_categories": (clone(CATEGORICAL).set_params(n_categories=None), "categorical"),

@@ -243,6 +243,14 @@ def test_ids_in_some_batches_only_are_refused_and_nothing_is_counted(name):
         assert drawn[0][1].sum() == 1
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_that_cannot_tell_ids_apart_are_refused(kind):
+    first = 2.0 ** (np.finfo(kind).nmant + 1)
+    assert select_rows(np.array([first - 1, first - 2], dtype=kind), 2, 1).n_rows == 2
+    with pytest.raises(ValueError, match="larger than floats tell apart"):
+        select_rows(np.array([first, first + 1], dtype=kind), 2, 1)
+
+
 def test_one_person_is_one_person_in_all_types_of_ids():
     kept = None
     same = [[7, 8], [7.0], np.array([7], np.int8), np.array([7], np.uint64), pd.Series([7])]

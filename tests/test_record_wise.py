@@ -32,7 +32,9 @@ import pyarrow.dataset as ds
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.preprocessing import Binarizer, OneHotEncoder
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, OneHotEncoder
 
 from skdirdp import (
     DirichletBernoulliNB,
@@ -675,6 +677,22 @@ def test_a_label_that_is_no_class_costs_its_own_record_only(scoring, odd):
     found = private_score(fitted_model(), X, y, **options).value
     most = 5 / 100 if scoring == "neg_log_loss" else 1 / 50  # log(0.01) is -4.6
     assert abs(found - whole) <= most
+
+
+def test_a_missing_cell_does_not_change_the_scores_of_others():
+    y = [0, 1] * 50
+    whole = [BIG + label for label in y]
+    encode = OneHotEncoder(categories=[[BIG, BIG + 1]], handle_unknown="ignore")
+    for model in (
+        make_pipeline(encode, MultinomialNB()),
+        make_pipeline(FunctionTransformer(feature_names_out="one-to-one"), encode, MultinomialNB()),
+    ):
+        model.fit(pl.DataFrame({"a": whole}), y)
+        scores = [
+            private_score(model, pl.DataFrame({"a": cells}), y, epsilon=float("inf")).value
+            for cells in (whole, [None, *whole[1:]])
+        ]
+        assert scores[0] == 1 and scores[1] >= 0.99
 
 
 @pytest.mark.parametrize("vector", [list, objects])

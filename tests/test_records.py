@@ -3,6 +3,7 @@
 import datetime as dt
 import pickle
 import random
+import time
 from collections import namedtuple
 from decimal import Decimal
 from enum import Enum
@@ -18,9 +19,12 @@ from skdirdp.records import (
     MISSING,
     OUTSIDE,
     UNKNOWN,
+    as_labels,
+    as_numbers,
     column_numbers,
     factorise,
     in_fixed_order,
+    label_codes,
     plain_value,
     rebuilt,
     state_codes,
@@ -266,6 +270,44 @@ def test_times_of_all_containers_have_the_same_names():
     zoned = pd.Series(pd.to_datetime(["2020-01-01", "2020-01-02"]).tz_localize("Asia/Tokyo"))
     for column in (zoned, pl.Series(zoned), pa.array(zoned), zoned.tolist()):
         assert factorise(column)[1] == zoned.tolist()
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        lambda times: pd.Series(pd.DatetimeIndex(times, tz="UTC")),
+        lambda times: pl.Series(times, dtype=pl.Datetime("us")).dt.replace_time_zone("UTC"),
+        lambda times: pa.array(times, pa.timestamp("us", tz="UTC")),
+    ],
+)
+def test_a_missing_time_with_a_zone_is_missing(container):
+    times = [dt.datetime(2020, 1, 1), None, dt.datetime(2021, 1, 1)]
+    codes, distinct = factorise(container(times))
+    assert codes.tolist() == [0, MISSING, 1] and len(distinct) == 2
+
+
+def test_a_date_in_milliseconds_is_the_day_that_it_lies_in():
+    dates = pa.array([-1, 0, 86_400_001, None], pa.int64()).view(pa.date64())
+    codes, distinct = factorise(dates)
+    assert codes.tolist() == [0, 1, 2, MISSING]
+    assert distinct == [dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(1970, 1, 2)]
+
+
+def test_a_decimal_with_many_zeros_is_rebuilt_in_linear_time():
+    start = time.perf_counter()
+    assert rebuilt(Decimal("1" + "0" * 100_000)) == Decimal("1E+100000")
+    assert time.perf_counter() - start < 2
+
+
+def test_a_table_of_objects_keeps_its_shape_beside_a_missing_value():
+    for missing in (pd.NA, pd.NaT, None):
+        numbers = as_numbers(np.array([[1, missing], [2, 3]], dtype=object))
+        assert np.array_equal(numbers, [[1, np.nan], [2, 3]], equal_nan=True)
+
+
+def test_a_missing_label_in_an_array_of_strings_is_no_class():
+    y = np.array(["a", None, "b"], dtype=np.dtypes.StringDType(na_object=None))
+    assert label_codes(as_labels(y), np.array(["a", "b"])).tolist() == [0, -1, 1]
 
 
 def test_a_time_out_of_range_has_no_name():

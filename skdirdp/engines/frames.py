@@ -25,7 +25,6 @@ from .progress import shown
 _N, _WEIGHT = "__skdirdp_n", "__skdirdp_weight"
 # Names of the columns of X in queries, followed by a number.
 _COLUMN = "__skdirdp_column"
-_QUOTE = '"'
 # Characters that have a meaning in the queries of some engine.
 _SPECIAL = re.compile(r"[^\w -]")
 
@@ -287,8 +286,12 @@ def _renamed(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
     and DuckDB ``a.b`` for a part of a column.
     """
     if frame.implementation.is_duckdb():
-        columns = (f'"{name.replace(_QUOTE, 2 * _QUOTE)}" AS {own}' for name, own in names.items())
-        return nw.from_native(frame.to_native().project(", ".join(columns))).lazy()
+        relation = frame.to_native()
+        if len(relation.columns) != len(names):
+            raise ValueError("X must have distinct column names; some are duplicates")
+        # By position: DuckDB takes "A" for "a" where a relation has both.
+        columns = (f"#{place} AS {own}" for place, own in enumerate(names.values(), 1))
+        return nw.from_native(relation.project(", ".join(columns))).lazy()
     unsure = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]
     if unsure:
         raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
+from .._messages import is_error
 from .._random import noise_generator
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import bernoulli
@@ -106,7 +107,9 @@ def perform(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _scored(task, candidate, train, test, scorer, score, seed)
-    except Exception:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         # Neither the error nor its words: they may hold data.
         return Run(task.number, -np.inf)
 

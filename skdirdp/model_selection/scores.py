@@ -20,7 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import errors_without_data, exactly, only_own_warnings, warn
+from .._messages import errors_without_data, exactly, is_error, only_own_warnings, warn
 from .._random import noise_generator
 from .._sklearn_compat import _safe_indexing
 from .._validation import check_choice, check_real
@@ -28,7 +28,7 @@ from ..base import PrivacyReport
 from ..mechanisms import GaussianMechanism, calibrate
 from ..mechanisms.sampling import check_platform
 from ..records import as_labels as cell_labels
-from ..records import as_table, label_codes
+from ..records import as_table, label_codes, missing_cells
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -262,7 +262,7 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
     n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
     values = np.full(n_records, np.nan)
     rows, y = _labels_of_one_type(estimator, y, n_records)
-    waiting = [rows]
+    waiting = _with_the_same_cells(X, rows)
     while waiting:
         part = waiting.pop()
         if part.size == 0:
@@ -271,7 +271,9 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
         labels = None if y is None else y[part]
         try:
             found = np.asarray(function(estimator, as_table(records), labels), dtype=float)
-        except Exception:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             found = np.empty((0, 0))
         if found.ndim == 0:  # so it is for all records, and tells of none
             raise TypeError(
@@ -283,6 +285,20 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
         elif part.size > 1:
             waiting += np.array_split(part, 2)
     return values
+
+
+def _with_the_same_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
+    """Parts of the rows, in each of which the same cells are missing.
+
+    A step of another library turns a column of integers into floats where one record lacks a
+    value. In a part, a column has a value in every record or in none.
+    """
+    missing = missing_cells(X)
+    if missing is None:
+        return [rows]
+    _, part = np.unique(missing[rows], axis=0, return_inverse=True)
+    order = np.argsort(part.ravel(), kind="stable")
+    return np.split(rows[order], np.cumsum(np.bincount(part.ravel()))[:-1])
 
 
 def _labels_of_one_type(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarray, Any]:

@@ -72,10 +72,12 @@ def count_labels(x: Any, select: Callable[[int], Selection]) -> tuple[Counter[Ha
             f"{type(x).__name__}"
         )
     wanted = "x must have shape (n_samples,) or (n_samples, 1)"
-    try:
-        shape = np.shape(x)
-    except ValueError:
-        raise ValueError(f"{wanted}; got rows of different lengths") from None
+    # As objects: an array of texts takes room for the longest of them, times all.
+    shape = x.shape if hasattr(x, "shape") else np.array(x, dtype=object).shape
+    if len(shape) == 1 and isinstance(x, (list, tuple)):
+        lengths = {len(row) for row in x if isinstance(row, (list, np.ndarray)) and np.ndim(row)}
+        if lengths - {1}:
+            raise ValueError(f"{wanted}; got rows of different lengths")
     if len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
         raise ValueError(f"{wanted}; got {shape}")
     labels = as_labels(x).ravel().tolist()

@@ -8,6 +8,7 @@ from .arrays import (
     column_names,
     is_row,
     label_codes,
+    missing_cells,
     of_one_kind,
     plain_values,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "in_fixed_order",
     "is_row",
     "label_codes",
+    "missing_cells",
     "of_one_kind",
     "plain_value",
     "plain_values",

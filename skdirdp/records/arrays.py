@@ -107,6 +107,32 @@ def column_names(X: Any) -> list[Any] | None:
     return None if columns is None or not hasattr(X, "shape") else list(columns)
 
 
+def missing_cells(X: Any) -> np.ndarray | None:
+    """Missing cells of a frame, in columns whose type as an array depends on them.
+
+    Parameters
+    ----------
+    X : table
+        Of any kind, in memory.
+
+    Returns
+    -------
+    ndarray of bool of shape (n_records, n_columns), or None
+        None for a container in which no column has a missing value of that kind.
+    """
+    if isinstance(X, pd.DataFrame):
+        fixed = [isinstance(dtype, np.dtype) for dtype in X.dtypes]
+        columns = [X.iloc[:, k].isna() for k in range(X.shape[1]) if not fixed[k]]
+        missing = [column.to_numpy() for column in columns]
+    elif hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
+        missing = [column.is_null().to_numpy(zero_copy_only=False) for column in X.columns]
+    elif hasattr(X, "get_columns"):  # Polars
+        missing = [column.is_null().to_numpy() for column in X.get_columns()]
+    else:
+        missing = []
+    return np.column_stack(missing) if any(column.any() for column in missing) else None
+
+
 def _is_fixed(dtype: Any) -> bool:
     """Whether a dtype of pandas has one representation of every cell."""
     return isinstance(dtype, pd.SparseDtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O")
@@ -130,8 +156,9 @@ def _floats(values: np.ndarray) -> np.ndarray:
     kinds = set(map(type, values.flat))
     if any(issubclass(kind, (np.complexfloating, np.datetime64, np.timedelta64)) for kind in kinds):
         raise TypeError("X must hold real numbers; some cells are complex, dates or durations")
-    if type(pd.NA) in kinds:
-        values = np.where([value is pd.NA for value in values.flat], np.nan, values.ravel())
+    if not kinds.isdisjoint((type(pd.NA), type(pd.NaT))):
+        missing = [value is pd.NA or value is pd.NaT for value in values.flat]
+        values = np.where(np.reshape(missing, values.shape), np.nan, values)
     return values.astype(np.float64)
 
 
@@ -155,7 +182,7 @@ def as_labels(y: Any) -> Any:
     if isinstance(y, pd.Series) and isinstance(y.dtype, np.dtype):
         y = y.to_numpy()
     if isinstance(y, np.ndarray):
-        if y.dtype.kind != "O":
+        if y.dtype.kind not in "OT":  # numpy cannot compare a missing string with others
             return y
         return object_array(plain_values(y.ravel())).reshape(y.shape)
     if sparse.issparse(y) or isinstance(y, (str, bytes, Mapping, Set)) or _has_two_axes(y):

@@ -16,6 +16,8 @@ import pandas as pd
 
 from .values import UNKNOWN, rebuilt, type_and_value
 
+_MILLISECONDS_PER_DAY = 86_400_000
+
 #: Codes of a missing value, and of a value that is no state or cannot be rebuilt.
 MISSING, OUTSIDE = -1, -2
 
@@ -256,10 +258,12 @@ def _arrow_cells(values: Any) -> _Cells:
     if kinds.is_timestamp(dtype) or kinds.is_duration(dtype):
         unit, whole = dtype.unit, pa.int64()
     elif kinds.is_date64(dtype):
-        values = values.cast(pa.date32())
+        unit, whole = "ms", pa.int64()
     elif not kinds.is_date32(dtype):
         return _Cells(values.to_pylist())
     numbers = values.cast(whole).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if kinds.is_date64(dtype):  # a cast to date32 refuses values within a day
+        numbers, unit = numbers // _MILLISECONDS_PER_DAY, "D"
     kind = "m8" if kinds.is_duration(dtype) else "M8"
     return _Cells(numbers.view(f"{kind}[{unit}]"), missing, bool(getattr(dtype, "tz", None)))
 
@@ -279,7 +283,9 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
         codes, numbers = pd.factorize(data.view(np.int64))
         distinct = [rebuilt(value) for value in numbers.view(data.dtype)]
         if cells.in_utc:
-            distinct = [v.tz_localize("UTC") if v is not UNKNOWN else v for v in distinct]
+            distinct = [
+                v.tz_localize("UTC") if isinstance(v, pd.Timestamp) else v for v in distinct
+            ]
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
     else:
         codes, numbers = pd.factorize(data)

@@ -87,10 +87,12 @@ def _decimal(value: Decimal) -> Any:
     sign, digits, exponent = Decimal.as_tuple(value)
     if isinstance(exponent, str):
         return Decimal("-Infinity" if sign else "Infinity") if exponent == "F" else np.nan
-    while digits and digits[-1] == 0:
-        digits, exponent = digits[:-1], exponent + 1
-    if not digits:
+    length = len(digits)
+    while length and digits[length - 1] == 0:
+        length -= 1
+    if not length:
         return Decimal(0)
+    digits, exponent = digits[:length], exponent + len(digits) - length
     if 0 < exponent < 30:  # 100, and not 1E+2
         digits, exponent = digits + (0,) * exponent, 0
     return Decimal((sign, digits, exponent))
