@@ -19,15 +19,14 @@ from skdirdp.mechanisms.sampling import (
     bernoulli,
     check_platform,
     choose,
-    cubes,
     exponential_cells,
+    float_error,
     floored_laplace_cells,
+    gamma,
     gamma_cells,
     gamma_shapes,
-    halvings,
     laplace_cells,
     log_weights,
-    margins,
     middles,
     noise_grid,
     normal_cells,
@@ -37,7 +36,7 @@ from skdirdp.mechanisms.sampling import (
     round_up,
     truncate,
 )
-from skdirdp.mechanisms.sampling.normal import Normals
+from skdirdp.mechanisms.sampling.distributions import Normals
 
 PLACES = 20
 # Fixed seeds: a sampler that is right fails a test once in a thousand seeds.
@@ -84,7 +83,7 @@ KINDS = {
 }
 
 
-def draw(kind, seed, margin=margins.MARGIN):
+def draw(kind, seed, margin=float_error.MARGIN):
     stream = ScriptedStream(seed)
     return np.array(KINDS[kind](stream, margin)), stream
 
@@ -129,7 +128,9 @@ class EdgeStream(ScriptedStream):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_extreme_words_are_decided_like_others(kind):
-    drawn = [np.array(KINDS[kind](EdgeStream(5), margin)) for margin in (margins.MARGIN, np.inf)]
+    drawn = [
+        np.array(KINDS[kind](EdgeStream(5), margin)) for margin in (float_error.MARGIN, np.inf)
+    ]
     assert_array_equal(*drawn)
 
 
@@ -150,23 +151,26 @@ def precise():
 @pytest.mark.parametrize("least", [1.001, 1e5])
 def test_doubles_err_by_at_most_half_of_what_is_allowed_for(least, stream):
     numerators = spread_shapes(least, 1e9, 1500)
-    source, margin, shares = stream(21), margins.MARGIN, []
+    source, margin, shares = stream(21), float_error.MARGIN, []
     with np.errstate(all="ignore"):
         normals = Normals(source, 1000, margin)
         for i in np.flatnonzero(normals.errors < 1):
             z, uniforms = normals.exact(int(i))
             true = z(*(u.ball() for u in uniforms))
             shares.append(share_of_allowance(true, normals.values[i], normals.errors[i]))
-        proposals = cubes.Cubes(numerators, PLACES, source, margin)
+        proposals = gamma.MarsagliaTsang(numerators, PLACES, source, margin)
         middle = (proposals.low + proposals.high) / 2
         for i in np.flatnonzero(proposals.accepted):
             _, value, uniforms = proposals.exact(int(i))
             true = value(*(u.ball() for u in uniforms))
             shares.append(share_of_allowance(true, middle[i], proposals.high[i] - middle[i]))
-        for kind, low, high in ((halvings.Fractions, 0.004, 1), (halvings.Halvings, 1e-6, 0.003)):
+        for kind, low, high in (
+            (gamma.PowerByInversion, 0.004, 1),
+            (gamma.PowerByParts, 1e-6, 0.003),
+        ):
             powers = kind(spread_shapes(low, high, 800), PLACES, source, margin)
             middle = (powers.low + powers.high) / 2
-            for i in np.flatnonzero(powers.accepted & ~powers.open & (powers.low > 0)):
+            for i in np.flatnonzero(powers.accepted & ~powers.undecided & (powers.low > 0)):
                 _, number, factor, uniforms = powers.exact(int(i))
                 assert number == powers.halvings[i]
                 true = factor(*(u.ball() for u in uniforms))
@@ -185,12 +189,12 @@ def test_the_slack_of_a_proposal_errs_by_at_most_half_of_its_tolerance():
         z, unit = max(rng.normal(), -0.9999 / c), rng.random()
         z_error = 2.0**-44 * (abs(z) + 1)
         y = c * z
-        slack, tolerance = cubes.slack_and_tolerance(
-            margins.MARGIN, *(np.float64(x) for x in (unit, d, c, z, z_error, y, 1 + y))
+        slack, tolerance = gamma.slack_and_tolerance(
+            float_error.MARGIN, *(np.float64(x) for x in (unit, d, c, z, z_error, y, 1 + y))
         )
         # A third of z_error is what the normal variable is off by at most.
         for true_z in (z - z_error / 3, z + z_error / 3):
-            true = cubes.exact_slack(
+            true = gamma.exact_slack(
                 fmpq(d.numerator, d.denominator), arb(c), arb(true_z), arb(unit)
             )
             shares.append(share_of_allowance(true, slack, tolerance))
@@ -212,24 +216,24 @@ def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):
 @pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
 def test_a_block_at_once_is_accepted_as_its_cells_are(low, stream, monkeypatch):
     numerators = spread_shapes(low, 10 * low, 3000)
-    at_once, blocks = cubes.Cubes._accept_at_once, []
+    at_once, blocks = gamma.MarsagliaTsang._accept_block, []
 
     def recorded(self, c, base):
         blocks.append(at_once(self, c, base))
         return blocks[-1]
 
     with np.errstate(all="ignore"):
-        monkeypatch.setattr(cubes.Cubes, "_accept_at_once", recorded)
+        monkeypatch.setattr(gamma.MarsagliaTsang, "_accept_block", recorded)
         for seed in range(40):
             # Few at a time, so that extreme words do not spoil all blocks.
             part = (
                 numerators[75 * seed :][:75] if stream is ScriptedStream else numerators[seed:][:2]
             )
-            together = cubes.Cubes(part, PLACES, stream(seed), margins.MARGIN)
+            together = gamma.MarsagliaTsang(part, PLACES, stream(seed), float_error.MARGIN)
             with monkeypatch.context() as without:
-                without.setattr(cubes.Cubes, "_accept_at_once", lambda *args: None)
-                alone = cubes.Cubes(part, PLACES, stream(seed), margins.MARGIN)
-            decided = ~together.open & ~alone.open
+                without.setattr(gamma.MarsagliaTsang, "_accept_block", lambda *args: None)
+                alone = gamma.MarsagliaTsang(part, PLACES, stream(seed), float_error.MARGIN)
+            decided = ~together.undecided & ~alone.undecided
             assert_array_equal(together.accepted[decided], alone.accepted[decided])
             ends = np.isfinite(alone.low) & np.isfinite(alone.high)
             assert np.all(together.low[ends] <= alone.low[ends] * (1 + 2.0**-52))
@@ -242,7 +246,7 @@ def test_a_block_at_once_is_accepted_as_its_cells_are(low, stream, monkeypatch):
 def test_the_largest_error_of_normals_is_no_smaller_than_any(stream):
     with np.errstate(all="ignore"):
         for seed in range(200):
-            normals = Normals(stream(seed), 1 + seed % 7, margins.MARGIN)
+            normals = Normals(stream(seed), 1 + seed % 7, float_error.MARGIN)
             assert not np.any(normals.errors > normals.largest_error * (1 + 2.0**-50))
             assert not np.any(np.abs(normals.values) > normals.largest * (1 + 2.0**-50))
             assert not np.any(normals.errors < 0)
@@ -250,7 +254,7 @@ def test_the_largest_error_of_normals_is_no_smaller_than_any(stream):
 
 def test_a_wrong_bound_on_acceptance_is_caught(monkeypatch):
     exact, _ = draw("gamma, all shapes", 14, margin=np.inf)
-    monkeypatch.setattr(cubes, "_SQUEEZE", 1.01)
+    monkeypatch.setattr(gamma, "_SQUEEZE", 1.01)
     wrong, _ = draw("gamma, all shapes", 14)
     assert (wrong != exact).any()
 
@@ -314,7 +318,7 @@ def test_cells_of_gamma_variables_have_the_probabilities_of_an_incomplete_gamma_
 
 
 def test_a_wrong_envelope_is_caught(monkeypatch):
-    monkeypatch.setattr(cubes, "_OUTWARD", 0.9)
+    monkeypatch.setattr(gamma, "_OUTWARD", 0.9)
     assert gamma_p_value(5, 2, seed=5) < 1e-9
 
 
@@ -493,12 +497,12 @@ def test_this_platform_is_good_enough():
 @pytest.mark.parametrize("name", ["log", "log1p", "exp", "tan"])
 def test_an_elementary_function_with_a_larger_error_is_refused_by_name(name):
     functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "tan")}
-    margins.check_functions(functions)
+    float_error.check_functions(functions)
     true = functions[name]
-    with pytest.raises(RuntimeError, match=rf"needs {name} to err by at most 4 .* errs by \d"):
-        margins.check_functions(functions | {name: lambda x: true(x) * (1 + 2.0**-49)})
+    with pytest.raises(RuntimeError, match=rf"needs {name} with an error of at most 4 .* platform is \d"):
+        float_error.check_functions(functions | {name: lambda x: true(x) * (1 + 2.0**-49)})
     with pytest.raises(RuntimeError, match=f"needs {name} "):
-        margins.check_functions(functions | {name: lambda x: np.full(x.shape, np.nan)})
+        float_error.check_functions(functions | {name: lambda x: np.full(x.shape, np.nan)})
 
 
 # Constants of the proofs -------------------------------------------------------------
@@ -516,7 +520,9 @@ def test_the_constant_of_the_envelope_is_rounded_outward():
     numerators = np.concatenate([spread_shapes(1, 1e9, 300), [2**20 + 1, 2**61]])
     numerators = numerators[numerators > 2**20]
     with np.errstate(all="ignore"):
-        constants = cubes.Cubes(numerators, PLACES, ScriptedStream(1), margins.MARGIN)._c
+        constants = gamma.MarsagliaTsang(
+            numerators, PLACES, ScriptedStream(1), float_error.MARGIN
+        )._c
     for numerator, c in zip(numerators.tolist(), constants.tolist(), strict=True):
         excess = 9 * (Fraction(numerator, 2**20) - Fraction(1, 3)) * Fraction(c) ** 2 - 1
         assert 0 <= excess <= Fraction(1, 2**38)
