@@ -499,7 +499,9 @@ def test_an_elementary_function_with_a_larger_error_is_refused_by_name(name):
     functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "tan")}
     float_error.check_functions(functions)
     true = functions[name]
-    with pytest.raises(RuntimeError, match=rf"needs {name} with an error of at most 4 .* platform is \d"):
+    with pytest.raises(
+        RuntimeError, match=rf"needs {name} with an error of at most 4 .* platform is \d"
+    ):
         float_error.check_functions(functions | {name: lambda x: true(x) * (1 + 2.0**-49)})
     with pytest.raises(RuntimeError, match=f"needs {name} "):
         float_error.check_functions(functions | {name: lambda x: np.full(x.shape, np.nan)})

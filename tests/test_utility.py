@@ -1,4 +1,4 @@
-"""Utility bounds: true, and inverted correctly."""
+"""Accuracy bounds hold, and their inverses are correct."""
 
 import mpmath
 import numpy as np
@@ -7,7 +7,7 @@ from scipy.stats import dirichlet
 
 from skdirdp import utility
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.utility.budgets import _first_within
+from skdirdp.utility.accuracy import _first_within
 
 COUNTS = np.array([70.0, 20.0, 10.0, 0.0])
 
@@ -21,7 +21,7 @@ def draws(counts, r, alpha, n, seed=0):
     return np.random.default_rng(seed).dirichlet(r * np.asarray(counts) + alpha, n)
 
 
-# What is known exactly -------------------------------------------------------------
+# Exact values ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("r", "alpha"), [(0.5, 2.0), (0.01, 0.3), (30.0, 1e6)])
