@@ -9,7 +9,7 @@ from scipy.special import digamma, gammaln, xlogy
 from .._validation import check_choice, check_real
 from ..mechanisms import DirichletMechanism, SimplexMechanism
 from ..mechanisms.dirichlet import dirichlet_variance
-from ..numerics.roots import safe_root
+from ..numerics.conservative import safe_root
 from .bounds import (
     MIN_ALPHA,
     cdf_bound,

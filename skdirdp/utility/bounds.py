@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from .._validation import check_counts, check_integer, check_real
 from ..mechanisms import papers
-from ..numerics.roots import safe_root
+from ..numerics.conservative import safe_root
 
 #: Smallest prior for which Theorem 2 of paper A is proved.
 MIN_ALPHA = 0.5
