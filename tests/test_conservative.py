@@ -68,7 +68,7 @@ def test_without_a_root_the_result_is_a_limit_or_nan():
     assert safe_root(lambda x: x - 7, 7.0, 1.0, tolerance=1e-9, limits=(-5, 7)) == 7
 
 
-def test_an_excess_that_is_not_a_number_is_an_error():
+def test_an_excess_of_nan_raises_an_error():
     with pytest.raises(FloatingPointError, match="could not be computed"):
         safe_root(lambda x: np.nan, 0.0, 1.0, tolerance=1e-9)
 
@@ -93,12 +93,12 @@ def test_numbers_beyond_the_largest_float_are_rounded_to_infinity():
 
 
 @pytest.mark.parametrize(("epsilon", "releases"), [(0.3, 3), (0.1, 10), (0.7, 1000)])
-def test_losses_that_add_up_are_claimed_in_full(epsilon, releases):
+def test_the_sum_of_losses_is_rounded_up(epsilon, releases):
     claimed = Composition([(PureDP(epsilon), releases)]).epsilon(1e-300)
     assert Fraction(claimed) >= releases * Fraction(epsilon)
     assert claimed <= releases * epsilon * (1 + 1e-15)
 
 
-def test_laplace_noise_claims_its_whole_loss():
+def test_the_loss_of_laplace_noise_is_rounded_up():
     claimed = LaplaceMechanism(3.0, adjacency="add_remove").epsilon(1e-300)
     assert Fraction(claimed) >= Fraction(1, 3)
