@@ -27,14 +27,15 @@ import numpy as np
 
 from ._validation import LARGEST, real_array
 from .mechanisms.contribution import ContributionBound
-from .numerics.blocks import row_blocks
-from .numerics.rounding import is_whole, product_up
+from .numerics.conservative import product_up
 from .numerics.rows import (
     EXACT,
     GroupSums,
     Rows,
     blocks_of_rows,
+    is_whole,
     largest_of,
+    row_blocks,
     scaled_rows,
     whole_rows,
 )

@@ -15,7 +15,7 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import check_cells, check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
-from ..numerics.blocks import row_blocks
+from ..numerics.rows import row_blocks
 from ..reading import NoisyTable, read_tables
 from ..reading.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
