@@ -726,6 +726,18 @@ def test_a_missing_cell_does_not_change_the_scores_of_others():
         assert scores[1] >= 0.99
 
 
+@pytest.mark.parametrize("odd", [2, np.nan, "x"])
+def test_a_private_score_does_not_warn_of_a_record(odd):
+    y = [0, 1] * 50
+    X = pd.DataFrame({"a": objects([odd, *y[1:]])})
+    encode = OneHotEncoder(categories=[[0, 1]], handle_unknown="warn")
+    model = make_pipeline(encode, MultinomialNB()).fit(pd.DataFrame({"a": y}), y)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        private_score(model, X, y)
+    assert not shown
+
+
 @pytest.mark.parametrize("vector", [list, objects])
 def test_large_labels_in_a_list_stay_apart_beside_a_float(vector):
     model = DirichletNB(classes=[BIG, BIG + 1], max_count=1, max_total=1, **PRIVATE)

@@ -20,7 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import errors_without_data, exactly, is_error, warn
+from .._messages import errors_without_data, exactly, is_error, only_own_warnings, warn
 from .._random import noise_generator
 from .._sklearn_compat import _safe_indexing
 from .._validation import check_choice, check_real
@@ -576,7 +576,8 @@ def private_score(
     with errors_without_data(X=X, y=y):
         X, y = indexable(X, as_labels(y))
         _check_columns(estimator, X)
-        table = scorer.table(estimator, X, y, adjacency)
+        with only_own_warnings(math.isfinite(epsilon)):
+            table = scorer.table(estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None
     if not mechanism.is_exact:
