@@ -80,6 +80,8 @@ def _check_sample_weight(
 
     scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
     """
+    if hasattr(sample_weight, "to_pylist"):  # PyArrow, whose arrays misread dictionaries
+        sample_weight = sample_weight.to_pylist()
     check = validation._check_sample_weight
     if is_part and "allow_all_zero_weights" in signature(check).parameters:
         options["allow_all_zero_weights"] = True

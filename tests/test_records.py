@@ -283,7 +283,8 @@ def test_times_of_all_containers_have_the_same_names():
 def test_a_missing_time_with_a_zone_is_missing(container):
     times = [dt.datetime(2020, 1, 1), None, dt.datetime(2021, 1, 1)]
     codes, distinct = factorise(container(times))
-    assert codes.tolist() == [0, MISSING, 1] and len(distinct) == 2
+    assert codes.tolist() == [0, MISSING, 1]
+    assert len(distinct) == 2
 
 
 def test_a_date_in_milliseconds_is_the_day_that_it_lies_in():

@@ -28,7 +28,7 @@ from ..base import PrivacyReport
 from ..mechanisms import GaussianMechanism, calibrate
 from ..mechanisms.sampling import check_platform
 from ..records import as_labels as cell_labels
-from ..records import as_table, label_codes, missing_cells
+from ..records import as_table, label_codes, missing_cells, without_dictionaries
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -261,6 +261,7 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
     """A value for each record, NaN for those that the function fails on."""
     n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
     values = np.full(n_records, np.nan)
+    X = without_dictionaries(X)
     rows, y = _labels_of_one_type(estimator, y, n_records)
     waiting = _with_the_same_cells(X, rows)
     while waiting:
@@ -575,7 +576,7 @@ def private_score(
     with errors_without_data(X=X, y=y):
         X, y = indexable(X, as_labels(y))
         _check_columns(estimator, X)
-        with only_own_warnings():
+        with only_own_warnings(math.isfinite(epsilon)):
             table = scorer.table(estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None

@@ -27,7 +27,7 @@ from sklearn.utils import get_tags
 
 from .._messages import only_own_warnings
 from ..base import PrivateEstimator
-from ..records import as_table, is_row
+from ..records import as_table, is_row, without_dictionaries
 from .structure import reachable
 
 #: The number of made-up records; SplineTransformer asks for two.
@@ -280,14 +280,13 @@ def _with_floats(X: pd.DataFrame) -> pd.DataFrame:
 
 
 def _arrow_with_floats(X: Any, arrow: Any) -> Any:
+    X = without_dictionaries(X)
     table = arrow.Table.from_batches([X]) if isinstance(X, arrow.RecordBatch) else X
     is_number = (arrow.types.is_integer, arrow.types.is_boolean)
     for place, field in enumerate(table.schema):
-        is_coded = arrow.types.is_dictionary(field.type)
-        kind = field.type.value_type if is_coded else field.type
-        if any(check(kind) for check in is_number):
-            column = table.column(place).cast(kind)
-            if arrow.types.is_boolean(kind):
+        if any(check(field.type) for check in is_number):
+            column = table.column(place)
+            if arrow.types.is_boolean(field.type):
                 column = column.cast(arrow.uint8())
             floats = column.cast(arrow.float64(), safe=False)
             table = table.set_column(place, field.name, floats)

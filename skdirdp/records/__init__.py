@@ -11,6 +11,7 @@ from .arrays import (
     missing_cells,
     of_one_kind,
     plain_values,
+    without_dictionaries,
 )
 from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype, state_codes
 from .values import UNKNOWN, in_fixed_order, plain_value, rebuilt, type_and_value
@@ -37,4 +38,5 @@ __all__ = [
     "rebuilt",
     "state_codes",
     "type_and_value",
+    "without_dictionaries",
 ]

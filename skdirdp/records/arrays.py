@@ -68,6 +68,7 @@ def as_numbers(X: Any) -> Any:
         # By position, because names may repeat.
         columns = [_float_column(X.iloc[:, k]) for k in range(X.shape[1])]
         return pd.DataFrame(dict(enumerate(columns)), index=X.index).set_axis(X.columns, axis=1)
+    X = without_dictionaries(X)
     names = column_names(X)
     if names is not None:  # Polars or PyArrow
         return pd.DataFrame({name: _float_column(X[name]) for name in names}, columns=names)
@@ -105,6 +106,25 @@ def column_names(X: Any) -> list[Any] | None:
         return list(X.column_names)
     columns = getattr(X, "columns", None)
     return None if columns is None or not hasattr(X, "shape") else list(columns)
+
+
+def without_dictionaries(X: Any) -> Any:
+    """An Arrow table whose dictionary-encoded columns hold their values; others unchanged.
+
+    As an array, PyArrow gives a missing value of such a column the last value of the dictionary,
+    which is that of another record.
+    """
+    if not (hasattr(X, "column_names") and hasattr(X, "to_pandas")):
+        return X
+    import pyarrow as pa
+
+    if not any(map(pa.types.is_dictionary, X.schema.types)):
+        return X
+    columns = [
+        column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        for column in X.columns
+    ]
+    return pa.Table.from_arrays(columns, names=X.schema.names)
 
 
 def missing_cells(X: Any) -> np.ndarray | None:
