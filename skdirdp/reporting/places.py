@@ -1,4 +1,4 @@
-"""Where ledgers are: addresses without passwords, and files that no output may replace."""
+"""Locations of ledgers: addresses without passwords, and files that no output may replace."""
 
 import os
 import re
