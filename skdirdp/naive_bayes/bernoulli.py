@@ -16,8 +16,8 @@ from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.conservative import product_up
-from ..reading import NoisyTable, read_tables
-from ..reading.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .numeric import _NumericNaiveBayes
 from .tally import read_classes
 

@@ -11,7 +11,7 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
 from ..numerics.rows import stacks_by_shape
-from ..reading import NoisyTable, read_tables
+from ..postprocessing import NoisyTable, read_tables
 
 
 class FeatureCounts(Protocol):
