@@ -8,11 +8,11 @@ from .experiment import Claim, Row
 
 #: Parameters of an estimator by the method's name, of releases that are taken as drawn.
 PRIVATE: dict[str, dict[str, Any]] = {
-    "Dirichlet, exact": {"reading": "plain"},
-    "Dirichlet, Algorithm 1": {"calibration": "algorithm1", "reading": "plain"},
-    "Gaussian, smoothed": {"mechanism": "gaussian", "reading": "plain"},
-    "Laplace, smoothed": {"mechanism": "laplace", "reading": "plain"},
-    "auto": {"mechanism": "auto", "reading": "plain"},
+    "Dirichlet, exact": {"postprocess": False},
+    "Dirichlet, Algorithm 1": {"calibration": "algorithm1", "postprocess": False},
+    "Gaussian, smoothed": {"mechanism": "gaussian", "postprocess": False},
+    "Laplace, smoothed": {"mechanism": "laplace", "postprocess": False},
+    "auto": {"mechanism": "auto", "postprocess": False},
 }
 #: The library's defaults, whose releases are read as well as they can be.
 READ: dict[str, dict[str, Any]] = {

@@ -521,7 +521,7 @@ def _requests(
     tables: Sequence[tuple[CountTable, np.ndarray]], mechanisms: Sequence[Mechanism]
 ) -> list[Request]:
     return [
-        Request(mechanism, counts, table.contribution.grid, table.reading == "best")
+        Request(mechanism, counts, table.contribution.grid, table.postprocess)
         for mechanism, (table, counts) in zip(mechanisms, tables, strict=True)
     ]
 

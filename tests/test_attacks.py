@@ -15,7 +15,7 @@ truth passes with probability `MISS` at most, provided that the attack is as goo
 claim says the best one is. So both are tested: fits at epsilon against the claim of
 epsilon, and fits at twice epsilon against the same claim.
 
-Attacks look at what was drawn (`reading="plain"`), which is all that a better reading is made of.
+Attacks look at what was drawn (`postprocess=False`), which is all that a better reading is made of.
 """
 
 import functools
@@ -182,7 +182,7 @@ def attack_categorical_features(mechanism, adjacency):
     def fit(parameters, first):
         X = data[0] if first else data[1]
         model = DirichletCategoricalNB(
-            classes=[0, 1], n_categories=3, fit_prior=False, reading="plain", **parameters
+            classes=[0, 1], n_categories=3, fit_prior=False, postprocess=False, **parameters
         )
         return model.fit(X, np.zeros(len(X), dtype=int))
 
@@ -203,7 +203,7 @@ def attack_categorical_classes(mechanism, adjacency):
     def fit(parameters, first):
         y, X = (data[0] if first else data[1]).T
         return DirichletCategoricalNB(
-            classes=[0, 1, 2], n_categories=3, reading="plain", **parameters
+            classes=[0, 1, 2], n_categories=3, postprocess=False, **parameters
         ).fit(X[:, np.newaxis], y)
 
     def changes(model):
@@ -225,7 +225,12 @@ def attack_multinomial(mechanism, adjacency):
     def fit(parameters, first):
         X = data[0] if first else data[1]
         model = DirichletNB(
-            classes=[0, 1], max_count=1, max_total=2, fit_prior=False, reading="plain", **parameters
+            classes=[0, 1],
+            max_count=1,
+            max_total=2,
+            fit_prior=False,
+            postprocess=False,
+            **parameters,
         )
         return model.fit(X, np.zeros(len(X), dtype=int))
 
@@ -248,7 +253,7 @@ def attack_complement(mechanism, adjacency):
     def fit(parameters, first):
         X = data[0] if first else data[1]
         model = DirichletComplementNB(
-            classes=[0, 1], max_count=1, max_total=2, reading="plain", **parameters
+            classes=[0, 1], max_count=1, max_total=2, postprocess=False, **parameters
         )
         return model.fit(X, np.zeros(len(X), dtype=int))
 
@@ -271,7 +276,9 @@ def attack_bernoulli(mechanism, adjacency):
 
     def fit(parameters, first):
         records = data[0] if first else data[1]
-        model = DirichletBernoulliNB(classes=[0, 1], fit_prior=False, reading="plain", **parameters)
+        model = DirichletBernoulliNB(
+            classes=[0, 1], fit_prior=False, postprocess=False, **parameters
+        )
         return model.fit(records[:, 1:], records[:, 0])
 
     def changes(model):
@@ -298,7 +305,7 @@ def attack_histogram(mechanism, adjacency):
             n_fine_bins=3,
             fine_scale="linear",
             strategy="uniform",
-            reading="plain",
+            postprocess=False,
             **parameters,
         )
         return model.fit(data[0] if first else data[1])
@@ -321,7 +328,7 @@ def attack_network(mechanism, adjacency):
             {"root": [], "left": ["root"], "right": ["root"]},
             states={"root": [0], "left": [0, 1, 2], "right": [0, 1, 2]},
             split="even",
-            reading="plain",
+            postprocess=False,
             **parameters,
         )
         return model.fit(frames[0] if first else frames[1])
@@ -404,7 +411,7 @@ def attack_person(mechanism, adjacency):
         X = np.array([*mine, *[2] * CROWD])[:, np.newaxis]
         ids = [*[-1] * len(mine), *range(CROWD)]
         model = DirichletCategoricalNB(
-            classes=[0, 1], n_categories=3, fit_prior=False, reading="plain", **parameters
+            classes=[0, 1], n_categories=3, fit_prior=False, postprocess=False, **parameters
         )
         return model.fit(X, np.zeros(len(X), dtype=int), groups=ids)
 

@@ -417,5 +417,5 @@ def test_a_size_that_comes_from_the_data_is_not_shown():
 
 def test_texts_with_many_hashed_words_are_not_too_large():
     X = sparse.csr_array((np.ones(6), np.arange(6) * 10**5, np.arange(7)), shape=(6, 2**20))
-    model = DirichletNB(classes=[0, 1], max_count=1, max_total=9, reading="plain")
+    model = DirichletNB(classes=[0, 1], max_count=1, max_total=9, postprocess=False)
     assert model.fit(X, np.arange(6) % 2).feature_log_prob_.shape == (2, 2**20)

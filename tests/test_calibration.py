@@ -134,8 +134,8 @@ def test_beside_a_large_prior_two_or_three_compositions_use_up_the_budget(
         return excesses[-1]
 
     monkeypatch.setattr(Problem, "excess", recorded)
-    words = CountTable(1e6, 500, 4, ContributionBound(2.0, 40.0), reading="best")
-    classes = CountTable(1e4, 4, 1, ContributionBound(1.0), 3.0, reading="best")
+    words = CountTable(1e6, 500, 4, ContributionBound(2.0, 40.0), postprocess=True)
+    classes = CountTable(1e4, 4, 1, ContributionBound(1.0), 3.0, postprocess=True)
     terms = {"delta": 1e-5, "order": None, "adjacency": "replace", "calibration": "exact"} | budget
     calibrate_tables([words, classes], mechanism="dirichlet", epsilon=epsilon, **terms)
     assert len(excesses) <= 3

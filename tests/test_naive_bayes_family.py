@@ -82,13 +82,15 @@ def test_exact_counts_are_not_pickled_for_an_epsilon_that_was_changed(cls):
 
 @pytest.mark.parametrize("cls", PUBLIC)
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian"])
-@pytest.mark.parametrize("reading", ["plain", "best"])
-def test_counts_of_a_private_model_are_those_that_its_probabilities_say(cls, mechanism, reading):
+@pytest.mark.parametrize("postprocess", [False, True])
+def test_counts_of_a_private_model_are_those_that_its_probabilities_say(
+    cls, mechanism, postprocess
+):
     X, y = records()
-    model = model_of(cls, mechanism=mechanism, reading=reading, n_samples=2500).fit(X, y)
+    model = model_of(cls, mechanism=mechanism, postprocess=postprocess, n_samples=2500).fit(X, y)
     classes = model.class_count_
     # What was drawn has its smoothing in the counts already.
-    added = 0.0 if reading == "plain" else model.alpha_
+    added = model.alpha_ if postprocess else 0.0
     np.testing.assert_allclose(classes.sum(), 2500)
     np.testing.assert_allclose(classes, 2500 * np.exp(model.class_log_prior_))
     if cls is DirichletCategoricalNB:
@@ -105,7 +107,7 @@ def test_counts_of_a_private_model_are_those_that_its_probabilities_say(cls, mec
     if cls is DirichletNB:
         shares = smooth / smooth.sum(axis=1, keepdims=True)
         np.testing.assert_allclose(shares, np.exp(model.feature_log_prob_))
-        if reading == "plain":
+        if not postprocess:
             np.testing.assert_allclose(model.feature_count_.sum(), 20 * 2500)
     if cls is DirichletBernoulliNB:
         np.testing.assert_allclose(

@@ -659,7 +659,7 @@ def _calibrated(tables, mechanism, epsilon=1.0, order=None, adjacency="replace")
 @pytest.mark.parametrize("order", [None, 5.0])
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 def test_a_prior_that_is_subtracted_leaves_the_noise_of_the_gaussian(epsilon, order, adjacency):
-    tables = [CountTable(30_000, 10, 2, reading="best")] * 14
+    tables = [CountTable(30_000, 10, 2, postprocess=True)] * 14
     (dirichlet, *_), (gaussian, *_) = (
         _calibrated(tables, name, epsilon, order, adjacency) for name in ("dirichlet", "gaussian")
     )
@@ -674,7 +674,7 @@ def test_a_prior_that_is_subtracted_leaves_the_noise_of_the_gaussian(epsilon, or
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 100.0])
 def test_priors_leave_room_for_counts_on_a_fine_grid(epsilon):
     rows = ContributionBound(max_count=1.5, max_total=40.0)
-    table = CountTable(1e5, 1000, 2, rows, reading="best")
+    table = CountTable(1e5, 1000, 2, rows, postprocess=True)
     (mechanism,) = _calibrated([table], "dirichlet", epsilon)
     counts = np.full((2, 1000), 1e6 + rows.grid)
     mechanism.check_table(counts, rows.grid)
@@ -702,7 +702,7 @@ def test_the_expected_divergence_is_that_of_the_best_reading(d, total, sigma):
     read += 1.0
     read /= read.sum(axis=1, keepdims=True)
     values = np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300) / read), 0.0), axis=1)
-    table = CountTable(total, d, reading="best")
+    table = CountTable(total, d, postprocess=True)
     claimed = GaussianMechanism(sigma, 1.0).expected_divergence(table)
     error = values.std() / np.sqrt(len(values))
     # Rows are divided by their own sums here, and by the mean of it there.
@@ -721,10 +721,12 @@ def _records(seed=0, n=3000):
     return X, y, {"classes": [0, 1, 2], "n_categories": [2, 4, 6, 9, 9, 9]}
 
 
-@pytest.mark.parametrize("reading", ["plain", "best"])
-def test_without_noise_the_reading_does_not_matter(reading):
+@pytest.mark.parametrize("postprocess", [False, True])
+def test_without_noise_post_processing_does_not_matter(postprocess):
     X, y, public = _records()
-    model = DirichletCategoricalNB(epsilon=float("inf"), reading=reading, **public).fit(X, y)
+    model = DirichletCategoricalNB(epsilon=float("inf"), postprocess=postprocess, **public).fit(
+        X, y
+    )
     theirs = CategoricalNB(min_categories=public["n_categories"]).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X), theirs.predict_proba(X), atol=1e-12)
 
@@ -734,8 +736,8 @@ def test_the_best_reading_is_nearer_to_the_truth_than_the_plain_one(mechanism):
     X, y, public = _records()
     theirs = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)
     found = {}
-    for reading in ("plain", "best"):
-        found[reading] = np.mean(
+    for postprocess in (False, True):
+        found[postprocess] = np.mean(
             [
                 sum(
                     np.sum(theirs.class_count_[:, np.newaxis] * np.exp(exact) * (exact - released))
@@ -746,13 +748,17 @@ def test_the_best_reading_is_nearer_to_the_truth_than_the_plain_one(mechanism):
                 / len(y)
                 for model in (
                     DirichletCategoricalNB(
-                        epsilon=0.5, mechanism=mechanism, reading=reading, random_state=s, **public
+                        epsilon=0.5,
+                        mechanism=mechanism,
+                        postprocess=postprocess,
+                        random_state=s,
+                        **public,
                     ).fit(X, y)
                     for s in range(6)
                 )
             ]
         )
-    assert found["best"] < 0.8 * found["plain"]
+    assert found[True] < 0.8 * found[False]
 
 
 @pytest.mark.parametrize("estimator", ["naive Bayes", "network"])
@@ -792,8 +798,8 @@ def test_limits_of_estimators_hold_their_own_probabilities():
         )
     ]
     assert np.mean(np.concatenate([each.ravel() for each in inside])) > 0.95
-    plain = DirichletCategoricalNB(reading="plain", **public).fit(X, y)
-    with pytest.raises(ValueError, match="reading must be 'best'"):
+    plain = DirichletCategoricalNB(postprocess=False, **public).fit(X, y)
+    with pytest.raises(ValueError, match="postprocess must be True"):
         plain.probability_limits()
 
 
@@ -815,12 +821,12 @@ def test_reading_does_not_fail_after_the_charge(epsilon, mechanism, adjacency):
         assert np.isfinite(network.fit(table).score_samples(table)).all()
 
 
-def test_an_unknown_reading_is_refused():
+def test_postprocess_is_true_or_false():
     X, y, public = _records()
-    with pytest.raises(ValueError, match="'reading' parameter"):
-        DirichletCategoricalNB(reading="better", **public).fit(X, y)
-    with pytest.raises(ValueError, match="reading must be one of"):
-        CountTable(10, 2, reading="better")
+    with pytest.raises(ValueError, match="'postprocess' parameter"):
+        DirichletCategoricalNB(postprocess="better", **public).fit(X, y)
+    with pytest.raises(TypeError, match="postprocess must be True or False"):
+        CountTable(10, 2, postprocess="better")
 
 
 # A histogram by itself -------------------------------------------------------------

@@ -372,8 +372,8 @@ def test_both_readings_are_of_one_release_and_the_best_is_nearer():
     X = people()
     with pytest.warns(PrivacyLeakWarning):
         best, plain = (
-            learner(epsilon=0.5, alpha=0.0, reading=reading, random_state=0).fit(X)
-            for reading in ("best", "plain")
+            learner(epsilon=0.5, alpha=0.0, postprocess=postprocess, random_state=0).fit(X)
+            for postprocess in (True, False)
         )
     assert plain.structure_ == best.structure_
     assert plain.sigma_ == best.sigma_

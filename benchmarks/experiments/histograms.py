@@ -327,7 +327,7 @@ class HistogramQuantiles(Experiment):
             f"ε = 1, δ = 1e-5, {N_ROWS} rows, one column, ten bins, 20 fits each. In a bad fit "
             "some bin holds less than 5% or more than 15% of the rows although no tie (a value of "
             "10% of the rows or more) forces it. The default is the reading of noisy counts in 512 "
-            'fine bins on the mixed scale; the unbiased one is `reading="plain"`. Cell by cell, '
+            "fine bins on the mixed scale; the unbiased one is `postprocess=False`. Cell by cell, "
             "each count is read towards an equal share, as categories are."
         )
 
@@ -416,7 +416,7 @@ def _reader(task) -> Reading:
             n_fine_bins=task["fine_bins"],
             fine_scale=task["scale"],
             mechanism=task["mechanism"],
-            reading="best" if task["reading"] in (NOISY, CELLS) else "plain",
+            postprocess=task["reading"] in (NOISY, CELLS),
             random_state=rng,
         )
         found = model.fit(x[:, np.newaxis])._histograms_[0]

@@ -18,7 +18,7 @@ from ..engines import Part, TableCounts, by_blocks, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.split import SPLITS, calibrate_split
-from ..mechanisms.table import READINGS, CountTable
+from ..mechanisms.table import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_NETWORKS
 from .columns import (
@@ -85,10 +85,10 @@ class PrivateBayesNetMLE(ReleasedNetwork):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
-    reading : {"best", "plain"}, default="best"
-        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
-        each other and tables agree, as far as the counts themselves tell; "plain" takes what
-        was drawn, cell by cell. The noise is chosen for it.
+    postprocess : bool, default=True
+        Whether the noisy counts are post-processed, at no privacy cost: estimates borrow strength
+        from similar rows and shared margins. False uses each cell as drawn. The noise is
+        calibrated for the choice.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -153,7 +153,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         "split": [StrOptions(set(SPLITS))],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 1, None, closed="left")],
-        "reading": [StrOptions(set(READINGS))],
+        "postprocess": ["boolean"],
     }
 
     def __init__(
@@ -174,7 +174,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         adjacency="replace",
         n_samples=None,
         max_rows=1,
-        reading="best",
+        postprocess=True,
         accountant=None,
         label=None,
         random_state=None,
@@ -194,7 +194,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_rows = max_rows
-        self.reading = reading
+        self.postprocess = postprocess
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -288,7 +288,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
                     family.n_states,
                     family.n_rows,
                     min_smoothing=alpha,
-                    reading=self.reading,
+                    postprocess=self.postprocess,
                 ),
                 cells,
             )
@@ -304,7 +304,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         }
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
         self.alpha_ = dict.fromkeys(families, alpha)
-        if self._is_private and self.reading == "best":
+        if self._is_private and self.postprocess:
             public = self._is_number_public(counts.counted.unit)
             self._read(families, float(counts.counted.n_rows) if public else None)
         else:
@@ -395,9 +395,9 @@ class PrivateBayesNetMLE(ReleasedNetwork):
     def probability_limits(self, confidence=0.95):
         """Limits for the shares that the counted records have, by the noise that was drawn.
 
-        They do not depend on the reading, and hold whatever the data are: each with at least
-        this probability, by itself. They are about the records that were counted and not about
-        a population that those are a sample of.
+        They do not depend on the post-processing, and hold whatever the data are: each with at
+        least this probability, by itself. They are about the records that were counted, and not
+        about a population that those are a sample of.
 
         Parameters
         ----------
@@ -412,7 +412,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         check_is_fitted(self)
         if "_readings_" not in vars(self):
             raise ValueError(
-                "limits are of noise that was read: reading must be 'best', and epsilon finite"
+                "limits need post-processed counts: postprocess must be True, and epsilon finite"
             )
         return {
             node: tuple(

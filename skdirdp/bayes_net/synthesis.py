@@ -12,13 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._contributions import count_cells
 from .._persons import Selection, select_rows
 from .._random import sampling_generator
-from .._sklearn_compat import Interval, StrOptions, _fit_context
+from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..base import CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
 from ..mechanisms.division import gaussian_within, with_names
 from ..mechanisms.selection import SelectionMechanism
-from ..mechanisms.table import READINGS
 from ..records import has_float_dtype
 from .clique_tree import CliqueTree, Measurement, clipped, fit_tables, spread, with_columns
 from .columns import Records, as_records, check_states, factorise
@@ -101,11 +100,10 @@ class PrivateBayesNet(ReleasedNetwork):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
-    reading : {"best", "plain"}, default="best"
-        What is made of the noisy tables of cliques, at no cost of privacy: "best" makes them
-        agree with each other and with the counts of columns, and smooths as noise asks for;
-        "plain" takes each as it was drawn, with counts below 0 as 0. What is released is the
-        same, and so is the structure.
+    postprocess : bool, default=True
+        Whether the noisy tables of cliques are post-processed, at no privacy cost: they are made
+        to agree with each other and with the counts of columns, and smoothed. False uses each
+        table as drawn, with negative counts as 0. The structure is the same.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -179,7 +177,7 @@ class PrivateBayesNet(ReleasedNetwork):
         "alpha": [Interval(Real, 0, None, closed="left")],
         "columns": ["array-like", None],
         "max_cells": [Interval(Integral, 16, MOST_CELLS, closed="both")],
-        "reading": [StrOptions(set(READINGS))],
+        "postprocess": ["boolean"],
     }
 
     # Gaussian noise alone can be spent step by step without loss.
@@ -203,7 +201,7 @@ class PrivateBayesNet(ReleasedNetwork):
         order=None,
         adjacency="replace",
         max_rows=1,
-        reading="best",
+        postprocess=True,
         accountant=None,
         label=None,
         random_state=None,
@@ -221,7 +219,7 @@ class PrivateBayesNet(ReleasedNetwork):
         self.order = order
         self.adjacency = adjacency
         self.max_rows = max_rows
-        self.reading = reading
+        self.postprocess = postprocess
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -435,7 +433,7 @@ class PrivateBayesNet(ReleasedNetwork):
             Measurement((name,), *columns[name].grouped(each.values, float(each.sigma)))
             for name, each in own.items()
         ]
-        if self.reading == "plain":
+        if not self.postprocess:
             beliefs = [clipped(measured[clique].values) for clique in tree.cliques]
         else:
             beliefs = fit_tables(tree, with_columns(measured, alone, total), total, _STEPS)
@@ -461,7 +459,7 @@ class PrivateBayesNet(ReleasedNetwork):
         home = tree.home((*family.parents, family.node))
         assert home is not None
         sigma = self.sigma_["cliques"][tree.cliques[home]]
-        by_noise = _SMOOTHING * sigma if self.reading == "best" else 0.0
+        by_noise = _SMOOTHING * sigma if self.postprocess else 0.0
         # Where a row has no records at all, it is that of the column.
         more = max(float(self.alpha) + by_noise, 1e-9)
         weights = self.n_records_ * family_table(tree, beliefs, family) + more * shares

@@ -18,7 +18,7 @@ from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fi
 from .._validation import check_cells, check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
 from ..engines import TableCounts, by_blocks, open_table
-from ..mechanisms.table import READINGS, CountTable
+from ..mechanisms.table import CountTable
 from ..numerics.rows import row_blocks
 from ..records import as_numbers
 from .counting import BinCounter, count_columns
@@ -94,16 +94,15 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         the public sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is chosen; the last two reproduce the papers.
-    reading : {"best", "plain"}, default="best"
-        What is made of a release, free of charge; see docs/reading.md. "best" publishes noisy
-        counts: the Dirichlet prior is subtracted, and noise is chosen for that. Their CDF is
-        made monotone, and categories are read as in naive Bayes. "plain" publishes the
-        probabilities that were drawn, and frees them of their bias, as version 0.1 did.
+    postprocess : bool, default=True
+        Whether noisy counts are released and post-processed, at no privacy cost: the Dirichlet
+        prior is subtracted, and the CDF is made monotone. False releases the drawn
+        probabilities and corrects their bias. The noise is calibrated for the choice.
     adjacency : {"replace", "add_remove"}, default="replace"
         Whether a neighbouring data set has one record replaced, or one more or fewer.
     n_samples : float, default=None
-        A public number of records, for which the noise is chosen and by which, as
-        `reading="plain"` has it, its bias is removed. None takes the actual one, which is
+        A public number of records, for which the noise is chosen. With
+        `postprocess=False` it also corrects the bias. None takes the actual one, which is
         public under replacement only.
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
@@ -128,7 +127,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         The edges of its bins.
     release_ : list of ndarray of shape (number of fine bins,)
         What the mechanism drew: noisy counts, of which some may be negative, or
-        probabilities (`reading="plain"`, or an infinite `epsilon`).
+        probabilities (`postprocess=False`, or an infinite `epsilon`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -169,7 +168,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
         "n_fine_bins": [Interval(Integral, 2, None, closed="left")],
         "fine_scale": [StrOptions(set(FINE_SCALES))],
-        "reading": [StrOptions(set(READINGS))],
+        "postprocess": ["boolean"],
     }
 
     def __init__(
@@ -187,7 +186,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         order=None,
         mechanism="dirichlet",
         calibration="exact",
-        reading="best",
+        postprocess=True,
         adjacency="replace",
         n_samples=None,
         max_rows=1,
@@ -207,7 +206,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.order = order
         self.mechanism = mechanism
         self.calibration = calibration
-        self.reading = reading
+        self.postprocess = postprocess
         self.adjacency = adjacency
         self.n_samples = n_samples
         self.max_rows = max_rows
@@ -353,7 +352,10 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Release the histograms, and find the bins; X is for fits without privacy."""
         n_samples, size_leaks = self._public_n_samples(counts.counted)
         tables = [
-            (CountTable(n_samples, len(cells), min_smoothing=0.0, reading=self.reading), cells)
+            (
+                CountTable(n_samples, len(cells), min_smoothing=0.0, postprocess=self.postprocess),
+                cells,
+            )
             for cells in counts.tables
         ]
         releases = self._release(tables, leaks + size_leaks, counts.counted)
@@ -460,7 +462,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.release_ = [release.drawn for release in releases]
         kind: type[Histogram] = ReleasedHistogram
         number: float | None = n_samples
-        if self._is_private and self.reading == "best":
+        if self._is_private and self.postprocess:
             kind = NoisyHistogram
             number = float(counted.n_rows) if self._is_number_public(counted.unit) else None
         # None where there is but one bin, of which nothing was released.

@@ -141,7 +141,7 @@ class Mechanism(PrivacyCurves):
         -------
         float
         """
-        if table.reading == "plain" or self.is_exact:
+        if not table.postprocess or self.is_exact:
             return self._divergence_as_drawn(table)
         return expected_divergence_of_reading(table, self.noise)
 

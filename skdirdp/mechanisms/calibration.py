@@ -301,7 +301,7 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     loss of privacy grows with it from none to all, so that r is unique.
     """
     frontier = _Frontier(problem)
-    if all(table.reading == "best" for table, _ in problem.tables):
+    if all(table.postprocess for table, _ in problem.tables):
         # With a prior as large as this, the loss is nearly that of Gaussian noise.
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
     # No pair is known to dominate a record spread thinly under a smaller prior.

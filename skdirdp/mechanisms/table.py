@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from .._validation import check_choice, check_integer, store_real
+from .._validation import check_integer, store_real
 from ..accounting.worst_case import OF_PERSONS
 from .contribution import ContributionBound
-
-#: What is made of a noisy table: the best that can be, or what was drawn, cell by cell.
-READINGS = ("best", "plain")
 
 
 @dataclass(frozen=True)
@@ -30,8 +27,8 @@ class CountTable:
         A public lower bound on every count.
     of_persons : bool, default=False
         Whether the bound is on a person's entries, of all records of that person together.
-    reading : {"plain", "best"}, default="plain"
-        What will be made of the release: see `skdirdp.postprocessing`. Noise is chosen for it.
+    postprocess : bool, default=False
+        Whether the release is post-processed (`skdirdp.postprocessing`). Noise is chosen for it.
 
     Examples
     --------
@@ -49,7 +46,7 @@ class CountTable:
     min_smoothing: float = 1.0
     floor: float = 0.0
     of_persons: bool = False
-    reading: str = "plain"
+    postprocess: bool = False
 
     def __post_init__(self):
         store_real(self, "n_samples", at_least=0)
@@ -58,7 +55,8 @@ class CountTable:
         store_real(self, "precision", above=0)
         store_real(self, "min_smoothing", at_least=0)
         store_real(self, "floor", at_least=0)
-        check_choice("reading", self.reading, READINGS)
+        if not isinstance(self.postprocess, bool):
+            raise TypeError(f"postprocess must be True or False; got {self.postprocess!r}")
 
     def per_person(self, max_rows: int) -> "CountTable":
         """The same table where persons are protected, who have so many records at most.

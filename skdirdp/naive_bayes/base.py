@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._contributions import Weights, admit_counts, count_cells
 from .._messages import errors_without_data
 from .._persons import Selection, select_rows
-from .._sklearn_compat import Interval, StrOptions, _check_sample_weight, _fit_context
+from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import (
     check_alpha,
     check_class_prior,
@@ -30,7 +30,7 @@ from ..base import CountingEstimator, Release
 from ..engines import batch_in_memory, by_blocks, gathered, open_table
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
-from ..mechanisms.table import READINGS, CountTable
+from ..mechanisms.table import CountTable
 from ..postprocessing import NoisyTable
 from ..records import of_one_kind
 from .counting import NaiveBayesCounter
@@ -51,7 +51,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "class_prior": ["array-like", None],
         "classes": ["array-like", None],
         "max_weight": [None, Interval(Real, 0, None, closed="neither")],
-        "reading": [StrOptions(set(READINGS))],
+        "postprocess": ["boolean"],
     }
 
     #: Attributes that do not exist before the counts are released.
@@ -77,7 +77,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     class_prior: Any
     classes: Any
     max_weight: float | None
-    reading: str
+    postprocess: bool
     _tally_: Tally
 
     # Hooks of a subclass -----------------------------------------------------------
@@ -438,7 +438,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         if known_prior is None:
             tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
         to_read = {
-            table: replace(table, reading=self.reading) for table in {table for table, _ in tables}
+            table: replace(table, postprocess=self.postprocess)
+            for table in {table for table, _ in tables}
         }
         tables = [(to_read[table], counts) for table, counts in tables]
         releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
@@ -451,7 +452,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             counts = [each for _, each in tables]
         private = self._is_private
         prior: Any
-        if private and self.reading == "best":
+        if private and self.postprocess:
             public = self._is_number_public(tally.counted.unit) and not tally.weighted
             total = float(tally.counted.n_rows) if public else None
             read, estimates = self._best_reading(classes, features, described, total, least)

@@ -147,10 +147,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
-    reading : {"best", "plain"}, default="best"
-        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
-        each other and tables agree, as far as the counts themselves tell; "plain" takes what
-        was drawn, cell by cell. The noise is chosen for it.
+    postprocess : bool, default=True
+        Whether the noisy counts are post-processed, at no privacy cost: estimates borrow strength
+        from similar rows and shared margins. False uses each cell as drawn. The noise is
+        calibrated for the choice.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -174,7 +174,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         Released.
     alpha_ : float or ndarray
         The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
-        drawn (`reading="plain"`).
+        drawn (`postprocess=False`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -224,7 +224,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
-        reading="best",
+        postprocess=True,
         accountant=None,
         label=None,
         random_state=None,
@@ -245,7 +245,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
-        self.reading = reading
+        self.postprocess = postprocess
         self.accountant = accountant
         self.label = label
         self.random_state = random_state

@@ -114,10 +114,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     max_rows : int, default=1
         A public bound on the records of one person, who is then protected with all of them.
         Given `groups`, `fit` counts no more; otherwise it is a declaration.
-    reading : {"best", "plain"}, default="best"
-        What is made of the noisy counts, at no cost of privacy: "best" lets rows borrow from
-        each other and tables agree, as far as the counts themselves tell; "plain" takes what
-        was drawn, cell by cell. The noise is chosen for it.
+    postprocess : bool, default=True
+        Whether the noisy counts are post-processed, at no privacy cost: estimates borrow strength
+        from similar rows and shared margins. False uses each cell as drawn. The noise is
+        calibrated for the choice.
     accountant : PrivacyAccountant, default=None
         Charged by every fit before any noise is drawn.
     label : str, default=None
@@ -142,7 +142,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         Released.
     alpha_ : float or ndarray
         The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
-        drawn (`reading="plain"`).
+        drawn (`postprocess=False`).
     privacy_ : PrivacyReport
         What was guaranteed.
     n_features_in_ : int
@@ -198,7 +198,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_samples=None,
         max_weight=None,
         max_rows=1,
-        reading="best",
+        postprocess=True,
         accountant=None,
         label=None,
         random_state=None,
@@ -220,7 +220,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.n_samples = n_samples
         self.max_weight = max_weight
         self.max_rows = max_rows
-        self.reading = reading
+        self.postprocess = postprocess
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -348,9 +348,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     def probability_limits(self, confidence=0.95):
         """Limits for the shares that the counted records have, by the noise that was drawn.
 
-        They do not depend on the reading, and hold whatever the data are: each with at least
-        this probability, by itself. They are about the records that were counted and not about
-        a population that those are a sample of.
+        They do not depend on the post-processing, and hold whatever the data are: each with at
+        least this probability, by itself. They are about the records that were counted, and not
+        about a population that those are a sample of.
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.release()
         if "_readings_" not in vars(self):
             raise ValueError(
-                "limits are of noise that was read: reading must be 'best', and epsilon finite"
+                "limits need post-processed counts: postprocess must be True, and epsilon finite"
             )
         readings = iter(self._readings_)
         sure = np.ones((len(self.classes_), 1))

@@ -34,12 +34,23 @@ def _converted_before(name: str) -> Any:
     """A method of `Pipeline` that reads a table record by record, as `fit` does."""
     inherited = vars(Pipeline)[name]
 
-    @available_if(inherited.check)
     @wraps(inherited.fn)
     def method(self, X, *args, **params):
         return inherited.fn(self, self._converted(X), *args, **params)
 
-    return method
+    method.__doc__ = f"""`Pipeline.{name}` of scikit-learn, on records converted cell by cell.
+
+    Parameters
+    ----------
+    X : array-like
+        Records.
+
+    Returns
+    -------
+    object
+        The result of `Pipeline.{name}`.
+    """
+    return available_if(inherited.check)(method)
 
 
 class PrivatePipeline(Pipeline):

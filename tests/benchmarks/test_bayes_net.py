@@ -67,7 +67,7 @@ def test_exact_calibration_beats_algorithm_1_on_the_papers_networks(name, paper_
     structure, table = networks.load(name, paper_data)
     # The closed form is that of what is drawn.
     public = {"states": {node: table[node].cat.categories.tolist() for node in structure}}
-    public["reading"] = "plain"
+    public["postprocess"] = False
     splits = [[table.iloc[part] for part in split(len(table), repeat)] for repeat in range(3)]
     counts = [family_counts(structure, train) for train, _ in splits]
     for epsilon in EPSILONS:
