@@ -120,6 +120,12 @@ def test_persons_are_told_by_a_column_of_ids(folder, capsys):
     assert list(pd.read_csv("out.csv")) == ["age", "sex", "city"]
 
 
+@pytest.mark.parametrize("column", ["1", '["id"]', "true"])
+def test_the_column_of_ids_must_be_a_text(column, folder, capsys):
+    Path("schema.toml").write_text(SCHEMA + f"[persons]\ncolumn = {column}\n")
+    assert "column of persons must be a text" in complaint(capsys, REFUSED, "--epsilon", 1)
+
+
 def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypatch):
     """Without a threshold, half of all candidates that no record holds would be published."""
     monkeypatch.setattr(SelectionMechanism, "threshold", -np.inf)

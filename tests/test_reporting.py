@@ -20,6 +20,8 @@ from skdirdp import (
     DirichletComplementNB,
     DirichletHistogramTransformer,
     DirichletNB,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
     PrivacyReport,
     PrivateBayesNet,
     PrivateBayesNetMLE,
@@ -173,6 +175,16 @@ def test_budgets_chosen_on_the_way_state_the_limit():
     assert "(ε = 3, δ = 0.00001)" in sentence
     assert "0.7" not in sentence
     assert "however the budgets were chosen" in sentence
+
+
+def test_the_statement_of_a_ledger_excepts_what_its_models_do_not_cover():
+    accountant = PrivacyAccountant(epsilon=3.0)
+    with pytest.warns(PrivacyLeakWarning):
+        model = DirichletBernoulliNB(accountant=accountant, random_state=0)
+        model.fit([[0, 1], [1, 0]], [0, 1])
+    assert model.privacy_.not_covered == ("classes", "random_state")
+    assert "Not covered" in model.privacy_.statement()
+    assert "Not covered: what a published model took from the data" in accountant.statement()
 
 
 @pytest.mark.parametrize(("limit", "admitted"), [(None, True), (LIMIT, False)])

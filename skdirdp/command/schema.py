@@ -103,6 +103,8 @@ def read_schema(path: str) -> Schema:
     persons = given.get("persons", {})
     if not isinstance(persons, Mapping) or not set(persons) <= {"column", "max_rows"}:
         raise Refused(f"{path}: persons must have a column, and may have max_rows")
+    if not isinstance(persons.get("column", ""), str):
+        raise Refused(f"{path}: the column of persons must be a text")
     return Schema(
         states,
         {name: _pair(path, name, bounds) for name, bounds in parts["bounds"].items()},
