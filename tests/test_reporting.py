@@ -181,8 +181,8 @@ def test_budgets_chosen_on_the_way_state_the_limit():
 
 def test_the_statement_of_a_ledger_excepts_what_its_models_do_not_cover():
     accountant = PrivacyAccountant(epsilon=3.0)
+    model = DirichletBernoulliNB(accountant=accountant, random_state=0)
     with pytest.warns(PrivacyLeakWarning):
-        model = DirichletBernoulliNB(accountant=accountant, random_state=0)
         model.fit([[0, 1], [1, 0]], [0, 1])
     assert model.privacy_.not_covered == ("classes", "random_state")
     assert "Not covered" in model.privacy_.statement()

@@ -159,6 +159,7 @@ def write(
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        check_output(path, inputs)  # again, since a ledger may have been made meanwhile
         os.replace(draft, target)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
