@@ -330,6 +330,11 @@ def test_an_export_to_the_terminal_is_json_or_csv(study, capsysbinary):
     assert [row["label"] for row in rows][:2] == ["income", "income"]
 
 
+def test_a_dash_is_the_terminal_and_json_unless_a_format_is_given(study, capsysbinary):
+    assert run("export", "study.sqlite", "-o", "-") == DONE
+    assert json.loads(capsysbinary.readouterr().out)["format"] == "skdirdp ledger"
+
+
 def test_the_format_of_an_export_follows_the_name_of_the_file(study, capsys):
     assert run("export", "study.sqlite", "-o", "study.csv") == DONE
     assert Path("study.csv").read_text(encoding="utf-8").startswith("number,time,user,label")

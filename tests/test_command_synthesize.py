@@ -110,6 +110,15 @@ def test_the_number_of_records_may_be_asked_for(folder, capsys):
     assert len(pd.read_csv("out.csv")) == 7
 
 
+def test_records_may_be_written_into_a_pipe(folder):
+    read, write = os.pipe()
+    arguments = ["--schema", "schema.toml", "--epsilon", "1", "--rows", "5", "--quiet"]
+    assert main(["synthesize", "in.csv", f"/dev/fd/{write}", *arguments]) == DONE
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8") as pipe:
+        assert len(pipe.readlines()) == 6
+
+
 def test_persons_are_told_by_a_column_of_ids(folder, capsys):
     table = pd.read_csv("in.csv", dtype=str).drop(columns="remark")
     table.assign(id=[f"p{i // 2}" for i in range(len(table))]).to_csv("in.csv", index=False)
@@ -118,6 +127,12 @@ def test_persons_are_told_by_a_column_of_ids(folder, capsys):
     assert synthesize("--epsilon", 2) == DONE
     assert "person" in capsys.readouterr().out
     assert list(pd.read_csv("out.csv")) == ["age", "sex", "city"]
+
+
+@pytest.mark.parametrize("column", ["1", '["id"]', "true"])
+def test_the_column_of_ids_must_be_a_text(column, folder, capsys):
+    Path("schema.toml").write_text(SCHEMA + f"[persons]\ncolumn = {column}\n")
+    assert "column of persons must be a text" in complaint(capsys, REFUSED, "--epsilon", 1)
 
 
 def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypatch):
@@ -376,7 +391,7 @@ def test_a_draft_from_a_code_book_is_a_schema(folder, capsys):
         ["height", "", "1.2", "2.3", ""],
         ["sex", "f", "", "", "female"],
         ["sex", "m", "", "", "male"],
-        ['a "name"', "", "", "", ""],
+        ['a "name"\x7f', "", "", "", ""],
     ]
     with open("book.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(rows)
@@ -385,7 +400,7 @@ def test_a_draft_from_a_code_book_is_a_schema(folder, capsys):
     assert schema.bounds == {"age": (18, 90), "height": (1.2, 2.3)}
     assert isinstance(schema.bounds["age"][0], int)
     assert schema.states == {"sex": ["f", "m"]}
-    assert schema.find == ['a "name"']
+    assert schema.find == ['a "name"\x7f']
     capsys.readouterr()
     assert main(["schema", "book.csv"]) == DONE
     assert capsys.readouterr().out == Path("draft.toml").read_text(encoding="utf-8")

@@ -325,6 +325,20 @@ def test_limits_that_make_no_sense_are_a_ledger_error_and_nothing_else(change, t
             opened(moved)
 
 
+@pytest.mark.parametrize("column", ["identity", "created", "epsilon", "name", "unit", "origin"])
+def test_bytes_in_the_header_are_a_ledger_error_and_nothing_else(column, tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    PrivacyAccountant(epsilon=1.0, path=path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TRIGGER ledgers_do_not_change")
+        connection.execute(f"UPDATE ledgers SET {column} = ?", (b"bytes",))
+        connection.execute(next(sql for sql in _TRIGGERS if "ledgers_do_not_change" in sql))
+        connection.commit()
+    for opened in (PrivacyAccountant.open, lambda path: PrivacyAccountant(path=path)):
+        with pytest.raises(LedgerError, match="header makes no sense"):
+            opened(path)
+
+
 def test_too_many_combinations_of_parts_are_a_ledger_error(tmp_path):
     path = tmp_path / "ledger.sqlite"
     accountant = PrivacyAccountant(path=path)

@@ -708,6 +708,7 @@ def test_an_address_of_something_else_is_one_line(address, match):
         "postgresql+psycopg://u:p@hunter2@host/d",
         "postgresql+psycopg://u%3Ahunter2@host/d",
         "postgresql+psycopg:///u:hunter2@host/d",
+        "postgresql+psycopg:///u:hunter2?x@host/d",
         "postgresql+psycopg://u/hunter2@host/d",
         "postgresql+psycopg://host/d password=hunter2",
         "postgresql+psycopg://u@/d?host=u:hunter2@host",

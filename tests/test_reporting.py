@@ -1,6 +1,8 @@
 """Sentences, pages and notebooks: what they claim, and that texts of others stay texts."""
 
+import fcntl
 import inspect
+import os
 import re
 import warnings
 from fractions import Fraction
@@ -20,6 +22,8 @@ from skdirdp import (
     DirichletComplementNB,
     DirichletHistogramTransformer,
     DirichletNB,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
     PrivacyReport,
     PrivateBayesNet,
     PrivateBayesNetMLE,
@@ -173,6 +177,16 @@ def test_budgets_chosen_on_the_way_state_the_limit():
     assert "(ε = 3, δ = 0.00001)" in sentence
     assert "0.7" not in sentence
     assert "however the budgets were chosen" in sentence
+
+
+def test_the_statement_of_a_ledger_excepts_what_its_models_do_not_cover():
+    accountant = PrivacyAccountant(epsilon=3.0)
+    model = DirichletBernoulliNB(accountant=accountant, random_state=0)
+    with pytest.warns(PrivacyLeakWarning):
+        model.fit([[0, 1], [1, 0]], [0, 1])
+    assert model.privacy_.not_covered == ("classes", "random_state")
+    assert "Not covered" in model.privacy_.statement()
+    assert "Not covered: what a published model took from the data" in accountant.statement()
 
 
 @pytest.mark.parametrize(("limit", "admitted"), [(None, True), (LIMIT, False)])
@@ -337,6 +351,15 @@ def test_a_model_of_nothing_or_without_noise_has_a_page(mechanisms, tmp_path):
     epsilon = np.inf if mechanisms else 1.0
     PrivacyReport(epsilon, 1e-5, None, "replace", mechanisms).report(tmp_path / "model.html")
     assert_loads_nothing((tmp_path / "model.html").read_text(encoding="utf-8"))
+
+
+def test_a_page_may_be_written_into_a_pipe_by_the_number_of_its_file():
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 1 << 20)
+    with os.fdopen(read, encoding="utf-8") as pipe:
+        PrivacyReport(1.0, 1e-5, None, "replace", ((MECHANISM, 1),)).report(f"/dev/fd/{write}")
+        os.close(write)
+        assert pipe.read().startswith("<!doctype html>")
 
 
 def test_a_page_is_its_owners_alone_and_replaces_the_old_one_whole(tmp_path):

@@ -477,6 +477,12 @@ def test_columns_with_pooled_categories_are_counted_once_more():
     assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"])
 
 
+def test_more_parents_than_columns_take_no_longer():
+    X = people(200)
+    model = learner(epsilon=1.0, max_parents=10**12).fit(X)
+    assert max(map(len, model.structure_.values())) < len(X.columns)
+
+
 def test_what_is_counted_twice_is_nearer():
     """With one column there are no pairs, so that all but the first quarter is spent on it."""
     counts = np.repeat(np.arange(12), 100)

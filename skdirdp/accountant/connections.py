@@ -103,7 +103,7 @@ def _may_show_password(url: URL) -> bool:
     values = [value if isinstance(value, str) else " ".join(value) for value in url.query.values()]
     # A folder of sockets may have any name.
     shown = (url.host, url.database, *(value for value in values if not value.startswith("/")))
-    return ":" in (url.username or "") or any(
+    return ":" in f"{url.username}{url.database}" or any(
         "@" in part or "=***" in without_password(part) for part in shown if part
     )
 

@@ -155,6 +155,8 @@ def select_header(session: Session, number: int) -> tuple[Header, int, str, tupl
     )
     if len(rows) != 1:
         raise UnusableError("no header in it")
+    if any(isinstance(value, bytes) for value in rows[0]):  # SQLite stores any value in a column
+        raise UnusableError("its header makes no sense: bytes stand for a text or a number")
     identity, created, epsilon, delta, order, adaptive, *declared, entries, head, user, time = rows[
         0
     ]

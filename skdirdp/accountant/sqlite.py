@@ -198,7 +198,8 @@ class SQLiteStorage:
                 except OSError as error:
                     raise UnusableError(error.strerror or str(error)) from error
                 finally:
-                    _remove(draft)
+                    with suppress(OSError):  # a name that is too long, say
+                        _remove(draft)
         return 1
 
     def _check_free(self) -> None:
@@ -339,12 +340,17 @@ def _check_names(path: str) -> None:
 
 def _first_bytes(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             return file.read(HEADER_BYTES)
     except FileNotFoundError:
         raise UnusableError(_MISSING) from None
     except OSError as error:
         raise UnusableError(error.strerror or str(error)) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for somebody who writes into it, as for a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _version_in(header: bytes) -> int:

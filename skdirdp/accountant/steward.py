@@ -36,7 +36,7 @@ class StewardMixin:
         computed by randomised procedures that together are (λ = 8, ε = 2)-Rényi differentially
         private with respect to the replacement of one record by any other. ... however the
         budgets were chosen, also by looking at earlier publications, and is stated as a whole
-        even if a part of it is not spent.
+        even if a part of it is not spent. Not covered: ...
         """
         return ledger_statement_of(self)
 

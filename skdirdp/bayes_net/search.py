@@ -187,7 +187,7 @@ def grow_families(
         for node in [node for node, other in waiting_for.items() if other == columns[chosen]]:
             del waiting_for[node]
         family = [*families[chosen], chosen]
-        for size in range(1, max_parents + 1):
+        for size in range(1, min(max_parents, len(family)) + 1):
             for subset in combinations(family, size):
                 key = frozenset(subset)
                 if key not in candidates:

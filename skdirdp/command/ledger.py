@@ -353,7 +353,8 @@ def _export(options: Any) -> int:
 
     kind = options.format
     if kind is None:
-        end = Path(options.output or "ledger.json").suffix.lower().removeprefix(".")
+        name = "ledger.json" if options.output in (None, "-") else options.output
+        end = Path(name).suffix.lower().removeprefix(".")
         if end not in FORMATS:
             raise Refused("--format is needed where FILE ends in neither .json nor .csv", USAGE)
         kind = end

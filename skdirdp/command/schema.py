@@ -103,6 +103,8 @@ def read_schema(path: str) -> Schema:
     persons = given.get("persons", {})
     if not isinstance(persons, Mapping) or not set(persons) <= {"column", "max_rows"}:
         raise Refused(f"{path}: persons must have a column, and may have max_rows")
+    if not isinstance(persons.get("column", ""), str):
+        raise Refused(f"{path}: the column of persons must be a text")
     return Schema(
         states,
         {name: _pair(path, name, bounds) for name, bounds in parts["bounds"].items()},
@@ -188,17 +190,22 @@ def drafted(path: str, rows: Iterable[Mapping[str, Any]]) -> str:
         raise Refused(f"{path}: a code book must have at least one row below its header")
     lines = ['missing = [""]']
     for name, entry in columns.items():
-        lines += ["", f"[columns.{json.dumps(name, ensure_ascii=False)}]"]
+        lines += ["", f"[columns.{_quoted(name)}]"]
         if entry["states"] and entry["bounds"]:
             raise Refused(f"{path}: column {name!r} has both values and a range")
         if entry["bounds"]:
             lines.append(f"bounds = [{', '.join(entry['bounds'])}]")
         elif entry["states"]:
-            states = [json.dumps(s, ensure_ascii=False) for s in dict.fromkeys(entry["states"])]
-            lines.append(f"states = [{', '.join(states)}]")
+            states = ", ".join(map(_quoted, dict.fromkeys(entry["states"])))
+            lines.append(f"states = [{states}]")
         else:
             lines.append("find = true  # values that enough records hold are found privately")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A text as TOML writes it: as JSON, in which one control character more is escaped."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _number(path: str, cells: Mapping[str, str], key: str) -> str:

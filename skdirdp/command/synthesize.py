@@ -207,14 +207,16 @@ class _Numbers:
 
 def _check_writable(path: str | None, inputs: list[str]) -> None:
     """Refuse a place that must not or cannot be written, before anything is spent."""
-    from ..reporting.places import check_output
+    from ..reporting.places import check_output, is_stream
 
     if path is not None:
         check_output(path, inputs)
-        with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".skdirdp"):
-            pass
         if Path(path).is_dir():
             raise Refused(f"{path} is a folder; a file is needed")
+        if is_stream(path):
+            return
+        with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".skdirdp"):
+            pass
 
 
 def _write(path: str, records: Any, inputs: list[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .markup import Markup, tag
-from .places import check_output
+from .places import check_output, is_stream
 
 _STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2430; --soft: #5b6675;
@@ -147,10 +147,10 @@ def write(
     ledger, and the inputs that the text was made from, are never replaced.
     """
     check_output(path, inputs)
+    if is_stream(path):
+        Path(path).write_text(text, encoding="utf-8")
+        return str(path)
     target = Path(os.path.realpath(os.fspath(path)))
-    if target.exists() and not target.is_file():  # a pipe, a terminal
-        target.write_text(text, encoding="utf-8")
-        return str(target)
     handle, draft = tempfile.mkstemp(
         dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".new"
     )
@@ -159,6 +159,7 @@ def write(
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        check_output(path, inputs)  # again, since a ledger may have been made meanwhile
         os.replace(draft, target)
     except BaseException:
         Path(draft).unlink(missing_ok=True)

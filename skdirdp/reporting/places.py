@@ -84,6 +84,14 @@ def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[s
         raise ValueError(f"the output {name} would replace a ledger and all its charges")
 
 
+def is_stream(path: "str | PathLike[str]") -> bool:
+    """Whether something that is no regular file is there, such as a pipe or a terminal.
+
+    The real path of ``/dev/stdout`` does not exist where that is a pipe.
+    """
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
 def companion_of(path: str) -> str | None:
     """The ledger whose lock or journal has this path, or None."""
     for ending in _COMPANIONS:

@@ -20,6 +20,11 @@ ADAPTIVE_LIMIT = (
     "charge on and is the total, however much of it is used. The part that is used is a share "
     "of what the limit admits, and not a sum of the ε of the charges."
 )
+# A ledger knows what was charged, and not what a fit took from the data besides.
+_EXCEPT_MODELS = (
+    "Not covered: what a published model took from the data without noise, or drew from a given "
+    "seed; its own statement says so."
+)
 _ROUNDING = 1e-12  # of floating point, on the safe side
 
 
@@ -210,7 +215,7 @@ def ledger_statement(facts: LedgerFacts) -> str:
             "little for a finite epsilon."
         )
     sentence = f"{subject} that together are {claim.kind} with respect to {claim.against}."
-    return " ".join([sentence, claim.meaning, _plan(facts)])
+    return " ".join([sentence, claim.meaning, _plan(facts), _EXCEPT_MODELS])
 
 
 def _plan(facts: LedgerFacts) -> str:
