@@ -50,7 +50,7 @@ def brute_geometry(prior, n):
     return counts, np.sqrt(np.maximum(1 - affinity, 0)), moved
 
 
-def brute_steepness(mechanism, prior, n, gamma):
+def brute_rates(mechanism, prior, n, gamma):
     _, distance, moved = brute_geometry(prior, n)
     local = np.where(moved == 1, distance, 0).max(1)
     if mechanism == "ehd":
@@ -62,7 +62,7 @@ def brute_steepness(mechanism, prior, n, gamma):
 
 def brute_exponential(mechanism, prior, n, scale, gamma=1.0):
     _, distance, _ = brute_geometry(prior, n)
-    weights = np.exp(-scale * brute_steepness(mechanism, prior, n, gamma)[:, None] * distance)
+    weights = np.exp(-scale * brute_rates(mechanism, prior, n, gamma)[:, None] * distance)
     return weights / weights.sum(1, keepdims=True)
 
 
@@ -250,7 +250,7 @@ def test_the_range_bound_covers_every_pair(prior, n, gamma):
     from skdirdp.posterior.mechanisms import _range_bound
 
     _, distance, moved = brute_geometry(prior, n)
-    rates = brute_steepness("ehds", prior, n, gamma)
+    rates = brute_rates("ehds", prior, n, gamma)
     first, second = np.argwhere(np.triu(moved == 1)).T
     change = rates[second][:, None] * distance[second] - rates[first][:, None] * distance[first]
     bound = _range_bound(rates[first], rates[second], distance[first, second])
@@ -278,7 +278,7 @@ def test_large_releases_are_quick(mechanism, sizes):
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds", "ehdl"])
 @pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 7), ((0.5, 1.0, 2.0), 5)])
 def test_exponential_weights_match_the_brute_force(mechanism, prior, n):
-    from skdirdp.posterior.lattice import posterior_lattice
+    from skdirdp.posterior.hellinger import posterior_lattice
     from skdirdp.posterior.mechanisms import log_weights
 
     counts, _, _ = brute_geometry(prior, n)
@@ -450,7 +450,7 @@ def test_the_local_sensitivity_needs_no_maximum_over_candidates():
 
 
 def test_distances_on_a_long_lattice_stay_accurate():
-    from skdirdp.posterior.lattice import PosteriorLattice
+    from skdirdp.posterior.hellinger import PosteriorLattice
 
     lattice = PosteriorLattice((0.5, 1.0), 15000)
     for x in ((7500, 7500), (3, 14997), (14999, 1)):
@@ -786,7 +786,7 @@ def test_what_can_fail_fails_before_the_charge(mechanism, monkeypatch):
     def fails(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(mechanisms, "steepness", fails)
+    monkeypatch.setattr(mechanisms, "inverse_sensitivity", fails)
     if mechanism == "lshist":
         estimator.fit_counts([3, 4])
         assert len(ledger.charges) == 1

@@ -35,26 +35,26 @@ Counts = Mapping[PrivacyCurves, int]
 #: How much of each thing, by name; a dominating pair is a name too.
 Amounts = dict[Hashable, Fraction]
 #: What is used of every budget of a filter.
-Tally = tuple[Amounts, ...]
+Usage = tuple[Amounts, ...]
 
 #: The name of what a budget has no capacity for.
 OTHER = "other"
 
 #: Of the releases that exact composition admits, if only the first kind is ever released: 95%,
 #: and the part to which their number is found.
-FIRST_KIND = Fraction(9501, 10_000)
+FIRST_KIND_SHARE = Fraction(9501, 10_000)
 # Of the rest of delta, for steps that may reveal everything with a small probability.
-_FAILURES = 0.1
+_FAILURE_SHARE = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
 # Of shares of delta and of budgets, downwards: far above the rounding of their few operations.
 _ROUNDING = 1e-12
 # No epsilon beyond so many limits is looked at, and those below are found to this part of it.
-_MOST_LIMITS = 2.0**20
-_FOUND = 1e-9
+_MAX_EPSILON_FACTOR = 2.0**20
+_EPSILON_TOLERANCE = 1e-9
 # A larger number of copies is found to this part of it.
-_COPIES_FOUND = 2.0**-14
+_COPIES_TOLERANCE = 2.0**-14
 # Deltas this close are taken for the same: those of two routes that lead to one pair.
-_SAME = 1e-6
+_SAME_DELTA = 1e-6
 _TOO_MUCH = Fraction(1 << 1100)
 
 
@@ -86,7 +86,7 @@ class Budget(ABC):
 
     def share_of(self, used: Amounts) -> Fraction:
         capacity = self.capacity
-        shares = (_part(amount, capacity.get(name)) for name, amount in used.items())
+        shares = (_share(amount, capacity.get(name)) for name, amount in used.items())
         return max(shares, default=Fraction(0))
 
     def share(self, counts: Counts) -> Fraction:
@@ -130,11 +130,11 @@ class Pool(Budget):
 
     @cached_property
     def capacity(self) -> Amounts:
-        each = _in_pairs(_case(self.kind, self.direction))
+        each = _pair_amounts(_case(self.kind, self.direction))
         return {name: self.number * amount for name, amount in each.items()}
 
     def uses(self, kind: PrivacyCurves) -> Amounts:
-        uses = _in_pairs(_case(kind, self.direction))
+        uses = _pair_amounts(_case(kind, self.direction))
         if any(amount and name not in self.capacity for name, amount in uses.items()):
             return {OTHER: Fraction(1)}
         return uses
@@ -204,22 +204,22 @@ class PrivacyFilter:
             for direction in first.worst_cases()
         }
 
-    def nothing(self) -> Tally:
+    def nothing(self) -> Usage:
         """What is used before the first release, of every budget."""
         return tuple({} for budgets in self.budgets.values() for _ in budgets)
 
-    def add(self, tally: Tally, kind: PrivacyCurves, number: int) -> Tally:
+    def add(self, usage: Usage, kind: PrivacyCurves, number: int) -> Usage:
         """What is used after a number of releases more, or fewer."""
         every = [budget for budgets in self.budgets.values() for budget in budgets]
-        pairs = zip(every, tally, strict=True)
+        pairs = zip(every, usage, strict=True)
         return tuple(budget.add(used, kind, number) for budget, used in pairs)
 
-    def share_of(self, tally: Tally) -> Fraction:
+    def share_of(self, usage: Usage) -> Fraction:
         """The part of the limit that is used; above 1 if that is not admitted.
 
         Of the budget that the smaller part is used of, in the worse direction.
         """
-        used = iter(tally)
+        used = iter(usage)
         return max(
             min((budget.share_of(next(used)) for budget in budgets), default=_TOO_MUCH)
             for budgets in self.budgets.values()
@@ -227,10 +227,10 @@ class PrivacyFilter:
 
     def share(self, counts: Counts) -> Fraction:
         """The part of the limit that releases take up."""
-        tally = self.nothing()
+        usage = self.nothing()
         for kind, number in counts.items():
-            tally = self.add(tally, kind, number)
-        return self.share_of(tally)
+            usage = self.add(usage, kind, number)
+        return self.share_of(usage)
 
     def admits(self, counts: Counts) -> bool:
         """Whether all these releases may be made, in any order and however chosen."""
@@ -257,11 +257,11 @@ class PrivacyFilter:
         def excess(epsilon: float) -> float:
             return max(self.log_delta(epsilon) - target, -1e3)
 
-        highest = _MOST_LIMITS * limit
+        highest = _MAX_EPSILON_FACTOR * limit
         if excess(highest) > 0:  # delta is below what is kept for failures
             return np.inf
         found = safe_root(
-            excess, limit, -limit / 4, tolerance=_FOUND * limit, limits=(0.0, highest)
+            excess, limit, -limit / 4, tolerance=_EPSILON_TOLERANCE * limit, limits=(0.0, highest)
         )
         if delta >= self.limit[1]:
             # The search rounds up and may stop a hair above the limit, which holds.
@@ -279,7 +279,9 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
 
     if not fits(releases):
         # A failure of delta itself is within the limit, but its logarithm is rounded up.
-        whole = [_OneCase(combine([(case, releases)])) for case in kind.worst_cases().values()]
+        whole = [
+            _WorstCaseCurves(combine([(case, releases)])) for case in kind.worst_cases().values()
+        ]
         return releases if all(case.epsilon(delta) <= epsilon for case in whole) else 0
     low = min(max(releases, _renyi_copies(kind, epsilon, delta)), MAX_RELEASES)
     if not fits(low):
@@ -287,7 +289,7 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
     high = min(2 * low, MAX_RELEASES)
     while low < high and fits(high):
         low, high = high, min(2 * high, MAX_RELEASES)
-    while high - low > 1 + int(_COPIES_FOUND * low):
+    while high - low > 1 + int(_COPIES_TOLERANCE * low):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
@@ -299,12 +301,12 @@ def _renyi_copies(kind: PrivacyCurves, epsilon: float, delta: float) -> int:
     for case in kind.worst_cases().values():
         with np.errstate(all="ignore"):
             each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
-            number = np.nanmax(_renyi_room(epsilon, delta) / each)
+            number = np.nanmax(_allowed_divergence(epsilon, delta) / each)
         found = min(found, number) if case.failure == 0 else 0.0
     return int(min(max(found, 0.0), 2.0**62))
 
 
-def _renyi_room(epsilon: float, delta: float) -> Floats:
+def _allowed_divergence(epsilon: float, delta: float) -> Floats:
     """The divergence of each order that is within a limit."""
     tilt = _ORDERS - 1
     cost = (np.log(delta) - tilt * np.log1p(-1 / _ORDERS) + np.log(_ORDERS)) / tilt
@@ -318,14 +320,16 @@ def _budgets(
         return ()
     # A whole number of the charges that the first one is, where they are few: none is lost.
     charges = copies // releases
-    number = min(max(releases * _ceil(FIRST_KIND * charges), _ceil(FIRST_KIND * copies)), copies)
+    number = min(
+        max(releases * _ceil(FIRST_KIND_SHARE * charges), _ceil(FIRST_KIND_SHARE * copies)), copies
+    )
     main: Budget = Copies(kind, direction, number)
     used = np.exp(main.log_delta(epsilon))
     if _case(kind, direction).profile is not None:
         # The pool admits more, but has no use for a Renyi curve that is better than its pairs.
         pool = Pool(kind, direction, number)
         by_pairs = np.exp(pool.log_delta(epsilon))
-        if by_pairs <= min(used * (1 + _SAME), delta):
+        if by_pairs <= min(used * (1 + _SAME_DELTA), delta):
             main, used = pool, by_pairs
     rest = (delta - used) * (1 - _ROUNDING)
     other = _renyi_budget(_case(kind, direction), releases, epsilon, rest) if rest > 0 else None
@@ -342,10 +346,10 @@ def _renyi_budget(
     The order is the one at which most Gaussian noise may follow the first releases.
     """
     spent = releases * first.failure
-    failure = spent + _FAILURES * (delta - spent)
+    failure = spent + _FAILURE_SHARE * (delta - spent)
     if not spent < failure < delta:
         return None
-    divergence = _renyi_room(epsilon, delta - failure)
+    divergence = _allowed_divergence(epsilon, delta - failure)
     with np.errstate(all="ignore"):
         taken = sum(releases * count * curve.rdp(_ORDERS) for curve, count in first.renyi)
         room = (divergence - taken) / _ORDERS
@@ -361,7 +365,7 @@ def _case(kind: PrivacyCurves, direction: str) -> WorstCase:
 
 
 @lru_cache(maxsize=4096)
-def _in_pairs(case: WorstCase) -> Amounts:
+def _pair_amounts(case: WorstCase) -> Amounts:
     """What a worst case takes from a pool."""
     if case.profile is None or case.failure == 1:
         return {OTHER: Fraction(1)}
@@ -387,7 +391,7 @@ def _divergence(case: WorstCase, order: float) -> Fraction | None:
     return total
 
 
-class _OneCase(PrivacyCurves):
+class _WorstCaseCurves(PrivacyCurves):
     """The curves of a worst case in one direction."""
 
     adjacency = ""
@@ -401,10 +405,10 @@ class _OneCase(PrivacyCurves):
 
 @lru_cache(maxsize=1024)
 def _log_delta(case: WorstCase, epsilon: float) -> float:
-    return float(_OneCase(case).log_delta(epsilon))
+    return float(_WorstCaseCurves(case).log_delta(epsilon))
 
 
-def _part(used: Fraction, available: Fraction | None) -> Fraction:
+def _share(used: Fraction, available: Fraction | None) -> Fraction:
     if not used:
         return Fraction(0)
     return used / available if available else _TOO_MUCH

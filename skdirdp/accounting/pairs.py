@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from .._validation import LARGEST
@@ -35,16 +35,13 @@ from ..numerics.log_gamma import (
     mean_digamma_excess,
     stirling_error,
 )
-from .inversion import log_delta as inverted_log_delta
-from .profile import log_hockey_stick
+from .conversions import Floats, inverted_log_delta, log_hockey_stick
 
 # Relative rounding of the Renyi divergences, always up; the functions behind
 # them are accurate to about 1e-15 (tests, against mpmath).
 RENYI_ROUNDING = 1e-12
 # The same for logarithms of delta, beside the quadrature's own allowance.
 LOG_ROUNDING = 1e-12
-
-Floats = NDArray[np.float64]
 
 
 class DominatingPair(ABC):

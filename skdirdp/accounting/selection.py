@@ -38,7 +38,7 @@ _LEAST_LOG_DELTA = -38.0  # where a table ends
 _LARGEST_EPSILON = 256.0
 _LEVELS = 8192  # of the share of runs that score better
 _ROUNDING = 1e-9
-_FEW = 32  # epsilons that are looked at one by one; for more, a table is made
+_FEW_EPSILONS = 32  # epsilons that are looked at one by one; for more, a table is made
 # Any order gives a valid bound, and the best need not be among these.
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
 
@@ -86,7 +86,7 @@ class OneOf(PrivacyCurves):
     def _worst_cases(self) -> dict[str, WorstCase]:
         if len(self.alternatives) == 1:
             return dict(self.alternatives[0].worst_cases())
-        pairs = ((_WorstOf(self.alternatives), 1),)
+        pairs = ((_WorstOfPair(self.alternatives), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
 
@@ -202,7 +202,7 @@ class RepeatedSelection(PrivacyCurves):
         return mean_runs(self.gamma, self.shape)
 
     def _worst_cases(self) -> dict[str, WorstCase]:
-        pairs = ((_BestOf(self.run, self.gamma, self.shape), 1),)
+        pairs = ((_SelectionPair(self.run, self.gamma, self.shape), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
 
@@ -214,7 +214,7 @@ def mean_runs(gamma: float, shape: float) -> float:
     return float(shape * (1 - gamma) / gamma / -np.expm1(shape * log_gamma))
 
 
-class _Bound(DominatingPair):
+class _BoundedPair(DominatingPair):
     """A pair known by bounds on its curves, the same read forwards and backwards."""
 
     smooth: ClassVar[bool] = False
@@ -225,7 +225,7 @@ class _Bound(DominatingPair):
 
 
 @dataclass(frozen=True)
-class _WorstOf(_Bound):
+class _WorstOfPair(_BoundedPair):
     """At least as easy to tell apart as any of several pairs."""
 
     alternatives: tuple[PrivacyCurves, ...]
@@ -244,9 +244,9 @@ class _WorstOf(_Bound):
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
-        if epsilon.size > _FEW:
+        if epsilon.size > _FEW_EPSILONS:
             with np.errstate(divide="ignore"):
-                delta = _both_ways(_table_of(self.alternatives), epsilon)
+                delta = _delta_at(_max_profile_table(self.alternatives), epsilon)
                 return np.minimum(np.log(delta) + _ROUNDING, 0.0)
         found = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
         forward = np.max(found, axis=0)
@@ -256,7 +256,7 @@ class _WorstOf(_Bound):
 
 
 @dataclass(frozen=True)
-class _BestOf(_Bound):
+class _SelectionPair(_BoundedPair):
     """The published run on one data set and on its neighbour."""
 
     run: PrivacyCurves
@@ -282,14 +282,16 @@ class _BestOf(_Bound):
         known = np.append(later, np.inf)[place]
         here = _divergences(self.run, np.where(np.isinf(flat), orders[-1], flat))
         own = here + np.log(mean_runs(self.gamma, self.shape)) / (flat - 1)
-        own = np.where(np.isinf(flat), np.inf, own + _hat(self.run, self.gamma, self.shape))
+        own = np.where(
+            np.isinf(flat), np.inf, own + _second_order_term(self.run, self.gamma, self.shape)
+        )
         found = np.minimum(known, own * (1 + _ROUNDING))
         return np.minimum(found, self.max_loss).reshape(order.shape)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
-        if epsilon.size <= _FEW and np.all(epsilon >= 0):
-            hull, table = _hull(self.run, self.gamma, self.shape), _table_of((self.run,))
+        if epsilon.size <= _FEW_EPSILONS and np.all(epsilon >= 0):
+            hull, table = _hull(self.run, self.gamma, self.shape), _max_profile_table((self.run,))
             found = [hull.delta(table, each) for each in epsilon.reshape(-1).tolist()]
             delta = np.reshape(found, epsilon.shape)
         else:
@@ -310,7 +312,7 @@ def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
 
 
 @lru_cache(maxsize=64)
-def _hat(run: PrivacyCurves, gamma: float, shape: float) -> float:
+def _second_order_term(run: PrivacyCurves, gamma: float, shape: float) -> float:
     """What is added at every order: the theorem's terms of the second order, at the best."""
     orders = np.append(_orders_below(run), np.inf)
     divergence = _divergences(run, orders)
@@ -323,7 +325,7 @@ def _hat(run: PrivacyCurves, gamma: float, shape: float) -> float:
 def _repeated_divergence(run: PrivacyCurves, gamma: float, shape: float) -> tuple[Floats, Floats]:
     orders = _orders_below(run)
     bound = _divergences(run, orders) + np.log(mean_runs(gamma, shape)) / (orders - 1)
-    return orders, (bound + _hat(run, gamma, shape)) * (1 + _ROUNDING)
+    return orders, (bound + _second_order_term(run, gamma, shape)) * (1 + _ROUNDING)
 
 
 def _orders_below(run: PrivacyCurves) -> Floats:
@@ -369,7 +371,7 @@ class ProfileTable(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _nodes_of(curves: PrivacyCurves) -> ProfileTable:
+def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     """The profile of one release, from 0 to where nothing is left of it."""
     largest = float(np.max(curves.rdp(np.inf)))
     last = min(_end_of_profile(curves), largest)
@@ -397,14 +399,14 @@ def _end_of_profile(curves: PrivacyCurves) -> float:
 
 
 @lru_cache(maxsize=64)
-def _table_of(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
+def _max_profile_table(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
     """The largest profile of several releases; of one `OneOf`, that of its alternatives."""
     single = [
         each
         for curves in alternatives
         for each in (curves.alternatives if isinstance(curves, OneOf) else (curves,))
     ]
-    tables = [_nodes_of(each) for each in single]
+    tables = [_profile_table(each) for each in single]
     epsilon = np.unique(np.concatenate([table.epsilon for table in tables]))
     return ProfileTable(epsilon, np.max([table.delta(epsilon) for table in tables], axis=0))
 
@@ -428,18 +430,18 @@ class Hull(NamedTuple):
 
     def delta(self, run: ProfileTable, epsilon: float) -> float:
         """The bound at one epsilon, from the profile of a run; it may be above 1."""
-        return float(self.weights @ _both_ways(run, epsilon + self.shifts))
+        return float(self.weights @ _delta_at(run, epsilon + self.shifts))
 
 
 @lru_cache(maxsize=64)
 def _hull(run: PrivacyCurves, gamma: float, shape: float) -> Hull:
     power = shape + 1
-    table = _table_of((run,))
+    table = _max_profile_table((run,))
     # u and gamma + (1 - gamma) u on a grid on which all densities fall by equal factors.
     log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
     u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
     u[0], u[-1] = 0.0, 1.0
-    reach = np.minimum(_most_likely(u, table) * (1 + _ROUNDING), 1.0)
+    reach = np.minimum(_max_neighbour_probability(u, table) * (1 + _ROUNDING), 1.0)
     # In units of f'(1): a factor of the whole.
     w = np.exp(-power * (np.log(gamma + (1 - gamma) * u) - np.log(gamma)))
     v = np.exp(-power * (np.log(gamma + (1 - gamma) * reach) - np.log(gamma)))
@@ -451,7 +453,7 @@ def _hull(run: PrivacyCurves, gamma: float, shape: float) -> Hull:
     return Hull(weights, shifts, loss - float(shifts.min()) if np.isfinite(loss) else np.inf)
 
 
-def _most_likely(u: Floats, table: ProfileTable) -> Floats:
+def _max_neighbour_probability(u: Floats, table: ProfileTable) -> Floats:
     """The largest probability on a neighbour of what has probability u: F(u)."""
     # Lines of slope exp(e), for e and -e; their minimum is concave. It is taken by blocks.
     slopes = np.concatenate([np.exp(table.epsilon), np.exp(-table.epsilon)])
@@ -489,7 +491,7 @@ def _is_below(middle, start, stop) -> bool:
 
 @lru_cache(maxsize=64)
 def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileTable:
-    hull, table = _hull(run, gamma, shape), _table_of((run,))
+    hull, table = _hull(run, gamma, shape), _max_profile_table((run,))
     last = float(table.epsilon[-1] - hull.shifts.min())
     even = np.linspace(0, 1, 2 * _NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
@@ -513,7 +515,7 @@ def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileT
         return ProfileTable(np.log(points[kept[1:]]), heights[kept[1:]] * (1 + _ROUNDING))
 
 
-def _both_ways(table: ProfileTable, epsilon: Floats) -> Floats:
+def _delta_at(table: ProfileTable, epsilon: Floats) -> Floats:
     """A profile at any epsilon; delta(-e) = 1 - exp(-e) (1 - delta(e)), of the mirror."""
     forward = table.delta(np.abs(epsilon))
     return np.where(epsilon < 0, 1 - np.exp(-np.abs(epsilon)) * (1 - forward), forward)

@@ -4,7 +4,7 @@ Three add Laplace noise to the counts (Algorithms 1 to 3 of "Differentially Priv
 Bayesian Inference"): floored and clamped, it is an integer, with a closed form.
 Three are exponential mechanisms over all posteriors of n records (Algorithms 4 to 6):
 for counts x they draw the candidate r with probability proportional to
-``exp(-scale * steepness(x) * H(x, r))``, where the steepness is
+``exp(-scale * inverse_sensitivity(x) * H(x, r))``, where the inverse_sensitivity is
 
 - "ehd": one over the global sensitivity;
 - "ehdl": one over the local sensitivity of x, which is not private;
@@ -18,8 +18,14 @@ import numpy as np
 
 from ..mechanisms.sampling import choose, floored_laplace_cells
 from ..numerics.conservative import quotient_up, safe_root
-from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
-from .lattice import PosteriorLattice, n_candidates, posterior_lattice
+from .hellinger import (
+    PosteriorLattice,
+    global_sensitivity,
+    local_sensitivity,
+    n_candidates,
+    posterior_lattice,
+    smooth_sensitivity,
+)
 
 LAPLACE = ("lszhang", "lsdim", "lshist")
 EXPONENTIAL = ("ehd", "ehdl", "ehds")
@@ -94,7 +100,9 @@ def _cached_global_sensitivity(prior: tuple[float, ...], n_samples: int) -> floa
     return global_sensitivity(prior, n_samples)
 
 
-def steepness(mechanism: str, counts: np.ndarray, prior: np.ndarray, gamma: float) -> float:
+def inverse_sensitivity(
+    mechanism: str, counts: np.ndarray, prior: np.ndarray, gamma: float
+) -> float:
     """One over the sensitivity that a mechanism uses at these counts."""
     if mechanism == "ehd":
         return 1 / _cached_global_sensitivity(tuple(prior.tolist()), int(counts.sum()))
@@ -107,7 +115,9 @@ def log_weights(
     mechanism: str, counts: np.ndarray, lattice: PosteriorLattice, scale: float, gamma: float
 ) -> np.ndarray:
     """Logarithms of the unnormalised probabilities of all candidates."""
-    scores = steepness(mechanism, counts, lattice.prior, gamma) * lattice.distances(counts)
+    scores = inverse_sensitivity(mechanism, counts, lattice.prior, gamma) * lattice.distances(
+        counts
+    )
     return -scale * scores
 
 
@@ -143,7 +153,7 @@ class Exponent:
     Attributes
     ----------
     scale : float
-        The factor of ``steepness(x) * H(x, r)``.
+        The factor of ``inverse_sensitivity(x) * H(x, r)``.
     loss : float or None
         The largest log-ratio over all neighbours and candidates; None where there are
         too many to follow, and only a proof shows it to be at most epsilon.
@@ -173,7 +183,7 @@ def exact_exponent(
 
     The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of
     the ratio of their normalisers, with ``g(r) = c(x') H(x', r) - c(x) H(x, r)`` and
-    c the steepness. That ratio lies between the extremes of ``scale * g``, so the loss
+    c the inverse_sensitivity. That ratio lies between the extremes of ``scale * g``, so the loss
     is at most scale times the range of g, which `_range_bound` bounds: pairs for which
     this is within epsilon need no further look. The others are followed exactly as long
     as there are not too many, and the scale is the largest at which they are not.
@@ -188,11 +198,11 @@ def exact_exponent(
         bound = 1 + min(1 + change, np.sqrt(1 + 2 * change**2))
         return Exponent(float(epsilon / bound * (1 - _ROUNDING)), None)
     target = epsilon * (1 - _ROUNDING)
-    affordable = neighbours.affordable_scale(target)
-    if np.isfinite(affordable) and neighbours.loss(affordable) <= target:
-        return Exponent(affordable, None)
-    low, high = neighbours.safe_scale(target), neighbours.hopeless_scale(target)
-    high = min(high * (1 + _ROUNDING), affordable)
+    rest = neighbours.rest_scale(target)
+    if np.isfinite(rest) and neighbours.loss(rest) <= target:
+        return Exponent(rest, None)
+    low, high = neighbours.safe_scale(target), neighbours.unsafe_scale(target)
+    high = min(high * (1 + _ROUNDING), rest)
     tolerance = 1e-12 * high
     scale = low
     if 0 < tolerance < np.inf:  # not for an epsilon at the end of all floats
@@ -226,17 +236,17 @@ def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> n
     return (largest(other, rate) + largest(rate, other)) * (1 + 1e-12)
 
 
-def _neighbours(mechanism, prior, n_samples, gamma) -> "_Neighbours | None":
+def _neighbours(mechanism, prior, n_samples, gamma) -> "_NeighbourPairs | None":
     k = len(prior)
     size = n_candidates(n_samples, k)
     if size > MAX_CANDIDATES or size * k * (k - 1) // 2 > _MAX_WORK:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    return _Neighbours(lattice, posterior_rates(mechanism, lattice, gamma))
+    return _NeighbourPairs(lattice, inverse_sensitivities(mechanism, lattice, gamma))
 
 
-def posterior_rates(mechanism: str, lattice: PosteriorLattice, gamma: float) -> np.ndarray:
-    """The steepness at every candidate."""
+def inverse_sensitivities(mechanism: str, lattice: PosteriorLattice, gamma: float) -> np.ndarray:
+    """The inverse_sensitivity at every candidate."""
     if mechanism == "ehd":
         sensitivity = _cached_global_sensitivity(tuple(lattice.prior.tolist()), lattice.n_samples)
         return np.full(len(lattice.counts), 1 / sensitivity)
@@ -245,7 +255,7 @@ def posterior_rates(mechanism: str, lattice: PosteriorLattice, gamma: float) -> 
     return lattice.inverse_smooth_sensitivities(gamma)
 
 
-class _Neighbours:
+class _NeighbourPairs:
     """Pairs of neighbours, those that may lose most first, as far as they are followed."""
 
     def __init__(self, lattice: PosteriorLattice, rates: np.ndarray):
@@ -290,11 +300,11 @@ class _Neighbours:
         """Up to this scale no loss exceeds epsilon."""
         return epsilon / self._largest_bound
 
-    def hopeless_scale(self, epsilon: float) -> float:
+    def unsafe_scale(self, epsilon: float) -> float:
         """Beyond this scale some loss exceeds epsilon."""
         return 2 * epsilon / self._largest_sum
 
-    def affordable_scale(self, epsilon: float) -> float:
+    def rest_scale(self, epsilon: float) -> float:
         """Up to this scale all pairs that are not followed lose at most epsilon."""
         return np.inf if self.complete else epsilon / self._next_bound
 

@@ -1,30 +1,39 @@
-"""What the release of a posterior guarantees, and how its noise is chosen for that."""
+"""What the release of a posterior guarantees, and how its noise is chosen for that.
+
+The profile of an exponential mechanism, by enumeration of all neighbours.
+
+The loss of such a mechanism is at most epsilon, but hardly ever so much, and what several
+releases cost hangs on how it is distributed. The profile ``delta(epsilon)`` is a maximum
+over all pairs of neighbours, in both orders, of a sum over all candidates.
+"""
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
+from scipy.special import logsumexp
 
 from .._persons import RECORD, Unit
 from ..accounting import NoPrivacy, ProfiledDP, PureDP
 from ..accounting.worst_case import OF_PERSONS
 from ..base import PrivacyReport
-from .lattice import n_candidates
+from .hellinger import PosteriorLattice, n_candidates, posterior_lattice
 from .mechanisms import (
     LAPLACE,
     MAX_CANDIDATES,
     exact_exponent,
+    inverse_sensitivities,
     laplace_loss,
     paper_exponent,
 )
-from .profile import enumerated_profile
 
 # By more than a loss that was computed may be too small.
 _LOSS_ROUNDING = 1e-8
 
 # How the noise was chosen, for a reader.
-_MEANS = {
+_CALIBRATION_TEXTS = {
     "exact": "the largest loss of all was computed",
     "bounded": "by a proven bound",
     "paper": "as in the paper",
@@ -91,7 +100,7 @@ class PosteriorPrivacy(PrivacyReport):
         return super().__str__()
 
     def _means(self) -> str:
-        return f"by mechanism {self.name!r}, {_MEANS[self.calibration]}"
+        return f"by mechanism {self.name!r}, {_CALIBRATION_TEXTS[self.calibration]}"
 
 
 def posterior_privacy(
@@ -109,7 +118,7 @@ def posterior_privacy(
     A person with m records is m records apart from any other, since their number stays: what
     is epsilon / m-DP for records is epsilon-DP for persons.
     """
-    per_person, epsilon = epsilon, share_of_record(epsilon, unit)
+    per_person, epsilon = epsilon, per_record_epsilon(epsilon, unit)
     scale: float | None = None
     loss: float | None
     if np.isinf(epsilon):
@@ -149,7 +158,7 @@ def posterior_privacy(
     )
 
 
-def share_of_record(epsilon: float, unit: Unit) -> float:
+def per_record_epsilon(epsilon: float, unit: Unit) -> float:
     """The part of a person's epsilon that one of the person's records may cost, rounded down."""
     share = epsilon / unit.max_rows
     if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
@@ -165,3 +174,67 @@ def _check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None
             f"possible posteriors, the most that {mechanism!r} lists. Use mechanism='lshist', "
             "which lists none."
         )
+
+
+# Pairs of neighbours times candidates beyond this many are not all followed.
+_MAX_WORK = 1 << 20
+_BLOCK = 1 << 18
+# Where the profile is evaluated, between 0 and the largest loss.
+_POINTS = 64
+# Probabilities are computed to about 1e-13, and drawn from as computed.
+_RELATIVE, _ABSOLUTE = 1e-9, 1e-11
+# Beyond these the allowance, or rounding errors near 1, would be all there is to see.
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-6, 16.0
+
+
+@lru_cache(maxsize=256)
+def enumerated_profile(
+    mechanism: str,
+    prior: tuple[float, ...],
+    n_samples: int,
+    scale: float,
+    gamma: float,
+    epsilon: float,
+    adjacency: str,
+) -> ProfiledDP | None:
+    """What a release of loss epsilon at most guarantees; None where there is too much to follow."""
+    k, size = len(prior), n_candidates(n_samples, len(prior))
+    if size * size * k * (k - 1) // 2 > _MAX_WORK:
+        return None
+    if not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:
+        return None
+    lattice = posterior_lattice(prior, n_samples)
+    rates = inverse_sensitivities(mechanism, lattice, gamma)
+    logs = np.stack(
+        [
+            -scale * rate * lattice.distances(counts)
+            for rate, counts in zip(rates, lattice.counts, strict=True)
+        ]
+    )
+    probabilities = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    first, second = _ordered_neighbours(lattice)
+    epsilons = np.linspace(0.0, epsilon, _POINTS)
+    deltas = np.zeros(_POINTS)
+    rows = max(1, _BLOCK // size)
+    for start in range(0, len(first), rows):
+        p, q = (probabilities[ends[start : start + rows]] for ends in (first, second))
+        for point, factor in enumerate(np.exp(epsilons)):
+            found = np.maximum(p - factor * q, 0.0).sum(axis=1).max()
+            deltas[point] = max(deltas[point], float(found))
+    # Never more than randomised response has at 0.
+    deltas = np.minimum(deltas * (1 + _RELATIVE) + _ABSOLUTE, np.tanh(epsilon / 2))
+    deltas[-1] = 0.0
+    return ProfiledDP.from_points(epsilons.tolist(), deltas.tolist(), adjacency)
+
+
+def _ordered_neighbours(lattice: PosteriorLattice) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of neighbours, in both orders, up to a relabelling that changes nothing."""
+    edges = lattice.edges()
+    first = np.concatenate([x for x, _ in edges])
+    second = np.concatenate([x for _, x in edges])
+    if lattice.symmetric:
+        # Relabelling brings one end of any pair to counts in falling order.
+        falling = np.all(np.diff(lattice.counts, axis=1) <= 0, axis=1)
+        kept = falling[first] | falling[second]
+        first, second = first[kept], second[kept]
+    return np.concatenate([first, second]), np.concatenate([second, first])

@@ -4,18 +4,31 @@ Pairs that are small beside the whole are kept as the sum of their power series,
 more is a sum of vectors; the few that are not are evaluated one by one, at the nodes of a
 contour that is kept while pairs are added. So what was computed for ten thousand pairs serves
 for the next, whose own work is that of one.
+
+What releases add up to in one direction, whatever route composes them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from math import fsum
+from math import fsum, isnan
 
 import numpy as np
 
 from ..numerics.conservative import safe_root
-from .condensed import NO_KINDS, SIGNS, Condensed, Kinds, condense, join, one_by_one
-from .contour import Contour, new_contour, with_far
 from .conversions import renyi_epsilon, renyi_log_delta
+from .cumulants import (
+    NO_KINDS,
+    ODD_SIGNS,
+    CondensedPairs,
+    Contour,
+    Kinds,
+    condense,
+    cumulant_at,
+    merge_kinds,
+    new_contour,
+    with_tail_bound,
+)
 from .pairs import (
     RENYI_ROUNDING,
     BetaPair,
@@ -25,7 +38,7 @@ from .pairs import (
     LaplacePair,
     PureDPPair,
 )
-from .worst_case import RenyiBound, RenyiCurve
+from .worst_case import RenyiBound, RenyiCurve, WorstCase
 
 # Parameters outside are left to the slower routes, which can do with any.
 _LEAST, _LARGEST = 1e-60, 1e60
@@ -34,14 +47,14 @@ _MOST_RELEASES = 1e19
 _GRID = 48
 _ZOOMS = 4
 _CONTOUR_ZOOMS = 2
-_FOLLOWED = 3  # times that a contour follows the epsilon found on the last
-_ROOM = 0.85  # of the scale that real tilts may take; the rest is for the contour
+_CONTOUR_UPDATES = 3  # times that a contour follows the epsilon found on the last
+_REAL_SHARE = 0.85  # of the scale that real tilts may take; the rest is for the contour
 _MAX_DOUBLINGS = 40
 _EPSILON_ROUNDING = 1e-13
-_SUMS = 2  # that are added to: one for a limit on a divergence, one to decide quickly
+_KEPT_SUMS = 2  # that are added to: one for a limit on a divergence, one to decide quickly
 
 
-class Many:
+class PairProduct:
     """A product of pairs, and of bounds on Renyi divergences, in one direction.
 
     Made by `many`; `with_curves` gives the product with some more, and keeps what is known.
@@ -51,26 +64,28 @@ class Many:
         self._kinds = kinds
         self._squares = squares
         self._bound = bound
-        self._condensed: Condensed | None = None
+        self._condensed: CondensedPairs | None = None
         # A contour, with the kinds and the Gaussian part that were added since it was made.
         self._contour: tuple[Contour, Kinds, float] | None = None
         self._sums: dict[float, float] = {}
-        self._order: float | None = None  # of the divergence that decided last
-        self._beyond_renyi: dict[float, float] = {}  # log deltas that no divergence implied
+        self._last_order: float | None = None  # of the divergence that decided last
+        self._not_implied_by_renyi: dict[float, float] = {}  # log deltas that no divergence implied
 
     @property
     def size(self) -> int:
         """The number of different kinds, without Gaussian ones."""
         return sum(kinds.shape[1] for kinds in self._kinds.values())
 
-    def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "Many | None":
+    def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "PairProduct | None":
         """The product with more curves; None where numbers are too odd for it."""
-        found = _read(curves)
+        found = _parse_curves(curves)
         if found is None:
             return None
         kinds, squares, bound = found
-        whole = Many(
-            join(self._kinds, kinds), self._squares + squares, _add_bounds(self._bound, bound)
+        whole = PairProduct(
+            merge_kinds(self._kinds, kinds),
+            self._squares + squares,
+            _add_bounds(self._bound, bound),
         )
         # Each is read once, and complete in itself: other threads may put new ones in place.
         condensed, kept = self._condensed, self._contour
@@ -78,11 +93,11 @@ class Many:
             whole._condensed = condensed.plus(kinds, squares)
         if kept is not None and whole.max_tilt > kept[0].tilt:
             contour, waiting, waiting_squares = kept
-            whole._contour = contour, join(waiting, kinds), waiting_squares + squares
-        whole._order = self._order
-        whole._beyond_renyi = dict(self._beyond_renyi)
-        for tilt, known in list(self._sums.items())[-_SUMS:]:
-            whole._sums[tilt] = known + one_by_one(kinds, squares, tilt)
+            whole._contour = contour, merge_kinds(waiting, kinds), waiting_squares + squares
+        whole._last_order = self._last_order
+        whole._not_implied_by_renyi = dict(self._not_implied_by_renyi)
+        for tilt, known in list(self._sums.items())[-_KEPT_SUMS:]:
+            whole._sums[tilt] = known + cumulant_at(kinds, squares, tilt)
         return whole
 
     @cached_property
@@ -119,7 +134,7 @@ class Many:
         if tilt >= self._pole:
             return np.inf
         if tilt not in self._sums:
-            self._sums[tilt] = one_by_one(self._kinds, self._squares, tilt)
+            self._sums[tilt] = cumulant_at(self._kinds, self._squares, tilt)
         bound = float(self._bound.rdp(order))
         return (self._sums[tilt] / tilt + bound) * (1 + RENYI_ROUNDING)
 
@@ -143,7 +158,7 @@ class Many:
     def _renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
         """As above, and the order that implies it, if there is one."""
         start = max(epsilon / max(self._spread, 1e-300) - 0.5, 0.0) + self._spread**-0.5
-        value, order = self._best(
+        value, order = self._best_order(
             lambda order, divergence: renyi_log_delta(order, divergence, epsilon), start
         )
         return min(value, 0.0), order
@@ -151,19 +166,19 @@ class Many:
     def renyi_epsilon(self, delta: float) -> float:
         """The least epsilon at delta that a Renyi divergence implies."""
         start = (-2 * np.log(delta) / max(self._spread, 1e-300)) ** 0.5 + 1
-        value, _ = self._best(
+        value, _ = self._best_order(
             lambda order, divergence: renyi_epsilon(order, divergence, delta), start
         )
         return max(value, 0.0)
 
-    def _best(
+    def _best_order(
         self, convert: Callable[[Floats, Floats], Floats], start: float
     ) -> tuple[float, float | None]:
         """The least that a divergence is converted to, and its order."""
         if self._is_empty and self._bound.slope == self._bound.offset == 0:
             return -np.inf, None
 
-        def objective(condensed: Condensed, tilt: Floats) -> Floats:
+        def objective(condensed: CondensedPairs, tilt: Floats) -> Floats:
             order = 1 + tilt
             bound = self._bound.rdp(order) * (1 + RENYI_ROUNDING)
             return convert(order, condensed.divergence(order - 1) + bound)
@@ -210,17 +225,17 @@ class Many:
 
     def _fits_by_renyi(self, epsilon: float, log_delta: float) -> bool:
         # What divergences of fewer pairs did not imply, those of more do not either.
-        if log_delta <= self._beyond_renyi.get(epsilon, -np.inf):
+        if log_delta <= self._not_implied_by_renyi.get(epsilon, -np.inf):
             return False
-        order = self._order
+        order = self._last_order
         if order is not None:
             known = renyi_log_delta(order, self.rdp_at(order), epsilon)
             if float(known) <= log_delta:
                 return True
             self._sums.pop(order - 1, None)
-        least, self._order = self._renyi_log_delta(epsilon)
+        least, self._last_order = self._renyi_log_delta(epsilon)
         if least > log_delta:
-            self._beyond_renyi[epsilon] = log_delta
+            self._not_implied_by_renyi[epsilon] = log_delta
         return least <= log_delta
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
@@ -230,7 +245,7 @@ class Many:
         tight, above = False, best
         # On one contour the bound is quick for every epsilon, and near that of its own it
         # is tight; so the contour follows the root.
-        for _ in range(_FOLLOWED):
+        for _ in range(_CONTOUR_UPDATES):
             if not 0 < above < np.inf:
                 break
             found, tight = self._epsilon_near(above, best, float(log_delta))
@@ -263,15 +278,15 @@ class Many:
         """Twice the leading coefficient of the cumulant: the variance of small losses."""
         total = self._squares + 2 * self._bound.slope
         for family, (step, prior, counts) in self._kinds.items():
-            if family in SIGNS:
+            if family in ODD_SIGNS:
                 centre = prior + step / 2
                 each = (1 + centre) * (step / centre) ** 2  # at least that of the zeta function
-                total += float(counts @ each) * (1 if SIGNS[family] else 2)
+                total += float(counts @ each) * (1 if ODD_SIGNS[family] else 2)
             else:
                 total += float(counts @ step**2)
         return max(total, _LEAST)
 
-    def _at_scale(self, scale: float) -> "Condensed":
+    def _condensed_at(self, scale: float) -> "CondensedPairs":
         # What is at hand serves if it reaches as far as is asked, and not far beyond, where
         # fewer pairs would be small.
         known = self._condensed
@@ -281,14 +296,14 @@ class Many:
         return known
 
     def _search(
-        self, objective: "Callable[[Condensed, Floats], Floats]", start: float, zooms: int
-    ) -> "tuple[Condensed, Floats, Floats]":
+        self, objective: "Callable[[CondensedPairs, Floats], Floats]", start: float, zooms: int
+    ) -> "tuple[CondensedPairs, Floats, Floats]":
         """What was searched, tilts around the minimum of an objective, and its values there."""
         deviation = self._spread**-0.5
-        scale = 1.2 * np.hypot(start + 0.5, 8.5 * deviation) / _ROOM + 1
+        scale = 1.2 * np.hypot(start + 0.5, 8.5 * deviation) / _REAL_SHARE + 1
         for _ in range(_MAX_DOUBLINGS):
-            condensed = self._at_scale(float(scale))
-            limit = min(self.max_tilt, _ROOM * condensed.scale)
+            condensed = self._condensed_at(float(scale))
+            limit = min(self.max_tilt, _REAL_SHARE * condensed.scale)
             tilts, values = [], []
             low, high = -24.0, 24.0
             for _ in range(zooms):
@@ -310,7 +325,7 @@ class Many:
         return condensed, tilt[order], value[order]
 
     def _new_contour(self, epsilon: float) -> "Contour | None":
-        def action(condensed: Condensed, tilt: Floats) -> Floats:
+        def action(condensed: CondensedPairs, tilt: Floats) -> Floats:
             smooth, bounded = condensed.cumulants(tilt, rough=True)
             return smooth + bounded - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
 
@@ -320,20 +335,22 @@ class Many:
             contour, reached = new_contour(condensed, grid, values, epsilon)
             if reached or condensed.scale > _LARGEST:
                 if contour is not None:
-                    contour = with_far(self._kinds, contour)
+                    contour = with_tail_bound(self._kinds, contour)
                     self._contour = contour, {}, 0.0
                 return contour
             # Twice as far, beyond what the search would ask for by itself.
-            start = _ROOM * 1.1 * condensed.scale
+            start = _REAL_SHARE * 1.1 * condensed.scale
         return None
 
 
-def many(curves: Iterable[tuple[RenyiCurve, int]]) -> Many | None:
+def pair_product(curves: Iterable[tuple[RenyiCurve, int]]) -> PairProduct | None:
     """The product of curves; None where their numbers are too odd for it."""
-    return Many({}, 0.0, RenyiBound(0.0, 0.0, np.inf)).with_curves(curves)
+    return PairProduct({}, 0.0, RenyiBound(0.0, 0.0, np.inf)).with_curves(curves)
 
 
-def _read(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, RenyiBound] | None:
+def _parse_curves(
+    curves: Iterable[tuple[RenyiCurve, int]],
+) -> tuple[Kinds, float, RenyiBound] | None:
     columns: dict[str, list[tuple[float, float, float]]] = {}
     squares = 0.0
     bound = RenyiBound(0.0, 0.0, np.inf)
@@ -343,15 +360,19 @@ def _read(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, Renyi
                 bound, RenyiBound(count * curve.slope, count * curve.offset, curve.max_tilt)
             )
         elif isinstance(curve, BetaPair):
-            columns.setdefault("replace", []).append((*_rounded(curve.r, curve.alpha), count))
+            columns.setdefault("replace", []).append(
+                (*_clip_parameters(curve.r, curve.alpha), count)
+            )
         elif isinstance(curve, GammaPair):
-            columns.setdefault(curve.direction, []).append((*_rounded(curve.r, curve.alpha), count))
+            columns.setdefault(curve.direction, []).append(
+                (*_clip_parameters(curve.r, curve.alpha), count)
+            )
         elif isinstance(curve, GaussianPair):
             squares += count * curve.mu**2
         elif isinstance(curve, LaplacePair):
-            columns.setdefault("laplace", []).append((*_rounded(curve.shift), count))
+            columns.setdefault("laplace", []).append((*_clip_parameters(curve.shift), count))
         elif isinstance(curve, PureDPPair):
-            columns.setdefault("response", []).append((*_rounded(curve.epsilon), count))
+            columns.setdefault("response", []).append((*_clip_parameters(curve.epsilon), count))
         else:
             return None
     kinds = {family: np.array(rows, dtype=float).T for family, rows in columns.items()}
@@ -365,7 +386,7 @@ def _read(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, Renyi
     return kinds, squares, bound
 
 
-def _rounded(step: float, prior: float = 1.0) -> tuple[float, float]:
+def _clip_parameters(step: float, prior: float = 1.0) -> tuple[float, float]:
     """Tiny steps, and huge priors, to what dominates them (docs/theory.md, 2.2)."""
     return max(step, _LEAST), min(prior, _LARGEST)
 
@@ -374,3 +395,162 @@ def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
     return RenyiBound(
         one.slope + other.slope, one.offset + other.offset, min(one.max_tilt, other.max_tilt)
     )
+
+
+_LOG_ROUNDING = 1e-12
+#: Up to so many kinds are composed one by one: those whose losses have densities by their
+#: cumulants, and those with atoms by loss distributions.
+FEW = 4
+
+
+class DirectionCurves(ABC):
+    """All-replace, all-add or all-remove: one product of pairs.
+
+    Attributes
+    ----------
+    failure : the probability with which everything is revealed.
+    max_loss : the largest loss of all releases together.
+    """
+
+    failure: float
+    max_loss: float
+
+    def rdp(self, order: Floats) -> Floats:
+        """Renyi divergences; infinite where an event of positive probability reveals all."""
+        return np.full(order.shape, np.inf) if self.failure > 0 else self._rdp(order)
+
+    def rdp_at(self, order: float) -> float:
+        return float(self.rdp(np.array([order]))[0])
+
+    def log_delta(self, epsilon: Floats) -> Floats:
+        finite = np.isfinite(epsilon)
+        log_delta = np.full(epsilon.shape, -np.inf)
+        if self.failure < 1:
+            log_delta[finite] = self._log_delta(epsilon[finite]) + np.log1p(-self.failure)
+        if self.failure > 0:
+            log_delta = np.logaddexp(log_delta, np.log(self.failure)) + _LOG_ROUNDING
+        return np.minimum(log_delta, 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        if delta < self.failure or self.failure == 1:
+            return np.inf
+        delta = (delta - self.failure) / (1 - self.failure)
+        return self.max_loss if delta == 0 else self._epsilon(delta)
+
+    @abstractmethod
+    def holds(self, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta)-DP is known to hold, by one look at the profile."""
+
+    @abstractmethod
+    def _rdp(self, order: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _log_delta(self, epsilon: Floats) -> Floats:
+        """The smallest bound on log delta of all routes, at finite epsilons."""
+
+    @abstractmethod
+    def _epsilon(self, delta: float) -> float: ...
+
+
+class LargeProduct(DirectionCurves):
+    """PairProduct releases, to which more can be added without composing all again.
+
+    Parameters
+    ----------
+    renyi : the curves whose divergences add up.
+    profile : the pairs whose product dominates, or None if only `renyi` is known. The same
+        object as `renyi` where these are the same curves.
+    log_survival : the logarithm of the probability that not everything is revealed.
+    """
+
+    def __init__(self, renyi: PairProduct, profile: PairProduct | None, log_survival: float):
+        self._renyi = renyi
+        self._profile = profile
+        self._log_survival = log_survival
+        self.failure = float(-np.expm1(log_survival))
+        self.max_loss = np.inf if profile is None else profile.max_loss
+
+    @classmethod
+    def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
+        """None where numbers are too odd for it, and the slower routes have to do."""
+        nothing = pair_product([])
+        assert nothing is not None
+        return cls(nothing, nothing, 0.0).plus([(case, 1)])
+
+    # The name that `accountant.spending` calls.
+    of = from_worst_case
+
+    def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
+        """The tally with more releases, each a number of times; None as in `of`."""
+        cases = list(cases)
+        log_survival = self._log_survival
+        for case, times in cases:
+            log_survival += times * (np.log1p(-case.failure) if case.failure < 1 else -np.inf)
+        renyi = self._renyi.with_curves(
+            (curve, count * times) for case, times in cases for curve, count in case.renyi
+        )
+        if renyi is None or isnan(log_survival):
+            return None
+        if self._profile is None or any(case.profile is None for case, _ in cases):
+            return LargeProduct(renyi, None, log_survival)
+        if self._profile is self._renyi and all(case.renyi == case.profile for case, _ in cases):
+            return LargeProduct(renyi, renyi, log_survival)
+        profile = self._profile.with_curves(
+            (pair, count * times)
+            for case, times in cases
+            if case.profile is not None
+            for pair, count in case.profile
+        )
+        return None if profile is None else LargeProduct(renyi, profile, log_survival)
+
+    @property
+    def is_many(self) -> bool:
+        """As `is_many` of its pairs, if all have some."""
+        return self._profile is None or self._profile.size > FEW
+
+    def holds(self, epsilon: float, delta: float) -> bool:
+        if delta < self.failure or self.failure == 1:
+            return False
+        delta = (delta - self.failure) / (1 - self.failure)
+        if epsilon >= self.max_loss:
+            return True
+        if delta == 0:
+            return False
+        log_delta = np.log(delta) - (_LOG_ROUNDING if self.failure > 0 else 0.0)
+        if self._profile is not None and self._profile.fits(epsilon, log_delta):
+            return True
+        if self._profile is self._renyi:
+            return False
+        return self._renyi.renyi_log_delta(epsilon) <= log_delta
+
+    def rdp_at(self, order: float) -> float:
+        return np.inf if self.failure > 0 else self._renyi.rdp_at(order)
+
+    def _rdp(self, order: Floats) -> Floats:
+        return self._renyi.rdp(order)
+
+    def _log_delta(self, epsilon: Floats) -> Floats:
+        flat = [self._log_delta_at(float(x)) for x in epsilon.ravel()]
+        return np.array(flat, dtype=float).reshape(epsilon.shape)
+
+    def _log_delta_at(self, epsilon: float) -> float:
+        exact, tight = 0.0, False
+        if self._profile is not None:
+            exact, tight = self._profile.log_delta(epsilon)
+        if tight and self._profile is self._renyi:
+            return exact
+        return min(exact, self._renyi.renyi_log_delta(epsilon))
+
+    def _epsilon(self, delta: float) -> float:
+        exact, tight = np.inf, False
+        if self._profile is not None:
+            exact, tight = self._profile.epsilon(delta)
+        if tight and self._profile is self._renyi:
+            return exact
+        return min(exact, self._renyi.renyi_epsilon(delta))
+
+
+def has_many_kinds(curves: tuple[tuple[RenyiCurve, int], ...]) -> bool:
+    """Whether so many kinds are composed that a tally is the quicker route."""
+    # Gaussian pairs are one, however many they are.
+    return sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
