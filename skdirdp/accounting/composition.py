@@ -1,22 +1,20 @@
-"""The privacy curves of mechanisms, guarantees and their compositions.
+"""Privacy curves of mechanisms, guarantees and their compositions.
 
-Three routes lead from worst cases to (epsilon, delta), and each is valid by itself:
+Three methods convert worst cases to (epsilon, delta). Each gives a valid bound:
 
 - Renyi divergences add at every order, and the best order is converted;
-- where all losses have densities, their cumulants add and are inverted exactly;
+- if all losses have densities, their cumulants add and are inverted exactly;
 - otherwise privacy-loss distributions are discretised pessimistically and convolved.
 
-Where there are many kinds, a `LargeProduct` does the second for all of them at once. The answer is
-the smallest of those that apply. A route whose numbers leave the range of
-floating point says nothing: its divergence is infinite, its delta 1, and both are valid.
+If there are many kinds of pairs, a `LargeProduct` inverts the cumulants of all of them at once.
+The result is the smallest of the bounds that apply. A method that leaves the range of floating
+point gives a trivial bound: an infinite divergence, or a delta of 1.
 
-Composition by discretised privacy-loss distributions.
-
-Used where losses have atoms (Laplace noise, pure DP) and a Laplace transform
-cannot be inverted quickly. Each pair is discretised pessimistically from its exact
-profile (connect-the-dots: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022), and
-all are convolved at once by a Fourier transform over the range that Chernoff's bound
-leaves to their sum. So the work grows with the kinds of pairs and not with their numbers.
+Loss distributions are used where losses have atoms (Laplace noise, pure DP), because the Laplace
+transform cannot be inverted quickly. Each pair is discretised pessimistically from its exact
+profile (connect-the-dots: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). All pairs are
+convolved at once by a Fourier transform over the range given by Chernoff's bound, so the work
+grows with the number of kinds of pairs, not with the number of releases.
 """
 
 from abc import ABC, abstractmethod
@@ -40,11 +38,11 @@ from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair
 from .products import DirectionCurves, LargeProduct, has_many_kinds
 from .worst_case import RenyiCurve, WorstCase, combine
 
-#: More releases than this no ledger can hold.
+#: The largest number of releases that a ledger can store.
 MAX_RELEASES = 2**63 - 1
 
 _ORDERS = 96
-_LOG_TILT = 30.0  # beyond exp(30) no order is looked at
+_LOG_TILT = 30.0  # orders above exp(30) are not tried
 _ZOOMS = 3
 _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 _EPSILON_ROUNDING = 1e-13
@@ -52,11 +50,11 @@ _LEAST_EPSILON = 1e-290
 
 
 class PrivacyCurves(ABC):
-    """Renyi divergence, delta and epsilon of whatever knows its worst cases.
+    """Renyi divergence, delta and epsilon, computed from worst cases.
 
-    Mechanisms, guarantees and compositions are such. Where a guarantee has a parameter of
-    the same name as a curve, as `PureDP.epsilon`, the name is the parameter's, and the
-    curve is that of ``Composition([(guarantee, 1)])``.
+    The base class of mechanisms, guarantees and compositions. If a guarantee has a parameter
+    with the name of a curve, such as `PureDP.epsilon`, the attribute is the parameter. Use
+    ``Composition([(guarantee, 1)])`` for the curve.
     """
 
     @property
@@ -100,7 +98,7 @@ class PrivacyCurves(ABC):
         return _unwrap(np.max(values, axis=0) if values else np.zeros(order.shape))
 
     def delta(self, epsilon: ArrayLike) -> Floats | float:
-        """The smallest delta known to hold at each epsilon.
+        """Smallest delta known to hold at each epsilon.
 
         Parameters
         ----------
@@ -114,7 +112,7 @@ class PrivacyCurves(ABC):
         return _unwrap(_delta(np.asarray(self.log_delta(epsilon))))
 
     def log_delta(self, epsilon: ArrayLike) -> Floats | float:
-        """Natural logarithm of `delta`, for values that no float can hold.
+        """Natural logarithm of `delta`, also for deltas that underflow.
 
         Parameters
         ----------
@@ -131,7 +129,7 @@ class PrivacyCurves(ABC):
         return _unwrap(np.max(values, axis=0) if values else np.full(epsilon.shape, -np.inf))
 
     def epsilon(self, delta: float) -> float:
-        """The smallest epsilon known to hold at delta.
+        """Smallest epsilon known to hold at delta.
 
         Parameters
         ----------
@@ -141,7 +139,7 @@ class PrivacyCurves(ABC):
         Returns
         -------
         float
-            Infinite if something is revealed with a larger probability.
+            Infinite if everything is revealed with a larger probability.
         """
         delta = check_real("delta", delta, above=0, below=1)
         with _ignore_float_errors():
@@ -149,17 +147,17 @@ class PrivacyCurves(ABC):
 
 
 def same_adjacency(part: PrivacyCurves, before: str | None) -> str:
-    """The relation of a part, or an error if those before it are under another."""
+    """Return the adjacency of a part; raise an error if earlier parts have another."""
     if before not in (None, part.adjacency):
         raise ValueError(
-            "adjacency must be the same for all that is composed; "
+            "adjacency must be the same for all parts of a composition; "
             f"got {part.adjacency!r} after {before!r}"
         )
     return part.adjacency
 
 
 class Composition(PrivacyCurves):
-    """The joint privacy of independent releases of one data set.
+    """Composition of independent releases of one data set.
 
     Parameters
     ----------
@@ -191,15 +189,15 @@ class Composition(PrivacyCurves):
         return self._cases
 
     def _directions(self) -> Sequence[DirectionCurves]:
-        # Kept, since even to look up many kinds takes its time.
+        # Cached, since even the lookup is slow for many kinds.
         if self._known_directions is None:
             self._known_directions = super()._directions()
         return self._known_directions
 
     def holds(self, epsilon: float, delta: float) -> bool:
-        """Whether the releases are known to be (epsilon, delta)-DP together.
+        """Whether all releases together are known to be (epsilon, delta)-DP.
 
-        Quicker than ``self.epsilon(delta) <= epsilon``, and the same but for the last digits.
+        Faster than ``self.epsilon(delta) <= epsilon``, with the same result up to rounding.
 
         Parameters
         ----------
@@ -225,18 +223,18 @@ class Composition(PrivacyCurves):
 
 
 class _SmallProduct(DirectionCurves):
-    """A product of a few kinds of pairs, each evaluated by itself."""
+    """Product of a few kinds of pairs, each evaluated by itself."""
 
     def __init__(self, case: WorstCase):
         self.renyi = case.renyi
         self.profile = None if case.profile is None else _merge_gaussians(case.profile)
         self.failure = case.failure
-        # Otherwise the Renyi curve may know more than the profile does.
+        # Otherwise the Renyi curve may imply more than the profile.
         self.renyi_is_profile = case.renyi == case.profile
         self.max_loss = np.inf if self.profile is None else _total_loss(self.profile)
 
     def holds(self, epsilon: float, delta: float) -> bool:
-        # A Renyi bound is quick, and enough while delta is far from its limit.
+        # A Renyi bound is fast, and sufficient while delta is far from its limit.
         if self.failure == 0:
             divergence = self.rdp(_QUICK_ORDERS)
             bounds = renyi_log_delta(_QUICK_ORDERS, divergence, epsilon)
@@ -264,8 +262,8 @@ class _SmallProduct(DirectionCurves):
                 return bound
         elif excess(bound) > 0 or bound < _LEAST_EPSILON:
             return bound
-        # log delta falls from excess(0) to -inf, where losses are bounded; its size there
-        # says nothing of the root, and is cut.
+        # If losses are bounded, log delta falls to -inf. Large negative values carry no
+        # information about the root and are clipped.
         return safe_root(
             lambda x: max(excess(x), target),
             bound,
@@ -346,7 +344,7 @@ def _merge_gaussians(
 def _whole_numbers(
     profile: tuple[tuple[DominatingPair, int], ...],
 ) -> tuple[tuple[DominatingPair, int], ...]:
-    """The same or more, without broken numbers of pairs, which cannot be convolved."""
+    """Round fractional exponents up to whole numbers, which can be convolved."""
     whole: Counter[DominatingPair] = Counter()
     for pair, count in profile:
         if isinstance(pair, FractionalPair):
@@ -358,17 +356,17 @@ def _whole_numbers(
 
 
 def _sum_of_divergences(curves: tuple[tuple[RenyiCurve, int], ...], order: Floats) -> Floats:
-    """The Renyi divergence of all curves together; infinite where it cannot be computed."""
+    """Renyi divergence of all curves together; infinite where it cannot be computed."""
     total = np.zeros(order.shape)
     for curve, count in curves:
         total = total + count * curve.rdp(order)
-    # A comparison with nan would admit anything.
+    # A comparison with nan would admit any release.
     return np.where(np.isnan(total), np.inf, total)
 
 
 @lru_cache(maxsize=512)
 def _renyi_bound(curves: tuple[tuple[RenyiCurve, int], ...], delta: float) -> float:
-    """The smallest epsilon at delta that the Renyi curves imply."""
+    """Smallest epsilon at delta implied by the Renyi curves."""
     if not curves:
         return 0.0
     return max(_best_order(curves, renyi_epsilon, delta), 0.0)
@@ -379,9 +377,9 @@ def _best_order(
     convert: Callable[[Floats, Floats, float], Floats],
     argument: float,
 ) -> float:
-    """The least value of ``convert(order, divergence, argument)`` over the orders.
+    """Smallest value of ``convert(order, divergence, argument)`` over the orders.
 
-    Any order gives a valid bound, so the search need not find the very best.
+    Every order gives a valid bound, so the search need not find the exact minimum.
     """
     if not curves:
         return -np.inf
@@ -406,7 +404,7 @@ def _best_order(
 
 
 def _power_of_two(holds: Callable[[float], bool]) -> float:
-    """The least power of two, from 1 on, at which a condition holds from there on."""
+    """Smallest power of two, at least 1, from which on a condition holds."""
     low, high = -1, 0
     while not holds(2.0**high):
         low, high = high, max(1, 2 * high)
@@ -424,12 +422,12 @@ def _map_values(function: Callable[[float], float], values: Floats) -> Floats:
 
 
 def _ignore_float_errors() -> np.errstate:
-    # Every nan is looked for, and read as the bound that always holds.
+    # Every nan is detected and replaced by the trivial bound.
     return np.errstate(all="ignore")
 
 
 def _delta(log_delta: Floats) -> Floats:
-    # A positive delta too small for a float is rounded up, not to 0.
+    # A positive delta that underflows is rounded up instead of to 0.
     smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).smallest_subnormal)
     return np.maximum(np.exp(log_delta), smallest)
 
@@ -438,13 +436,13 @@ def _unwrap(values: Floats) -> Floats | float:
     return float(values) if values.ndim == 0 else values
 
 
-_CELLS = 4000  # over the range of the whole
+_CELLS = 4000  # over the range of the total loss
 _MAX_CELLS = 1 << 18
-_MAX_LENGTH = 1 << 21  # of a transform
-_MAX_POINTS = 2048  # at which a pair's profile is evaluated
+_MAX_LENGTH = 1 << 21  # of a Fourier transform
+_MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
 _INFLATION = 0.005
-# Of the best order for a normal sum, in both directions.
+# Factors of the best order for a normal sum.
 _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)
 
 Pairs = tuple[tuple[DominatingPair, int], ...]
@@ -453,14 +451,18 @@ Bound = Callable[[Pairs, float], float]
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """Probabilities of the total loss at multiples of an interval, and beyond all bounds.
+    """Discrete distribution of the total privacy loss.
 
     Attributes
     ----------
-    interval : the distance of two losses.
-    lowest : the smallest loss, in intervals.
-    probabilities : of that loss and those that follow it.
-    infinite : the probability of an infinite loss, with an allowance for rounding.
+    interval : float
+        The distance between two losses.
+    lowest : int
+        The smallest loss, in intervals.
+    probabilities : ndarray
+        The probabilities of the smallest loss and of the following multiples of the interval.
+    infinite : float
+        The probability of an infinite loss, with an allowance for rounding.
     """
 
     interval: float
@@ -476,19 +478,19 @@ class LossDistribution:
 
 
 def _fft_allowance(releases: int) -> float:
-    """The error of any delta that floating-point convolutions may cause.
+    """Bound on the error of delta caused by floating-point convolutions.
 
-    It was measured at 2e-17 per release (against mpmath, up to twenty million
-    releases); this leaves a factor of fifty.
+    The measured error is 2e-17 per release (against mpmath, up to twenty million releases);
+    the bound is fifty times larger.
     """
     return 1e-12 + 1e-15 * releases
 
 
 @lru_cache(maxsize=64)
 def loss_distribution(pairs: Pairs, epsilon_bound: Bound) -> LossDistribution | None:
-    """A pessimistic distribution of the total loss; None where floats cannot hold it.
+    """Compute a pessimistic distribution of the total loss, or None if floats do not suffice.
 
-    `epsilon_bound(pairs, delta)` is any valid epsilon; it sets how far the grids reach.
+    `epsilon_bound(pairs, delta)` returns any valid epsilon; it sets the range of the grids.
     """
     releases = sum(count for _, count in pairs)
 
@@ -498,8 +500,8 @@ def loss_distribution(pairs: Pairs, epsilon_bound: Bound) -> LossDistribution | 
 
     reach = reach_of(pairs, _TAIL)
     spans = [reach_of(((pair, 1),), _TAIL / releases) for pair, _ in pairs]
-    # A loss spread within one cell is moved to the cell's ends, which adds up to
-    # span * interval to its variance: kept small beside the variance of the whole.
+    # Discretisation moves a loss to the ends of its cell, which adds at most span * interval to
+    # its variance. The interval keeps this small compared with the total variance.
     total_span = sum(count * span for (_, count), span in zip(pairs, spans, strict=True))
     if not (np.isfinite(total_span) and reach > 0 and total_span > 0):
         return None
@@ -514,7 +516,7 @@ def loss_distribution(pairs: Pairs, epsilon_bound: Bound) -> LossDistribution | 
 
 
 class _Part(NamedTuple):
-    """The discretised loss of one pair: cells that are possible, and their probabilities."""
+    """Discretised loss of one pair: its possible cells and their probabilities."""
 
     cells: np.ndarray
     probabilities: np.ndarray
@@ -526,10 +528,10 @@ def _discretise(pair: DominatingPair, span: float, interval: float) -> _Part:
     stride = max(1, 3 * top // _MAX_POINTS)
     cells = np.arange(-2 * top, top + stride, stride)
     deltas = np.exp(pair.log_delta(cells * interval))
-    # A profile falls. Where rounding makes it rise, the larger value stands.
+    # A profile decreases. Where rounding makes it increase, the larger value is used.
     deltas = np.maximum.accumulate(deltas[::-1])[::-1]
-    # Between two cells, delta is linear in exp(epsilon), so that their probabilities
-    # follow from its slopes; below the first it would be 1.
+    # Between two cells delta is linear in exp(epsilon), and the probabilities follow from its
+    # slopes.
     drops, step = -np.diff(deltas), stride * interval
     probabilities = np.append(1 - deltas[0], drops / -np.expm1(-step))
     probabilities[:-1] -= drops / np.expm1(step)
@@ -537,15 +539,15 @@ def _discretise(pair: DominatingPair, span: float, interval: float) -> _Part:
 
 
 def _convolve(parts: list[_Part], counts: list[int], interval: float) -> LossDistribution | None:
-    """All parts together, each as often as it counts."""
+    """Convolve all parts, each with itself as often as it counts."""
     low, high = _likely_range(parts, counts)
-    # Cells are counted in floats, which must tell one from the next; a nan is none.
+    # Floats must distinguish adjacent cell numbers; a nan fails this test.
     if not (low < high < low + _MAX_LENGTH and max(abs(low), abs(high)) < 2.0**52):
         return None
     length = next_fast_len(int(high - low) + 1, real=True)
     transform = np.ones(length // 2 + 1, dtype=complex)
     for part, count in zip(parts, counts, strict=True):
-        # Sums are known modulo the length, so the cells of a part may be too.
+        # The transform determines sums modulo the length, so cells may be reduced too.
         folded = np.bincount(part.cells % length, part.probabilities, length)
         transform *= rfft(folded) ** count
     lowest = int(low)
@@ -561,7 +563,7 @@ def _convolve(parts: list[_Part], counts: list[int], interval: float) -> LossDis
 
 
 def _likely_range(parts: list[_Part], counts: list[int]) -> tuple[float, float]:
-    """Cells beyond which the sum falls with a probability of `_TAIL` / 100 at most."""
+    """Compute cells between which the sum lies, except with probability `_TAIL` / 100."""
     mean = variance = 0.0
     for part, count in zip(parts, counts, strict=True):
         first = float(part.cells @ part.probabilities)
@@ -571,7 +573,7 @@ def _likely_range(parts: list[_Part], counts: list[int]) -> tuple[float, float]:
     orders = _CHERNOFF_ORDERS * np.sqrt(2 * cost / max(variance, 1.0))
     bounds = []
     for sign in (-1, 1):
-        # log E exp(order (sum - mean)), so that nothing large cancels
+        # log E exp(order (sum - mean)); centred, to avoid cancellation of large terms
         cumulants = sum(
             count * _cumulants(part, sign * orders)
             for part, count in zip(parts, counts, strict=True)

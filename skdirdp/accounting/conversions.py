@@ -1,10 +1,10 @@
-"""Conversions between the epsilon, the delta and the Renyi divergence of a guarantee.
+"""Conversions of Renyi divergences, densities and cumulants to epsilon and delta.
 
-The privacy profile of one pair whose loss is linear in a log-concave variable.
+`renyi_epsilon` and `renyi_log_delta` convert a Renyi divergence.
 
-For all pairs of this package but the Laplace ones there is a variable T with a
-log-concave density p under P, such that the privacy loss is ``slope * (T - t0)``
-above the budget epsilon. Then
+`log_hockey_stick` integrates a density. All smooth pairs of this package have a variable T
+with a log-concave density p under P such that the privacy loss exceeds epsilon by
+``slope * (T - t0)``. Then
 
     delta(epsilon) = integral over t > t0 of p(t) (1 - exp(-slope (t - t0))) dt.
 
@@ -12,11 +12,10 @@ The textbook forms are differences of two incomplete beta or gamma functions tha
 agree to all digits when the loss is small, and that underflow when it is large.
 The integrand above is positive, so nothing cancels.
 
-The profile of a composition, from its cumulant, by inverting a Laplace transform.
-
-Losses of independent releases add, so their cumulants ``K(t) = log E exp(t L)`` add
-too, and all pairs of this package have theirs in closed form. The profile follows
-from Bromwich's integral: for every c with 0 < c < max_tilt,
+`inverted_log_delta` inverts the Laplace transform of a composition. Losses of independent
+releases add, so their cumulants ``K(t) = log E exp(t L)`` add too, and all pairs of this
+package have closed-form cumulants. The profile follows from Bromwich's integral: for every c
+with 0 < c < max_tilt,
 
     delta(epsilon) = 1/pi * integral over u > 0 of
                      Re[ exp(K(t) - t epsilon) / (t (1 + t)) ] du,   t = c + i u,
@@ -24,15 +23,15 @@ from Bromwich's integral: for every c with 0 < c < max_tilt,
 because ``max(0, 1 - exp(-x))`` has the two-sided Laplace transform 1 / (t (1 + t)).
 At the saddle point c the integrand hardly oscillates and a few dozen nodes suffice.
 
-The answer is never below the truth. By Poisson's summation formula the
-trapezoidal rule with nodes at multiples of h returns exactly
+The result is an upper bound. By Poisson's summation formula the trapezoidal rule with
+nodes at multiples of h returns exactly
 
     sum over all integers m of exp(m c T) * delta(epsilon + m T),   T = 2 pi / h,
 
-whose terms are all non-negative and of which m = 0 is the one wanted. The nodes left
-out beyond the last, u_J, are bounded by ``|exp K(c + i u_J)| / u_J``, for the modulus
-falls with u (for gamma functions, |Gamma(x + i u)| does; for the Gaussian it is
-plain), and this bound is added. So is an allowance for rounding.
+whose terms are all non-negative; m = 0 is the required one. The sum over the nodes beyond
+the last one, u_J, is at most ``|exp K(c + i u_J)| / u_J``, because the modulus decreases in
+u (for gamma functions, |Gamma(x + i u)| does; for Gaussian pairs this is immediate). This
+bound and an allowance for rounding are added.
 """
 
 from collections.abc import Callable
@@ -45,31 +44,32 @@ from scipy.special import log_ndtr
 
 Floats = NDArray[np.float64]
 
-# Sums are rounded up by this part of their terms.
+# Relative amount by which sums are rounded up.
 _SUM_ROUNDING = 1e-15
 
 
 def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
-    """The epsilon at delta that a Renyi divergence of one order implies.
+    """Compute the epsilon at delta implied by a Renyi divergence of one order.
 
     Canonne, Kamath and Steinke (2020), Proposition 12; Lemma 3 of "Dirichlet
     Mechanism for Differentially Private KL Divergence Minimization".
     """
     order = np.asarray(order, dtype=float)
     cost = np.log1p(-1 / order) - (np.log(delta) + np.log(order)) / (order - 1)
-    # By more than in `renyi_log_delta`, so that there the epsilon found is within delta.
+    # Rounded up by more than in `renyi_log_delta`, so that its delta at this epsilon is at
+    # most the given one.
     return np.maximum(divergence + cost + 4 * _SUM_ROUNDING * (divergence + np.abs(cost)), 0.0)
 
 
 def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: float) -> Floats:
-    """The inverse of `renyi_epsilon`: log delta at epsilon."""
+    """Compute log delta at epsilon, the inverse of `renyi_epsilon`."""
     order = np.asarray(order, dtype=float)
     gain = (order - 1) * (divergence - epsilon + _SUM_ROUNDING * (divergence + epsilon))
     return gain + (order - 1) * np.log1p(-1 / order) - np.log(order)
 
 
 def truncated_epsilon(rho: Floats | float, omega: Floats | float, delta: float) -> Floats:
-    """The epsilon at delta of (rho, omega)-tCDP."""
+    """Compute the epsilon at delta of (rho, omega)-tCDP."""
     rho, omega = np.asarray(rho, dtype=float), np.asarray(omega, dtype=float)
     cost = np.log(1 / delta)
     untruncated = rho + 2 * np.sqrt(rho * cost)
@@ -80,10 +80,11 @@ def truncated_epsilon(rho: Floats | float, omega: Floats | float, delta: float) 
 
 @lru_cache(maxsize=1024)
 def gaussian_mu(epsilon: float, delta: float) -> float | None:
-    """Sensitivity over deviation of Gaussian noise that is (epsilon, delta)-DP, about.
+    """Approximate ratio of sensitivity to standard deviation for (epsilon, delta)-DP.
 
-    To many digits, but on either side: for guesses and not for claims, which take
-    `GaussianPair`. None where doubles do not suffice.
+    The result is accurate to many digits but may be off in either direction. Use it for
+    initial guesses; guarantees must use `GaussianPair`. Returns None where double precision
+    is insufficient.
     """
 
     def excess(log_mu: float) -> float:
@@ -99,9 +100,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float | None:
 
 
 def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:
-    """How fast log delta grows with log mu where Gaussian noise is (epsilon, delta)-DP.
+    """Derivative of log delta with respect to log mu for (epsilon, delta)-DP Gaussian noise.
 
-    For guesses, as `gaussian_mu`.
+    Approximate, for initial guesses, as is `gaussian_mu`.
     """
     # The derivative of delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) is a density.
     log_density = -((mu / 2 - epsilon / mu) ** 2) / 2 - np.log(2 * np.pi) / 2
@@ -111,16 +112,17 @@ def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:
 _BISECTIONS = 34
 _BISECTIONS_OF_PEAK = 60
 _LOWEST, _HIGHEST = -740.0, 700.0  # bounds on log(t - t0)
-_DROP = 40.0  # the integrand is followed until it has fallen by exp(-40)
-_LOG_NARROW = -25.0  # of the relative width of the narrowest peak that is resolved
+_DROP = 40.0  # integrate until the integrand has fallen by exp(-40)
+_LOG_NARROW = -25.0  # log of the relative width of the narrowest peak that is resolved
 _CHUNK = 2048
 
-# The tanh-sinh rule on [0, 1]: nodes crowd doubly exponentially at both ends.
+# The tanh-sinh rule on [0, 1]; its nodes are doubly exponentially dense at both ends.
 _STEP = np.linspace(-3.3, 3.3, 112)
 _NODES = 1 / (1 + np.exp(-np.pi * np.sinh(_STEP)))
 _WEIGHTS = (_STEP[1] - _STEP[0]) * np.pi * np.cosh(_STEP) * _NODES * _NODES[::-1]
 
-# The quadrature's relative error, measured against mpmath (tests), with room to spare.
+# Bound on the relative error of the quadrature, well above the errors measured against mpmath
+# (see the tests).
 RELATIVE_ERROR = 1e-9
 
 
@@ -150,7 +152,7 @@ def _integrate(threshold, slope, log_density, score):
 
     def rising(u):
         x = np.exp(u)
-        # -inf + inf, where the density is 0 throughout, counts as not rising
+        # -inf + inf, where the density is 0 everywhere, counts as not rising.
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return score(threshold + x) + slope / np.expm1(slope * x) > 0
 
@@ -160,21 +162,21 @@ def _integrate(threshold, slope, log_density, score):
     log_peak = _bisect(rising, lowest, highest, _BISECTIONS_OF_PEAK)
     peak = np.exp(log_peak)
     top = log_integrand(peak)
-    # The ends are sought by their distance from the peak, which may be far narrower than
-    # far from t0.
+    # Search for the ends by their distance from the peak: the peak may be much narrower than
+    # its distance from t0.
     nearest = log_peak + _LOG_NARROW
     before = _bisect(lambda u: log_integrand(peak - np.exp(u)) > top - _DROP, nearest, log_peak)
     after = _bisect(lambda u: log_integrand(peak + np.exp(u)) > top - _DROP, nearest, highest)
     start, end = np.maximum(peak - np.exp(before), 0.0), peak + np.exp(after)
 
-    # Its scales may differ by orders of magnitude, but they meet only at x = 0 and
-    # at the peak, and there the nodes of the rule are dense at every scale.
+    # The length scales may differ by orders of magnitude, but they change only at x = 0 and
+    # at the peak, where the nodes of the rule are dense at every scale.
     left = _integral(log_integrand, start, peak, top) + start * np.exp(-_DROP)
     right = _integral(log_integrand, peak, end, top)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_delta = np.log(left + right) + top + np.log1p(RELATIVE_ERROR)
-        # Below its mode, p is all above t0 where its peak is too narrow to be found among
-        # floats, and delta is 1 but for rounding; far above the mode no float holds p.
+        # If t0 is below the mode and the peak is too narrow for floats, all of p lies above
+        # t0 and delta is 1 up to rounding. Far above the mode p underflows.
         narrow = ~(log_integrand(peak * (1 - 2 * np.exp(_LOG_NARROW))) > top - 1)
         above_mode = score(threshold) <= 0
     log_delta = np.where(narrow & ~above_mode, 0.0, np.minimum(log_delta, 0.0))
@@ -189,7 +191,7 @@ def _integral(log_integrand, start, stop, top):
 
 
 def _bisect(below, low, high, steps=_BISECTIONS):
-    """Where the vectorised condition `below`, true at low and false at high, ends."""
+    """Bisect for the end of the range, from low to high, in which `below` is true."""
     for _ in range(steps):
         middle = 0.5 * (low + high)
         inside = below(middle)
@@ -197,7 +199,7 @@ def _bisect(below, low, high, steps=_BISECTIONS):
     return 0.5 * (low + high)
 
 
-_ALIASING = 32.0  # other terms of the sum are below exp(-32) of the wanted one
+_ALIASING = 32.0  # other terms of the sum are below exp(-32) times the required one
 _TRUNCATION = 1e-12
 _TIGHT = 1e-6
 _BLOCK = 64
@@ -214,20 +216,20 @@ def inverted_log_delta(
     epsilon: float,
     releases: int = 1,
 ) -> tuple[float, bool]:
-    """Natural logarithm of the profile at epsilon, rounded up, and whether it is tight.
+    """Compute log delta of a composition at epsilon, and whether the bound is tight.
 
-    It is not tight when the integrand falls too slowly to be followed to its end;
-    the bound on the rest then dominates, and other routes may do better. The number of
-    releases tells how rounding errors of their cumulants add up.
+    The bound is not tight when the integrand decreases too slowly to be summed to its end.
+    Then the bound on the truncated part dominates, and other methods may be tighter. The
+    number of releases determines how rounding errors of the cumulants accumulate.
     """
     grid, action = _saddle_search(cumulant, max_tilt, epsilon)
     best = int(np.argmin(action))
     c = float(grid[best])
-    # Roughly computed cumulants do while their error stays below the allowance: it is
-    # some 1e-13 per release and unit of 1 + c, at worst.
+    # Approximate cumulants suffice while their error, at most about 1e-13 per release and
+    # unit of 1 + c, stays below the allowance.
     rough = releases * (1 + c) < _ROUGH_TILT
     growth = float(cumulant(np.asarray(c), rough)) - c * epsilon
-    # Far above 1 the integrand would have to cancel.
+    # If the growth is large, the result would suffer from cancellation.
     if not (np.isfinite(action[best]) and abs(growth) < np.inf and growth < _ALIASING and c > 0):
         return 0.0, False
     allowance = _INVERSION_ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
@@ -237,7 +239,7 @@ def inverted_log_delta(
         return float(min(chernoff, 0.0)), False
 
     # Terms m < 0 are at most exp(-c T); terms m > 0 obey Chernoff's bound at any
-    # tilt above c. The period T makes both small beside the wanted term.
+    # tilt above c. The period T makes both small compared with the required term.
     wanted = min(action[best], 0.0) - _ALIASING
     period = -wanted / c
     above = grid > c * (1 + 1e-6)
@@ -256,7 +258,7 @@ def inverted_log_delta(
         magnitude += float(np.abs(values).sum())
         last = float(np.exp(log_values[-1].real) / (u[-1] * step))
         start += u.size
-        # The logarithm falls by the square of u at most.
+        # The logarithm decreases at most quadratically in u.
         fall = -float(log_values[-1].real)
         out_of_reach = not fall > -np.log(_TRUNCATION) * (start / _MAX_NODES) ** 2
         if last < _TRUNCATION * abs(total) or out_of_reach:
@@ -269,9 +271,9 @@ def inverted_log_delta(
 
 
 def _saddle_search(cumulant, max_tilt, epsilon):
-    """Tilts around the minimum of the convex K(c) - c epsilon - log(c (1 + c))."""
+    """Evaluate the convex function K(c) - c epsilon - log(c (1 + c)) around its minimum."""
     grids, actions = [], []
-    # A tilt is written as max_tilt * x / (1 + x), or as x when there is no limit to speak of.
+    # Tilts are parametrised as max_tilt * x / (1 + x), or as x if max_tilt is very large.
     unlimited = max_tilt > np.exp(60.0)
     low, high = (-60.0, 60.0) if unlimited else (-40.0 - max(np.log(max_tilt), 0.0), 40.0)
     for _ in range(_ZOOMS):

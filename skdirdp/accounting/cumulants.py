@@ -1,4 +1,4 @@
-"""Cumulants of many pairs as one power series.
+"""Cumulants of many pairs: power series, and the inversion of their sum on a contour.
 
 All pairs of this package have cumulants that are analytic around ``t = -1/2``, the centre
 between the two zeros 0 and -1 that every cumulant has. With ``s = t + 1/2``:
@@ -11,27 +11,27 @@ between the two zeros 0 and -1 that every cumulant has. With ``s = t + 1/2``:
 - randomised response: ``ln cosh(epsilon s)``;
 - Laplace noise: ``ln(cosh(a s) + sinh(a s) / (2 s))``;
 
-each up to a constant that makes it vanish at 0 (docs/theory.md, "Many kinds"). Series add
-up, so that any number of pairs is a few dozen numbers, and one more pair is a sum of vectors.
+each up to a constant that makes it vanish at 0 (docs/theory.md, "Many kinds"). Series can be
+added: any number of pairs is represented by a few dozen coefficients, and adding a pair is a
+sum of vectors.
 
-A series is used where ``|s|`` is at most `CLOSE` of its radius of convergence. Even and odd
-coefficients, each among themselves, then shrink by ``CLOSE^2`` or faster from one to the
-next, so that all that are left out are together below the last that is kept.
+A series is used where ``|s|`` is at most `CLOSE` times its radius of convergence. Its even
+coefficients then decrease by a factor of ``CLOSE^2`` or faster, and so do the odd ones. The
+sum of all omitted terms is therefore smaller than the last term that is kept. `CondensedPairs`
+evaluates pairs with too small a radius one by one.
 
-Many pairs at once: those that are small as power series, the others one by one.
-
-Bromwich's integral for many pairs, on a contour that is kept while pairs are added.
-
-As in `inversion`, the sum over the nodes of any contour is an upper bound, if what lies
-beyond the last node is bounded and added. Losses with atoms (Laplace noise, randomised
-response) have no characteristic function that falls. It is enough to bound its modulus at the
-nodes further out, since the sum over nodes is all that Poisson's formula speaks of: by some
-of the factors, each of which is at most 1, or for losses within [-a, a] and ``2 a u <= pi`` by
+A `Contour` evaluates Bromwich's integral for many pairs, and is reused when pairs are added. As
+in `conversions.inverted_log_delta`, the sum over the nodes of any contour is an upper bound
+once a bound on the sum beyond the last node is added. The characteristic functions of losses
+with atoms (Laplace noise, randomised response) do not decrease, but Poisson's formula needs
+only their moduli at the nodes. Each is bounded by some of the factors, all at most 1, or, for
+losses in [-a, a] and ``2 a u <= pi``, by
 
     |E exp(iuL)|^2 = E cos(u (L - L')) <= 1 - (4 / pi^2) u^2 Var L.
 
-Beyond all nodes a Gaussian pair takes over that is added for the purpose, and is so small
-that it hardly changes anything: a product dominates each of its factors.
+Beyond all nodes the bound comes from a Gaussian pair that is added for this purpose. This is
+valid because a product dominates each of its factors, and the pair is so small that it changes
+the result very little.
 """
 
 from dataclasses import dataclass, replace
@@ -44,14 +44,14 @@ from scipy.special import zeta
 from ..numerics.log_gamma import gamma_add_cumulant, gamma_remove_cumulant
 from .pairs import RENYI_ROUNDING, DominatingPair, Floats, LaplacePair, PureDPPair
 
-#: The part of its radius of convergence in which a series is used.
+#: The fraction of the radius of convergence up to which a series is used.
 CLOSE = 0.7
 TERMS = 52  # CLOSE ** (2 * 52) is 1e-16
-# Kinds whose series is used in a small part of its disc need fewer terms.
+# (fraction of the radius, number of terms): a series used near its centre needs fewer terms.
 _SHORTER = ((0.1, 10), (0.35, 20), (CLOSE, TERMS))
 _BLOCK = 1 << 12
-# Beyond this the expansion of zeta for large arguments is exact to double precision, for
-# powers that have weight; and far beyond it SciPy's is not.
+# Above this argument the asymptotic expansion of zeta has double precision for all powers that
+# matter. SciPy's zeta loses precision for much larger arguments.
 _LARGE = 64.0
 # B_2j / (2j)! of the Euler-Maclaurin formula
 _EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
@@ -66,7 +66,7 @@ class Series:
     ----------
     scale : the largest modulus of s = t + 1/2 at which it may be used.
     even, odd : coefficients for k = 1, 2, ..., of which there are `TERMS`.
-    error : a bound on what was left out, for every s in reach.
+    error : a bound on the omitted terms, for every s within the scale.
     """
 
     zero: ClassVar[Floats] = np.zeros(TERMS)
@@ -87,7 +87,7 @@ class Series:
         )
 
     def __call__(self, tilt: np.ndarray) -> np.ndarray:
-        """The cumulant; relatively accurate for small real tilts too."""
+        """Evaluate the cumulant; the relative error is small for small real tilts too."""
         s = (tilt + 0.5) / self.scale
         w, least = s * s, 0.25 / self.scale**2
         # w^k - least^k is w - least times a polynomial of positive terms, and
@@ -104,7 +104,7 @@ class Series:
         return tilt * (1 + tilt) / self.scale**2 * (even + s * odd)
 
     def curvature(self, tilt: float) -> float:
-        """The second derivative at a real tilt: the variance of the tilted loss."""
+        """Second derivative at a real tilt, which is the variance of the tilted loss."""
         s = (tilt + 0.5) / self.scale
         powers = s ** (2 * _POWERS - 2.0)
         even = self.even * (2 * _POWERS) * (2 * _POWERS - 1) * powers
@@ -113,16 +113,16 @@ class Series:
 
 
 def gaussian_series(squares: float, scale: float) -> Series:
-    """Of Gaussian pairs whose squared mu add up to `squares`."""
+    """Series of Gaussian pairs; `squares` is the sum of their squared mu."""
     even = np.zeros(TERMS)
     even[0] = squares * scale**2 / 2
     return Series(scale, even, Series.zero, 0.0)
 
 
 def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: int) -> Series:
-    """Of gamma pairs: sign 1 for "remove", -1 for "add", and 0 for beta pairs.
+    """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0).
 
-    Only for those whose `gamma_reach` times the scale is at most `CLOSE`.
+    Requires `gamma_reach` times the scale to be at most `CLOSE`.
     """
     total = Series.empty(scale)
     centre = alpha + r / 2
@@ -144,12 +144,12 @@ def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: i
 
 
 def gamma_reach(r: Floats, alpha: Floats) -> Floats:
-    """The inverse radius of convergence: the nearest pole of the gamma function."""
+    """Inverse radius of convergence, set by the nearest pole of the gamma function."""
     return r / (alpha + r / 2)
 
 
 def response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
-    """Of randomised response. The nearest zeros of cosh are at i pi / 2 and -i pi / 2."""
+    """Series of randomised response. The nearest zeros of cosh are i pi / 2 and -i pi / 2."""
     total = Series.empty(scale)
     # ln cosh x = sum over n of ln(1 + (x / (pi (n - 1/2)))^2)
     coefficients = (-1.0) ** (_POWERS + 1) * zeta(2.0 * _POWERS, 0.5) / (np.pi ** (2.0 * _POWERS))
@@ -163,13 +163,16 @@ def response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
 
 
 def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
-    """Of Laplace noise. All zeros of cosh(x) + shift sinh(x) / (2 x) are imaginary and
-    beyond pi / 2: they are the eigenvalues of a string with an elastic end."""
+    """Series of Laplace noise.
+
+    All zeros of cosh(x) + shift sinh(x) / (2 x) are imaginary with modulus above pi / 2: they
+    are the eigenvalues of a string with an elastic end.
+    """
     total = Series.empty(scale)
     for block, terms in _blocks(bounded_reach(shift) * scale):
         a = shift[block]
         x = (a * scale) ** 2
-        # The power series of the argument, with 1 in front, and of its logarithm.
+        # Power series of the argument, with leading coefficient 1, and of its logarithm.
         argument, power = [np.ones_like(a)], np.ones_like(a)
         for k in range(1, terms + 1):
             power = power * x / ((2 * k) * (2 * k - 1))
@@ -185,12 +188,12 @@ def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
 
 
 def bounded_reach(max_loss: Floats) -> Floats:
-    """The inverse radius of convergence of randomised response and of Laplace noise."""
+    """Inverse radius of convergence of randomised response and of Laplace noise."""
     return max_loss / (np.pi / 2)
 
 
 def _blocks(ratio: Floats):
-    """Kinds that need about the same number of terms, in blocks, and that number."""
+    """Yield blocks of indices that need the same number of terms, with that number."""
     assert np.all(ratio <= CLOSE)
     above = -1.0
     for at_most, terms in _SHORTER:
@@ -201,9 +204,9 @@ def _blocks(ratio: Floats):
 
 
 def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
-    """``m^power zeta(power, m)`` of Hurwitz, for all positive m.
+    """Scaled Hurwitz zeta function ``m^power zeta(power, m)``, for positive m.
 
-    At least 1, at most ``1 + m / (power - 1)``, and falling with the power.
+    It is at least 1, at most ``1 + m / (power - 1)``, and decreases in the power.
     """
     small, large = m < 1, m > _LARGE
     middle = np.where(small | large, 1.0, m)
@@ -222,27 +225,29 @@ def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
     return values
 
 
-#: By family: step, prior (or the largest loss, and 1) and number of releases, one column each.
+#: By family: an array with one column per kind of pair and the rows step, prior and number of
+#: releases. For bounded losses the step is the largest loss and the prior is 1.
 Kinds = dict[str, Floats]
-#: The families whose losses have densities, with the sign of odd terms of their series.
+#: Families whose losses have densities, with the sign of the odd terms of their series.
 ODD_SIGNS = {"replace": 0, "add": -1, "remove": 1}
 NO_KINDS = np.zeros((3, 0))
 
 _SERIES_ROUNDING = 1e-14
-_FEW_COLUMNS = 16  # kinds that are looked for one by one
-_ELEMENTS = 1 << 18  # of an array in one step
+_FEW_COLUMNS = 16  # up to this many kinds are merged one by one
+_ELEMENTS = 1 << 18  # largest size of a temporary array
 
 
 @dataclass(frozen=True, eq=False)
 class CondensedPairs:
-    """Pairs that are small at a scale as series, and the others one by one.
+    """Pairs represented by power series up to a scale, and residual pairs.
 
     Attributes
     ----------
-    smooth, bounded : series of pairs whose losses have densities, and of the others.
+    scale : the largest modulus of t + 1/2 at which the series may be used.
+    smooth, bounded : series of pairs whose losses have densities, and of the other pairs.
     squares : the Gaussian part of the smooth series.
     largest : the largest loss of a pair in the bounded series.
-    residual_pairs : the pairs that are in neither.
+    residual_pairs : the pairs in neither series, evaluated one by one.
     """
 
     scale: float
@@ -265,7 +270,7 @@ class CondensedPairs:
 
     @cached_property
     def error(self) -> float:
-        """A bound on the error of the series anywhere within the scale."""
+        """Bound on the error of the series anywhere within the scale."""
         size = sum(
             float(np.abs(series.even).sum() + np.abs(series.odd).sum())
             for series in (self.smooth, self.bounded)
@@ -273,20 +278,20 @@ class CondensedPairs:
         return self.smooth.error + self.bounded.error + _SERIES_ROUNDING * size
 
     def divergence(self, tilt: Floats) -> Floats:
-        """The Renyi divergence of order 1 + tilt, rounded up."""
+        """Renyi divergence of order 1 + tilt, rounded up."""
         smooth, bounded = self.cumulants(tilt, rough=False)
-        # (w^k - v^k) / (w - v) is at most k, for all powers that were left out of the series.
+        # (w^k - v^k) / (w - v) is at most k, for all powers omitted from the series.
         left_out = 2 * TERMS * (self.smooth.error + self.bounded.error) / self.scale**2
         return ((smooth + bounded) / tilt + left_out * (1 + tilt)) * (1 + RENYI_ROUNDING)
 
     def cumulants(self, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Of the smooth pairs, and of those with bounded losses."""
+        """Cumulants of the smooth pairs and of the pairs with bounded losses."""
         smooth, bounded = sum_cumulants(self.residual_pairs, tilt, rough)
         return self.smooth(tilt) + smooth, self.bounded(tilt) + bounded
 
 
 def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
-    """Both, with equal kinds counted together."""
+    """Add kinds of pairs; the counts of equal kinds are summed."""
     joined = dict(kinds)
     for family, added in more.items():
         known = kinds.get(family, NO_KINDS)
@@ -339,11 +344,11 @@ def residual_kinds(kinds: Kinds, scale: float) -> Kinds:
 
 
 def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Sums over pairs that are evaluated one by one."""
+    """Sum the cumulants of smooth and of bounded pairs, each pair evaluated by itself."""
     smooth, bounded = np.zeros_like(tilt), np.zeros_like(tilt)
     rows = max(1, _ELEMENTS // max(tilt.size, 1))
     for family, values in kinds.items():
-        # Pairs with small and with large priors apart: a shortcut is for the former.
+        # Sorted, since the cumulants of a block of small priors are computed faster.
         order = np.argsort(values[0] + values[1]) if family in ODD_SIGNS else slice(None)
         values = values[:, order]
         for start in range(0, values.shape[1], rows):
@@ -384,39 +389,39 @@ def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
     return float(smooth[0] + bounded[0]) + 0.5 * squares * tilt * (1 + tilt)
 
 
-_ALIASING = 32.0  # other terms of Poisson's sum are below exp(-32) of the wanted one
+_ALIASING = 32.0  # other terms of Poisson's sum are below exp(-32) times the required one
 _ROUNDING = 1e-9
 _ROUGH_TILT = 3000.0
 _TRUNCATION = 1e-12
 _TAIL_TRUNCATION = 1e-9
 _TIGHT = 1e-6
 _MAX_NODES = 1 << 12
-_NODES = 48  # evaluated at once, at first
+_NODES = 48  # number of nodes in the first block
 _TAIL_NODES = 1 << 12
 _TAIL_KINDS = 48
 
 
 @dataclass(frozen=True, eq=False)
 class TailBound:
-    """Bounds on the modulus at nodes beyond the contour's last, by some pairs."""
+    """Bounds on the modulus at nodes beyond the last node of a contour."""
 
     u: Floats
     log_modulus: Floats
-    squares: float  # of the Gaussian pair that is added
+    squares: float  # squared mu of the added Gaussian pair
 
 
 @dataclass(frozen=True, eq=False)
 class Contour:
-    """Nodes ``tilt + i u`` with what the pairs that are not small have for cumulants there.
+    """Nodes ``tilt + i u`` with the cumulants of the residual pairs at these nodes.
 
-    It stays valid when pairs are added, whatever they are.
+    It stays valid when any pairs are added.
     """
 
     condensed: CondensedPairs
     tilt: float
     u: Floats
-    releases: float  # of the pairs apart
-    smooth: np.ndarray  # at the tilt itself, and at the nodes
+    releases: float  # of the residual pairs
+    smooth: np.ndarray  # at the tilt itself and at the nodes, as `bounded`
     bounded: np.ndarray
     tail: TailBound | None = None
 
@@ -425,7 +430,7 @@ class Contour:
         return self.tilt + 1j * np.append(0.0, self.u)
 
     def plus(self, kinds: Kinds, squares: float) -> "Contour":
-        """With more pairs."""
+        """Return the contour with more pairs."""
         whole = replace(self, condensed=self.condensed.plus(kinds, squares))
         residual = residual_kinds(kinds, self.condensed.scale)
         if not residual:
@@ -439,7 +444,7 @@ class Contour:
         )
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
-        """An upper bound on log delta, and whether what was left out of it is small."""
+        """Compute an upper bound on log delta, and whether the bound is tight."""
         condensed = self.condensed
         c, t, u, step = self.tilt, self.nodes, self.u, self.u[0]
         smooth = condensed.smooth(t) + self.smooth
@@ -448,11 +453,11 @@ class Contour:
             smooth = smooth + 0.5 * self.tail.squares * t * (1 + t)
         cumulant = smooth + bounded
         growth = float(cumulant[0].real) - c * epsilon
-        # Far above 1 the integrand would have to cancel.
+        # If the growth is large, the result would suffer from cancellation.
         if not (abs(growth) < np.inf and growth < _ALIASING):
             return 0.0, False
         allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
-        # Phases of pairs with atoms are as large as their losses times the nodes.
+        # The phase of a pair with atoms grows with its loss times the node.
         allowance += condensed.error + 1e-15 * (self.releases + float(np.abs(self.bounded).max()))
         chernoff = growth + c * np.log(c) - (1 + c) * np.log1p(c) + allowance
         if allowance > 1:
@@ -460,7 +465,7 @@ class Contour:
         values = np.exp(cumulant[1:] - t[1:] * epsilon - growth) / (t[1:] * (1 + t[1:]))
         total = 0.5 / (c * (1 + c)) + float(values.real.sum())
         magnitude = 0.5 / (c * (1 + c)) + float(np.abs(values).sum())
-        # The smooth part's modulus falls along the line, the other's is at most 1.
+        # The modulus of the smooth part decreases along the line; the other is at most 1.
         last = float((smooth[-1] - smooth[0]).real)
         if self.tail is None:
             has_atoms = condensed.largest > 0 or bool(self.bounded.any())
@@ -491,13 +496,13 @@ class Contour:
 def new_contour(
     condensed: CondensedPairs, grid: Floats, action: Floats, epsilon: float
 ) -> tuple[Contour | None, bool]:
-    """The contour through the best tilt, and whether the scale was large enough for it."""
+    """Create the contour through the best tilt, and say whether the scale was large enough."""
     best = int(np.argmin(action))
     c = float(grid[best])
     if not np.isfinite(action[best]):
         return None, True
     # Aliases m < 0 are at most exp(-c T), and those m > 0 obey Chernoff's bound at any tilt
-    # above c; the period T makes both small beside the wanted term.
+    # above c; the period T makes both small compared with the required term.
     wanted = min(float(action[best]), 0.0) - _ALIASING
     period = -wanted / c
     above = grid > c * (1 + 1e-6)
@@ -537,7 +542,7 @@ def new_contour(
 
 
 def with_tail_bound(kinds: Kinds, contour: Contour) -> Contour:
-    """With bounds for nodes further out, where losses with atoms need them."""
+    """Add bounds for the nodes beyond the last one if losses with atoms require them."""
     atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
     if not atoms:
         return contour
@@ -545,7 +550,7 @@ def with_tail_bound(kinds: Kinds, contour: Contour) -> Contour:
     t = contour.nodes[[0, -1]]
     smooth = condensed.smooth(t) + contour.smooth[[0, -1]]
     last = float((smooth[1] - smooth[0]).real)
-    # How much smaller than the first node's all that is left out shall be.
+    # Logarithm of the largest admissible tail, relative to the term of the first node.
     goal = np.log(_TAIL_TRUNCATION / (2 * c * (1 + c)))
     if last - np.log(end * step) < goal:
         return contour

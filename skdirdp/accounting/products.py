@@ -1,11 +1,11 @@
-"""Products of many different pairs, without work for each of them.
+"""Products of many different pairs, to which more pairs can be added quickly.
 
-Pairs that are small beside the whole are kept as the sum of their power series, in which one
-more is a sum of vectors; the few that are not are evaluated one by one, at the nodes of a
-contour that is kept while pairs are added. So what was computed for ten thousand pairs serves
-for the next, whose own work is that of one.
+Pairs that are small compared with the product are stored as the sum of their power series, so
+that adding a pair is a sum of vectors. The few others are evaluated one by one, at the nodes of
+a contour that is reused when pairs are added. Adding one pair to ten thousand therefore takes
+the work of one pair.
 
-What releases add up to in one direction, whatever route composes them.
+`DirectionCurves` is the common interface of all ways to compose releases in one direction.
 """
 
 from abc import ABC, abstractmethod
@@ -40,24 +40,26 @@ from .pairs import (
 )
 from .worst_case import RenyiBound, RenyiCurve, WorstCase
 
-# Parameters outside are left to the slower routes, which can do with any.
+# Parameters outside this range are left to the slower methods, which accept any.
 _LEAST, _LARGEST = 1e-60, 1e60
 _MOST_RELEASES = 1e19
 
 _GRID = 48
 _ZOOMS = 4
 _CONTOUR_ZOOMS = 2
-_CONTOUR_UPDATES = 3  # times that a contour follows the epsilon found on the last
-_REAL_SHARE = 0.85  # of the scale that real tilts may take; the rest is for the contour
+_CONTOUR_UPDATES = 3  # contours that are tried in the search for an epsilon
+_REAL_SHARE = 0.85  # part of the scale used for real tilts; the rest is for the contour
 _MAX_DOUBLINGS = 40
 _EPSILON_ROUNDING = 1e-13
-_KEPT_SUMS = 2  # that are added to: one for a limit on a divergence, one to decide quickly
+# Sums updated when pairs are added: one for a limit on a divergence, one for quick decisions.
+_KEPT_SUMS = 2
 
 
 class PairProduct:
-    """A product of pairs, and of bounds on Renyi divergences, in one direction.
+    """Product of pairs, and of bounds on Renyi divergences, in one direction.
 
-    Made by `many`; `with_curves` gives the product with some more, and keeps what is known.
+    Use `pair_product` to create one. `with_curves` returns the product with more curves and
+    reuses intermediate results.
     """
 
     def __init__(self, kinds: Kinds, squares: float, bound: RenyiBound):
@@ -65,19 +67,19 @@ class PairProduct:
         self._squares = squares
         self._bound = bound
         self._condensed: CondensedPairs | None = None
-        # A contour, with the kinds and the Gaussian part that were added since it was made.
+        # A contour, with the kinds and the Gaussian part added since it was created.
         self._contour: tuple[Contour, Kinds, float] | None = None
         self._sums: dict[float, float] = {}
-        self._last_order: float | None = None  # of the divergence that decided last
-        self._not_implied_by_renyi: dict[float, float] = {}  # log deltas that no divergence implied
+        self._last_order: float | None = None  # of the divergence used for the last decision
+        self._not_implied_by_renyi: dict[float, float] = {}  # log delta, by epsilon
 
     @property
     def size(self) -> int:
-        """The number of different kinds, without Gaussian ones."""
+        """Number of different kinds of pairs, except Gaussian pairs."""
         return sum(kinds.shape[1] for kinds in self._kinds.values())
 
     def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "PairProduct | None":
-        """The product with more curves; None where numbers are too odd for it."""
+        """Return the product with more curves, or None if a parameter is out of range."""
         found = _parse_curves(curves)
         if found is None:
             return None
@@ -87,7 +89,7 @@ class PairProduct:
             self._squares + squares,
             _add_bounds(self._bound, bound),
         )
-        # Each is read once, and complete in itself: other threads may put new ones in place.
+        # Read each attribute once: other threads may replace it. Each value is complete.
         condensed, kept = self._condensed, self._contour
         if condensed is not None:
             whole._condensed = condensed.plus(kinds, squares)
@@ -102,12 +104,12 @@ class PairProduct:
 
     @cached_property
     def max_tilt(self) -> float:
-        """The supremum of the tilts at which the divergence is finite."""
+        """Supremum of the tilts at which the divergence is finite."""
         return min(self._pole, self._bound.max_tilt)
 
     @cached_property
     def _pole(self) -> float:
-        """The least tilt at which a cumulant is infinite; a bound holds at its own end still."""
+        """Smallest tilt at which a cumulant is infinite (bounds hold at their max_tilt too)."""
         pole = np.inf
         for family in ("replace", "remove"):
             r, alpha, _ = self._kinds.get(family, NO_KINDS)
@@ -116,7 +118,7 @@ class PairProduct:
 
     @cached_property
     def max_loss(self) -> float:
-        """The largest loss of all together."""
+        """Largest loss of the product."""
         if self._squares > 0 or not self._kinds.keys() <= {"laplace", "response"}:
             return np.inf
         losses = fsum(x for loss, _, counts in self._kinds.values() for x in loss * counts)
@@ -129,7 +131,7 @@ class PairProduct:
     # Renyi divergences
 
     def rdp_at(self, order: float) -> float:
-        """The divergence of one order, rounded up; kept, and added to, as pairs are."""
+        """Divergence of one order, rounded up; its sum is kept and updated with new pairs."""
         tilt = order - 1
         if tilt >= self._pole:
             return np.inf
@@ -139,7 +141,7 @@ class PairProduct:
         return (self._sums[tilt] / tilt + bound) * (1 + RENYI_ROUNDING)
 
     def rdp(self, order: Floats) -> Floats:
-        """Divergences of several orders, rounded up."""
+        """Renyi divergences of several orders, rounded up."""
         tilt = order - 1
         divergence = np.full(order.shape, np.inf)
         divergence[np.isinf(tilt)] = self.max_loss
@@ -152,11 +154,11 @@ class PairProduct:
         return divergence + self._bound.rdp(order) * (1 + RENYI_ROUNDING)
 
     def renyi_log_delta(self, epsilon: float) -> float:
-        """The least log delta at epsilon that a Renyi divergence implies."""
+        """Smallest log delta at epsilon implied by a Renyi divergence."""
         return self._renyi_log_delta(epsilon)[0]
 
     def _renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
-        """As above, and the order that implies it, if there is one."""
+        """Smallest log delta implied by a Renyi divergence, and its order if there is one."""
         start = max(epsilon / max(self._spread, 1e-300) - 0.5, 0.0) + self._spread**-0.5
         value, order = self._best_order(
             lambda order, divergence: renyi_log_delta(order, divergence, epsilon), start
@@ -164,7 +166,7 @@ class PairProduct:
         return min(value, 0.0), order
 
     def renyi_epsilon(self, delta: float) -> float:
-        """The least epsilon at delta that a Renyi divergence implies."""
+        """Smallest epsilon at delta implied by a Renyi divergence."""
         start = (-2 * np.log(delta) / max(self._spread, 1e-300)) ** 0.5 + 1
         value, _ = self._best_order(
             lambda order, divergence: renyi_epsilon(order, divergence, delta), start
@@ -174,7 +176,7 @@ class PairProduct:
     def _best_order(
         self, convert: Callable[[Floats, Floats], Floats], start: float
     ) -> tuple[float, float | None]:
-        """The least that a divergence is converted to, and its order."""
+        """Smallest converted value over all orders, and the order that attains it."""
         if self._is_empty and self._bound.slope == self._bound.offset == 0:
             return -np.inf, None
 
@@ -187,10 +189,10 @@ class PairProduct:
         best = int(np.argmin(values))
         return float(values[best]), 1 + float(tilts[best])
 
-    # The profile
+    # Privacy profile
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
-        """Natural logarithm of the profile, rounded up, and whether that is tight."""
+        """Natural logarithm of the profile, rounded up, and whether the bound is tight."""
         if self._is_empty:
             return -np.inf, True
         if epsilon >= self.max_loss:
@@ -199,9 +201,10 @@ class PairProduct:
         return (0.0, False) if contour is None else contour.log_delta(epsilon)
 
     def fits(self, epsilon: float, log_delta: float) -> bool:
-        """Whether the profile is at most a delta, by what is at hand if that can tell.
+        """Whether delta at epsilon is at most exp(log_delta).
 
-        Far from it a divergence of one order tells, whose sum one more pair is quickly added to.
+        Tries the kept divergence of one order first, then the kept contour, and computes a new
+        contour only if neither decides.
         """
         if self._is_empty or epsilon >= self.max_loss:
             return True
@@ -213,7 +216,7 @@ class PairProduct:
         return self.log_delta(epsilon)[0] <= log_delta
 
     def _kept_contour(self) -> Contour | None:
-        """The last contour, with all pairs that were added since."""
+        """The last contour, with all pairs added since."""
         kept = self._contour
         if kept is None:
             return None
@@ -224,7 +227,7 @@ class PairProduct:
         return contour
 
     def _fits_by_renyi(self, epsilon: float, log_delta: float) -> bool:
-        # What divergences of fewer pairs did not imply, those of more do not either.
+        # If the divergences of fewer pairs did not imply it, those of more pairs do not either.
         if log_delta <= self._not_implied_by_renyi.get(epsilon, -np.inf):
             return False
         order = self._last_order
@@ -239,12 +242,12 @@ class PairProduct:
         return least <= log_delta
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
-        """The least epsilon at delta, rounded up, and whether it is tight."""
+        """Smallest epsilon at delta, rounded up, and whether the bound is tight."""
         log_delta = np.log(delta)
         best = min(self.renyi_epsilon(delta), self.max_loss)
         tight, above = False, best
-        # On one contour the bound is quick for every epsilon, and near that of its own it
-        # is tight; so the contour follows the root.
+        # One contour bounds delta quickly at every epsilon, but tightly only near the epsilon
+        # it was made for. So the contour is updated to the root found on the last one.
         for _ in range(_CONTOUR_UPDATES):
             if not 0 < above < np.inf:
                 break
@@ -271,11 +274,11 @@ class PairProduct:
         root = safe_root(excess, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
         return root, contour.log_delta(root)[1]
 
-    # Where to look
+    # Search for the best tilt
 
     @cached_property
     def _spread(self) -> float:
-        """Twice the leading coefficient of the cumulant: the variance of small losses."""
+        """Twice the leading coefficient of the cumulant (the variance, if losses are small)."""
         total = self._squares + 2 * self._bound.slope
         for family, (step, prior, counts) in self._kinds.items():
             if family in ODD_SIGNS:
@@ -287,8 +290,8 @@ class PairProduct:
         return max(total, _LEAST)
 
     def _condensed_at(self, scale: float) -> "CondensedPairs":
-        # What is at hand serves if it reaches as far as is asked, and not far beyond, where
-        # fewer pairs would be small.
+        # The last result is reused if its scale is large enough but not much larger, since a
+        # larger scale leaves more residual pairs.
         known = self._condensed
         if known is None or not known.scale / 8 <= scale <= known.scale:
             known = condense(self._kinds, self._squares, 2.0 ** np.ceil(np.log2(scale)))
@@ -298,7 +301,7 @@ class PairProduct:
     def _search(
         self, objective: "Callable[[CondensedPairs, Floats], Floats]", start: float, zooms: int
     ) -> "tuple[CondensedPairs, Floats, Floats]":
-        """What was searched, tilts around the minimum of an objective, and its values there."""
+        """Minimise an objective; return the condensed pairs, the tilts tried and the values."""
         deviation = self._spread**-0.5
         scale = 1.2 * np.hypot(start + 0.5, 8.5 * deviation) / _REAL_SHARE + 1
         for _ in range(_MAX_DOUBLINGS):
@@ -338,13 +341,13 @@ class PairProduct:
                     contour = with_tail_bound(self._kinds, contour)
                     self._contour = contour, {}, 0.0
                 return contour
-            # Twice as far, beyond what the search would ask for by itself.
+            # Start so far out that the search uses a scale at least twice as large.
             start = _REAL_SHARE * 1.1 * condensed.scale
         return None
 
 
 def pair_product(curves: Iterable[tuple[RenyiCurve, int]]) -> PairProduct | None:
-    """The product of curves; None where their numbers are too odd for it."""
+    """Create the product of curves, or return None if a parameter is out of range."""
     return PairProduct({}, 0.0, RenyiBound(0.0, 0.0, np.inf)).with_curves(curves)
 
 
@@ -387,7 +390,7 @@ def _parse_curves(
 
 
 def _clip_parameters(step: float, prior: float = 1.0) -> tuple[float, float]:
-    """Tiny steps, and huge priors, to what dominates them (docs/theory.md, 2.2)."""
+    """Replace tiny steps and huge priors by dominating ones (docs/theory.md, 2.2)."""
     return max(step, _LEAST), min(prior, _LARGEST)
 
 
@@ -398,25 +401,27 @@ def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
 
 
 _LOG_ROUNDING = 1e-12
-#: Up to so many kinds are composed one by one: those whose losses have densities by their
-#: cumulants, and those with atoms by loss distributions.
+#: Up to this many kinds are composed by `composition`: by their cumulants if all losses have
+#: densities, by loss distributions otherwise.
 FEW = 4
 
 
 class DirectionCurves(ABC):
-    """All-replace, all-add or all-remove: one product of pairs.
+    """Privacy curves of a composition in one direction: replace, add or remove.
 
     Attributes
     ----------
-    failure : the probability with which everything is revealed.
-    max_loss : the largest loss of all releases together.
+    failure : float
+        The probability that everything is revealed.
+    max_loss : float
+        The largest loss of the composition.
     """
 
     failure: float
     max_loss: float
 
     def rdp(self, order: Floats) -> Floats:
-        """Renyi divergences; infinite where an event of positive probability reveals all."""
+        """Renyi divergences; infinite if everything is revealed with positive probability."""
         return np.full(order.shape, np.inf) if self.failure > 0 else self._rdp(order)
 
     def rdp_at(self, order: float) -> float:
@@ -439,28 +444,31 @@ class DirectionCurves(ABC):
 
     @abstractmethod
     def holds(self, epsilon: float, delta: float) -> bool:
-        """Whether (epsilon, delta)-DP is known to hold, by one look at the profile."""
+        """Whether (epsilon, delta)-DP is known to hold, from one evaluation of the profile."""
 
     @abstractmethod
     def _rdp(self, order: Floats) -> Floats: ...
 
     @abstractmethod
     def _log_delta(self, epsilon: Floats) -> Floats:
-        """The smallest bound on log delta of all routes, at finite epsilons."""
+        """Smallest bound on log delta of all methods, at finite epsilons."""
 
     @abstractmethod
     def _epsilon(self, delta: float) -> float: ...
 
 
 class LargeProduct(DirectionCurves):
-    """PairProduct releases, to which more can be added without composing all again.
+    """Curves of many kinds of releases, updated when releases are added.
 
     Parameters
     ----------
-    renyi : the curves whose divergences add up.
-    profile : the pairs whose product dominates, or None if only `renyi` is known. The same
-        object as `renyi` where these are the same curves.
-    log_survival : the logarithm of the probability that not everything is revealed.
+    renyi : PairProduct
+        The curves whose divergences are summed.
+    profile : PairProduct or None
+        The dominating pairs, or None if only `renyi` is known. The same object as `renyi` if
+        both consist of the same curves.
+    log_survival : float
+        The logarithm of the probability that not everything is revealed.
     """
 
     def __init__(self, renyi: PairProduct, profile: PairProduct | None, log_survival: float):
@@ -472,7 +480,7 @@ class LargeProduct(DirectionCurves):
 
     @classmethod
     def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
-        """None where numbers are too odd for it, and the slower routes have to do."""
+        """Create the curves of a worst case, or return None if a parameter is out of range."""
         nothing = pair_product([])
         assert nothing is not None
         return cls(nothing, nothing, 0.0).plus([(case, 1)])
@@ -481,7 +489,7 @@ class LargeProduct(DirectionCurves):
     of = from_worst_case
 
     def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
-        """The tally with more releases, each a number of times; None as in `of`."""
+        """Return the curves with more releases, or None if a parameter is out of range."""
         cases = list(cases)
         log_survival = self._log_survival
         for case, times in cases:
@@ -505,7 +513,7 @@ class LargeProduct(DirectionCurves):
 
     @property
     def is_many(self) -> bool:
-        """As `is_many` of its pairs, if all have some."""
+        """Whether there are more than `FEW` kinds, or releases without a dominating pair."""
         return self._profile is None or self._profile.size > FEW
 
     def holds(self, epsilon: float, delta: float) -> bool:
@@ -551,6 +559,6 @@ class LargeProduct(DirectionCurves):
 
 
 def has_many_kinds(curves: tuple[tuple[RenyiCurve, int], ...]) -> bool:
-    """Whether so many kinds are composed that a tally is the quicker route."""
-    # Gaussian pairs are one, however many they are.
+    """Whether there are so many kinds that `LargeProduct` is the fastest method."""
+    # All Gaussian pairs together are one Gaussian pair.
     return sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
