@@ -48,6 +48,19 @@ _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 _EPSILON_ROUNDING = 1e-13
 _LEAST_EPSILON = 1e-290
 
+# Loss distributions
+_CELLS = 4000  # over the range of the total loss
+_MAX_CELLS = 1 << 18
+_MAX_LENGTH = 1 << 21  # of a Fourier transform
+_MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
+_TAIL = 1e-12
+_INFLATION = 0.005
+# Factors of the best order for a normal sum.
+_CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)
+
+Pairs = tuple[tuple[DominatingPair, int], ...]
+Bound = Callable[[Pairs, float], float]
+
 
 class PrivacyCurves(ABC):
     """Renyi divergence, delta and epsilon, computed from worst cases.
@@ -434,19 +447,6 @@ def _delta(log_delta: Floats) -> Floats:
 
 def _unwrap(values: Floats) -> Floats | float:
     return float(values) if values.ndim == 0 else values
-
-
-_CELLS = 4000  # over the range of the total loss
-_MAX_CELLS = 1 << 18
-_MAX_LENGTH = 1 << 21  # of a Fourier transform
-_MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
-_TAIL = 1e-12
-_INFLATION = 0.005
-# Factors of the best order for a normal sum.
-_CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)
-
-Pairs = tuple[tuple[DominatingPair, int], ...]
-Bound = Callable[[Pairs, float], float]
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,32 @@ Floats = NDArray[np.float64]
 # Relative amount by which sums are rounded up.
 _SUM_ROUNDING = 1e-15
 
+# Quadrature of densities
+_BISECTIONS = 34
+_PEAK_BISECTIONS = 60
+_LOWEST, _HIGHEST = -740.0, 700.0  # bounds on log(t - t0)
+_DROP = 40.0  # integrate until the integrand has fallen by exp(-40)
+_LOG_NARROW = -25.0  # log of the relative width of the narrowest peak that is resolved
+_CHUNK = 2048
+# The tanh-sinh rule on [0, 1]; its nodes are doubly exponentially dense at both ends.
+_STEP = np.linspace(-3.3, 3.3, 112)
+_NODES = 1 / (1 + np.exp(-np.pi * np.sinh(_STEP)))
+_WEIGHTS = (_STEP[1] - _STEP[0]) * np.pi * np.cosh(_STEP) * _NODES * _NODES[::-1]
+# Bound on the relative error of the quadrature, well above the errors measured against mpmath
+# (see the tests).
+RELATIVE_ERROR = 1e-9
+
+# Inversion of cumulants
+_ALIASING = 32.0  # other terms of the sum are below exp(-32) times the required one
+_TRUNCATION = 1e-12
+_TIGHT = 1e-6
+_BLOCK = 64
+_MAX_NODES = 1 << 14
+_GRID = 48
+_ZOOMS = 2
+_INVERSION_ROUNDING = 1e-9
+_ROUGH_TILT = 3000.0
+
 
 def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
     """Compute the epsilon at delta implied by a Renyi divergence of one order.
@@ -109,23 +135,6 @@ def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:
     return float(mu * np.exp(log_density - np.log(delta)))
 
 
-_BISECTIONS = 34
-_BISECTIONS_OF_PEAK = 60
-_LOWEST, _HIGHEST = -740.0, 700.0  # bounds on log(t - t0)
-_DROP = 40.0  # integrate until the integrand has fallen by exp(-40)
-_LOG_NARROW = -25.0  # log of the relative width of the narrowest peak that is resolved
-_CHUNK = 2048
-
-# The tanh-sinh rule on [0, 1]; its nodes are doubly exponentially dense at both ends.
-_STEP = np.linspace(-3.3, 3.3, 112)
-_NODES = 1 / (1 + np.exp(-np.pi * np.sinh(_STEP)))
-_WEIGHTS = (_STEP[1] - _STEP[0]) * np.pi * np.cosh(_STEP) * _NODES * _NODES[::-1]
-
-# Bound on the relative error of the quadrature, well above the errors measured against mpmath
-# (see the tests).
-RELATIVE_ERROR = 1e-9
-
-
 def log_hockey_stick(
     threshold: np.ndarray,
     slope: float,
@@ -159,7 +168,7 @@ def _integrate(threshold, slope, log_density, score):
     # The integrand is log-concave in x = t - t0: it rises to one peak, then falls.
     lowest = np.full_like(threshold, _LOWEST)
     highest = np.full_like(threshold, _HIGHEST)
-    log_peak = _bisect(rising, lowest, highest, _BISECTIONS_OF_PEAK)
+    log_peak = _bisect(rising, lowest, highest, _PEAK_BISECTIONS)
     peak = np.exp(log_peak)
     top = log_integrand(peak)
     # Search for the ends by their distance from the peak: the peak may be much narrower than
@@ -197,17 +206,6 @@ def _bisect(below, low, high, steps=_BISECTIONS):
         inside = below(middle)
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     return 0.5 * (low + high)
-
-
-_ALIASING = 32.0  # other terms of the sum are below exp(-32) times the required one
-_TRUNCATION = 1e-12
-_TIGHT = 1e-6
-_BLOCK = 64
-_MAX_NODES = 1 << 14
-_GRID = 48
-_ZOOMS = 2
-_INVERSION_ROUNDING = 1e-9
-_ROUGH_TILT = 3000.0
 
 
 def inverted_log_delta(

@@ -57,6 +57,29 @@ _LARGE = 64.0
 _EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
 _POWERS = np.arange(1, TERMS + 1)
 
+#: By family: an array with one column per kind of pair and the rows step, prior and number of
+#: releases. For bounded losses the step is the largest loss and the prior is 1.
+Kinds = dict[str, Floats]
+#: Families whose losses have densities, with the sign of the odd terms of their series.
+ODD_SIGNS = {"replace": 0, "add": -1, "remove": 1}
+NO_KINDS = np.zeros((3, 0))
+
+_SERIES_ROUNDING = 1e-14
+_FEW_COLUMNS = 16  # up to this many kinds are merged one by one
+_ELEMENTS = 1 << 18  # largest size of a temporary array
+
+# Contours
+_ALIASING = 32.0  # other terms of Poisson's sum are below exp(-32) times the required one
+_ROUNDING = 1e-9
+_ROUGH_TILT = 3000.0
+_TRUNCATION = 1e-12
+_TAIL_TRUNCATION = 1e-9
+_TIGHT = 1e-6
+_MAX_NODES = 1 << 12
+_NODES = 48  # number of nodes in the first block
+_TAIL_NODES = 1 << 12
+_TAIL_KINDS = 48
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
@@ -225,18 +248,6 @@ def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
     return values
 
 
-#: By family: an array with one column per kind of pair and the rows step, prior and number of
-#: releases. For bounded losses the step is the largest loss and the prior is 1.
-Kinds = dict[str, Floats]
-#: Families whose losses have densities, with the sign of the odd terms of their series.
-ODD_SIGNS = {"replace": 0, "add": -1, "remove": 1}
-NO_KINDS = np.zeros((3, 0))
-
-_SERIES_ROUNDING = 1e-14
-_FEW_COLUMNS = 16  # up to this many kinds are merged one by one
-_ELEMENTS = 1 << 18  # largest size of a temporary array
-
-
 @dataclass(frozen=True, eq=False)
 class CondensedPairs:
     """Pairs represented by power series up to a scale, and residual pairs.
@@ -387,18 +398,6 @@ def cumulant(family: str, step: Floats, prior: Floats, tilt: np.ndarray, rough: 
 def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
     smooth, bounded = sum_cumulants(kinds, np.array([tilt]), rough=False)
     return float(smooth[0] + bounded[0]) + 0.5 * squares * tilt * (1 + tilt)
-
-
-_ALIASING = 32.0  # other terms of Poisson's sum are below exp(-32) times the required one
-_ROUNDING = 1e-9
-_ROUGH_TILT = 3000.0
-_TRUNCATION = 1e-12
-_TAIL_TRUNCATION = 1e-9
-_TIGHT = 1e-6
-_MAX_NODES = 1 << 12
-_NODES = 48  # number of nodes in the first block
-_TAIL_NODES = 1 << 12
-_TAIL_KINDS = 48
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,6 +54,11 @@ _EPSILON_ROUNDING = 1e-13
 # Sums updated when pairs are added: one for a limit on a divergence, one for quick decisions.
 _KEPT_SUMS = 2
 
+_LOG_ROUNDING = 1e-12
+#: Up to this many kinds are composed by `composition`: by their cumulants if all losses have
+#: densities, by loss distributions otherwise.
+FEW = 4
+
 
 class PairProduct:
     """Product of pairs, and of bounds on Renyi divergences, in one direction.
@@ -398,12 +403,6 @@ def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
     return RenyiBound(
         one.slope + other.slope, one.offset + other.offset, min(one.max_tilt, other.max_tilt)
     )
-
-
-_LOG_ROUNDING = 1e-12
-#: Up to this many kinds are composed by `composition`: by their cumulants if all losses have
-#: densities, by loss distributions otherwise.
-FEW = 4
 
 
 class DirectionCurves(ABC):

@@ -1,10 +1,9 @@
-"""What the release of a posterior guarantees, and how its noise is chosen for that.
+"""Privacy guarantee of a released posterior, and the calibration of its noise.
 
-The profile of an exponential mechanism, by enumeration of all neighbours.
-
-The loss of such a mechanism is at most epsilon, but hardly ever so much, and what several
-releases cost hangs on how it is distributed. The profile ``delta(epsilon)`` is a maximum
-over all pairs of neighbours, in both orders, of a sum over all candidates.
+The loss of an exponential mechanism is at most epsilon, but usually much smaller, and the cost
+of several releases depends on its distribution. `enumerated_profile` computes the privacy profile
+``delta(epsilon)`` as a maximum over all pairs of neighbours, in both orders, of a sum over all
+candidates.
 """
 
 import math
@@ -29,43 +28,53 @@ from .mechanisms import (
     paper_exponent,
 )
 
-# By more than a loss that was computed may be too small.
+# Upper bound on the relative error of a computed loss.
 _LOSS_ROUNDING = 1e-8
 
-# How the noise was chosen, for a reader.
+# Descriptions of the calibration methods in reports.
 _CALIBRATION_TEXTS = {
     "exact": "the largest loss of all was computed",
     "bounded": "by a proven bound",
     "paper": "as in the paper",
 }
 
+# The largest product of the numbers of pairs of neighbours and of candidates.
+_MAX_WORK = 1 << 20
+_BLOCK = 1 << 18
+# Number of points between 0 and the largest loss at which the profile is evaluated.
+_POINTS = 64
+# Allowance for errors of the probabilities, which are accurate to about 1e-13.
+_RELATIVE, _ABSOLUTE = 1e-9, 1e-11
+# Outside this range the allowance, or rounding errors near 1, would dominate.
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-6, 16.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class PosteriorPrivacy(PrivacyReport):
-    """What the release of a posterior guarantees.
+    """Privacy report of a released posterior.
 
     A `skdirdp.PrivacyReport` of one release, with `delta` 0, `order` None and `adjacency`
-    "replace". `composition` is that of the claim: of "ehd" and "ehds" the profile over all
-    neighbours where there are few enough to list, else randomised response.
+    "replace". `composition` uses the exact profile of "ehd" and "ehds" if there are few enough
+    neighbours to enumerate, and randomised response otherwise.
 
     Parameters
     ----------
     epsilon : float
         The release is epsilon-DP; infinite if it is not private.
     delta, order, adjacency, mechanisms, not_covered
-        As in `skdirdp.PrivacyReport`; `mechanisms` holds the claim, a
+        As in `skdirdp.PrivacyReport`; `mechanisms` contains the guarantee, a
         `skdirdp.accounting.ProfiledDP`, `PureDP` or `NoPrivacy`.
     unit, n_records
         As in `skdirdp.PrivacyReport`.
     name : str
         The name of the mechanism; also called `mechanism`.
     calibration : {"exact", "bounded", "paper", "none"}
-        How the noise was chosen. "exact": the largest log-ratio over all neighbours
-        was computed and is epsilon. "bounded": there are too many to follow them all,
-        and a bound shows that none exceeds epsilon.
+        The calibration of the noise. "exact": the largest log-ratio over all neighbours
+        was computed and equals epsilon. "bounded": there are too many neighbours to evaluate,
+        and a bound shows that no log-ratio exceeds epsilon.
     loss : float or None
-        The largest log-ratio over all neighbours and outcomes, where it is known.
-        With Laplace noise it is attained as soon as the clamp leaves room.
+        The largest log-ratio over all neighbours and outcomes, if known. With Laplace noise
+        it is attained unless clamping prevents it.
     exponent : float or None
         The factor of distance over sensitivity in an exponential mechanism.
 
@@ -113,10 +122,10 @@ def posterior_privacy(
     not_covered: tuple[str, ...] = (),
     unit: Unit = RECORD,
 ) -> PosteriorPrivacy:
-    """The guarantee of a release; it depends on public sizes and parameters only.
+    """Compute the guarantee of a release from public sizes and parameters.
 
-    A person with m records is m records apart from any other, since their number stays: what
-    is epsilon / m-DP for records is epsilon-DP for persons.
+    The number of records is public, so replacing a person with m records replaces m records: a
+    release that is (epsilon / m)-DP for records is epsilon-DP for persons.
     """
     per_person, epsilon = epsilon, per_record_epsilon(epsilon, unit)
     scale: float | None = None
@@ -134,20 +143,22 @@ def posterior_privacy(
         loss, scale = exponent.loss, exponent.scale
     claimed = np.inf if mechanism == "ehdl" else per_person
     adjacency = OF_PERSONS["replace"] if unit.is_person else "replace"
-    claim: NoPrivacy | PureDP | ProfiledDP | None = None
+    guarantee: NoPrivacy | PureDP | ProfiledDP | None = None
     if np.isinf(claimed):
-        claim = NoPrivacy(adjacency)
+        guarantee = NoPrivacy(adjacency)
     elif loss is not None and scale is not None and unit.max_rows == 1:
         largest = min(claimed, loss * (1 + _LOSS_ROUNDING))
-        claim = enumerated_profile(mechanism, prior, n_samples, scale, gamma, largest, adjacency)
-    if claim is None:
-        claim = PureDP(claimed, adjacency)
+        guarantee = enumerated_profile(
+            mechanism, prior, n_samples, scale, gamma, largest, adjacency
+        )
+    if guarantee is None:
+        guarantee = PureDP(claimed, adjacency)
     return PosteriorPrivacy(
         epsilon=claimed,
         delta=0.0,
         order=None,
         adjacency="replace",
-        mechanisms=((claim, 1),),
+        mechanisms=((guarantee, 1),),
         not_covered=not_covered,
         name=mechanism,
         calibration=method,
@@ -159,7 +170,7 @@ def posterior_privacy(
 
 
 def per_record_epsilon(epsilon: float, unit: Unit) -> float:
-    """The part of a person's epsilon that one of the person's records may cost, rounded down."""
+    """Divide the epsilon of a person by the number of records, rounded down."""
     share = epsilon / unit.max_rows
     if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
         share = math.nextafter(share, 0.0)
@@ -176,17 +187,6 @@ def _check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None
         )
 
 
-# Pairs of neighbours times candidates beyond this many are not all followed.
-_MAX_WORK = 1 << 20
-_BLOCK = 1 << 18
-# Where the profile is evaluated, between 0 and the largest loss.
-_POINTS = 64
-# Probabilities are computed to about 1e-13, and drawn from as computed.
-_RELATIVE, _ABSOLUTE = 1e-9, 1e-11
-# Beyond these the allowance, or rounding errors near 1, would be all there is to see.
-_LEAST_EPSILON, _LARGEST_EPSILON = 1e-6, 16.0
-
-
 @lru_cache(maxsize=256)
 def enumerated_profile(
     mechanism: str,
@@ -197,7 +197,7 @@ def enumerated_profile(
     epsilon: float,
     adjacency: str,
 ) -> ProfiledDP | None:
-    """What a release of loss epsilon at most guarantees; None where there is too much to follow."""
+    """Compute the profile of a release with loss at most epsilon; None if it takes too long."""
     k, size = len(prior), n_candidates(n_samples, len(prior))
     if size * size * k * (k - 1) // 2 > _MAX_WORK:
         return None
@@ -221,20 +221,20 @@ def enumerated_profile(
         for point, factor in enumerate(np.exp(epsilons)):
             found = np.maximum(p - factor * q, 0.0).sum(axis=1).max()
             deltas[point] = max(deltas[point], float(found))
-    # Never more than randomised response has at 0.
+    # At most the value of randomised response at 0.
     deltas = np.minimum(deltas * (1 + _RELATIVE) + _ABSOLUTE, np.tanh(epsilon / 2))
     deltas[-1] = 0.0
     return ProfiledDP.from_points(epsilons.tolist(), deltas.tolist(), adjacency)
 
 
 def _ordered_neighbours(lattice: PosteriorLattice) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of neighbours, in both orders, up to a relabelling that changes nothing."""
+    """List all pairs of neighbours in both orders, up to relabelling if it is a symmetry."""
     edges = lattice.edges()
     first = np.concatenate([x for x, _ in edges])
     second = np.concatenate([x for _, x in edges])
     if lattice.symmetric:
-        # Relabelling brings one end of any pair to counts in falling order.
-        falling = np.all(np.diff(lattice.counts, axis=1) <= 0, axis=1)
-        kept = falling[first] | falling[second]
+        # By relabelling, one of the two count vectors of a pair is decreasing.
+        decreasing = np.all(np.diff(lattice.counts, axis=1) <= 0, axis=1)
+        kept = decreasing[first] | decreasing[second]
         first, second = first[kept], second[kept]
     return np.concatenate([first, second]), np.concatenate([second, first])
