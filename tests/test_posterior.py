@@ -645,7 +645,7 @@ def test_invalid_data_are_not_charged():
     ledger = Ledger()
     estimator = PrivateDirichletPosterior(n_categories=2, accountant=ledger)
     for bad in ([0, 1, 2], [], [0, -1]):
-        with pytest.raises(ValueError, match="x must hold"):
+        with pytest.raises(ValueError, match="x must contain"):
             estimator.fit(bad)
     assert ledger.charges == []
 
@@ -840,7 +840,7 @@ def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
         ({"prior": -1.0}, r"'prior' parameter .* Got -1.0 "),
         ({"prior": 1e13}, r"prior must be .* at most 1e\+12"),
         ({"prior": [1.0, 1e13]}, r"prior must be .* at most 1e\+12"),
-        ({"prior": [1.0]}, r"vector of at least 2; got shape \(1,\)"),
+        ({"prior": [1.0]}, r"vector of length at least 2; got shape \(1,\)"),
         ({"prior": np.array([1.0, 1j])}, "prior must be a number or a vector"),
         ({"prior": {1.0, 2.0}}, "prior must be a number or a vector"),
         ({"prior": [1.0, np.nan]}, "prior must be greater than 0"),
@@ -859,12 +859,15 @@ def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
         ({"categories": 3}, "'categories' parameter .* array-like. Got 3 "),
         ({"categories": "ab"}, "'categories' parameter .* array-like. Got 'ab' "),
         ({"categories": iter("ab")}, "'categories' parameter .* array-like"),
-        ({"categories": {"a", "b"}}, "categories must be a sequence; got one of type set"),
-        ({"categories": {"a": 1, "b": 2}}, "categories must be a sequence; got one of type dict"),
-        ({"categories": [["a"], ["b"]]}, "categories must hold labels that can be hashed"),
+        ({"categories": {"a", "b"}}, "categories must be a sequence; got an object of type set"),
+        (
+            {"categories": {"a": 1, "b": 2}},
+            "categories must be a sequence; got an object of type dict",
+        ),
+        ({"categories": [["a"], ["b"]]}, "categories must contain hashable labels"),
         ({"categories": np.array([["a", "b"]])}, r"categories .* got shape \(1, 2\)"),
         ({"categories": np.array(3)}, r"categories must be a vector of labels; got shape \(\)"),
-        ({"categories": [0.0, np.nan]}, "categories must hold no missing values"),
+        ({"categories": [0.0, np.nan]}, "categories must not contain missing values"),
         ({"mechanism": "laplace"}, "'mechanism' parameter .* Got 'laplace'"),
         ({"calibration": "best"}, "'calibration' parameter .* Got 'best'"),
         ({"random_state": "seed"}, "'random_state' parameter .* Got 'seed'"),
@@ -881,9 +884,9 @@ def test_bad_parameters_are_refused(parameters, message):
     ("counts", "message"),
     [
         ([0, 0], "at least 1 record"),
-        ([3, -1], "whole numbers"),
-        ([3.5, 1], "whole numbers"),
-        ([np.nan, 1], "whole numbers"),
+        ([3, -1], "non-negative integers"),
+        ([3.5, 1], "non-negative integers"),
+        ([np.nan, 1], "non-negative integers"),
         ([1, 2, 3], r"shape \(2,\)"),
         (["a", "b"], "array of numbers"),
         (np.array([3 + 1j, 4]), "array of numbers"),
