@@ -93,7 +93,7 @@ class PrivacyCurves(ABC):
         return [_direction_curves(case) for case in self.worst_cases().values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
-        """Renyi divergence of each order > 1, of the worse direction.
+        """Renyi divergence of each order > 1, of the worst direction.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ def _total_loss(profile: tuple[tuple[DominatingPair, int], ...]) -> float:
 def _merge_gaussians(
     profile: tuple[tuple[DominatingPair, int], ...],
 ) -> tuple[tuple[DominatingPair, int], ...]:
-    """Gaussian pairs compose to one Gaussian pair, exactly."""
+    """Replace all Gaussian pairs by one Gaussian pair, their exact composition."""
     others = tuple(part for part in profile if not isinstance(part[0], GaussianPair))
     gaussians = [(pair.mu, count) for pair, count in profile if isinstance(pair, GaussianPair)]
     if not gaussians:

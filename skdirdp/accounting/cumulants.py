@@ -83,7 +83,10 @@ _TAIL_KINDS = 48
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """``K(t) = sum of (even_k + odd_k s / scale) ((s / scale)^2k - (1 / (2 scale))^2k)``.
+    """Power series of a cumulant around ``t = -1/2``.
+
+    ``K(t) = sum of (even_k + odd_k s / scale) ((s / scale)^2k - (1 / (2 scale))^2k)``, with
+    ``s = t + 1/2``.
 
     Attributes
     ----------

@@ -92,7 +92,7 @@ class Unit:
 
     @property
     def is_person(self) -> bool:
-        """False for a single record."""
+        """Whether the unit is a person rather than a single record."""
         return self.by_ids or self.max_rows > 1
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ from .hellinger import check_count_vector
 from .mechanisms import MECHANISMS, draw_candidate, draw_laplace, weigh_candidates
 from .report import per_record_epsilon, posterior_privacy
 
-# With a larger prior, adding a record would not change the parameter in floating point.
+# With a larger prior, rounding of the parameter would distort the contribution of one record.
 _LARGEST_PRIOR = 1e12
 
 

@@ -100,7 +100,7 @@ class PosteriorPrivacy(PrivacyReport):
 
     @property
     def is_private(self) -> bool:
-        """False for "ehdl" and for an infinite epsilon."""
+        """Whether the release is private; false for "ehdl" and for an infinite epsilon."""
         return bool(np.isfinite(self.epsilon))
 
     def __str__(self) -> str:
