@@ -163,7 +163,7 @@ def test_the_strongest_adversary_stays_within_the_limit(first):
     assert 0.25 * delta < found <= TOLERANCE * delta
 
 
-def test_one_look_is_enough_to_break_a_limit_that_is_for_plans():
+def test_adaptive_choices_exceed_a_limit_for_fixed_plans():
     """Gaussian mu = 0.15, and then the best of six second steps, each admitted beside it."""
     epsilon, delta = LIMIT
     start = GaussianMechanism(sigma=math.sqrt(2) / 0.15)
@@ -262,7 +262,7 @@ def test_gaussian_noise_of_any_size_shares_one_variance():
     assert pool.share({first: 1, PureDP(1e-9): 1}) > 1
 
 
-def test_a_renyi_budget_pays_for_what_has_no_pairs():
+def test_a_renyi_budget_admits_releases_without_pairs():
     spending = PrivacyFilter(GaussianMechanism(sigma=40.0), 1, 1.0, 1e-5)
     (_, renyi) = spending.budgets["replace"]
     for kind in (
@@ -288,7 +288,7 @@ def test_a_renyi_budget_claims_the_delta_of_canonne_kamath_and_steinke():
     assert exact <= claimed <= exact * (1 + 1e-9)
 
 
-def test_failures_are_paid_from_their_own_part_of_delta():
+def test_failures_use_their_own_share_of_delta():
     spending = PrivacyFilter(GAUSSIAN, 1, 1.0, 1e-5)
     (_, renyi) = spending.budgets["replace"]
     each = ApproximateDP(0.001, 1e-9)
@@ -393,7 +393,7 @@ def test_a_release_without_noise_is_never_admitted():
         accountant.charge(GaussianMechanism(sigma=10.0))
 
 
-def test_copies_are_for_one_kind_whose_renyi_curve_knows_more_than_its_pairs():
+def test_copies_are_for_one_kind_whose_renyi_curve_implies_more_than_its_pairs():
     kind = DirichletMechanism(r=0.02, alpha=3.0, max_count=2.0, max_total=5.0)
     spending = PrivacyFilter(kind, 1, Composition([(kind, 1)]).epsilon(1e-5), 1e-5)
     main = spending.budgets["replace"][0]

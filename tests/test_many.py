@@ -16,19 +16,10 @@ from skdirdp.accounting import (
     PureDP,
     RenyiDP,
     ZeroConcentratedDP,
+    cumulants,
 )
-from skdirdp.accounting import contour as contours
-from skdirdp.accounting.composition import _Few
-from skdirdp.accounting.many import many
-from skdirdp.accounting.pairs import (
-    BetaPair,
-    DominatingPair,
-    GammaPair,
-    GaussianPair,
-    LaplacePair,
-    PureDPPair,
-)
-from skdirdp.accounting.series import (
+from skdirdp.accounting.composition import _SmallProduct
+from skdirdp.accounting.cumulants import (
     CLOSE,
     TERMS,
     _scaled_zeta,
@@ -37,7 +28,15 @@ from skdirdp.accounting.series import (
     laplace_series,
     response_series,
 )
-from skdirdp.accounting.tally import Tally
+from skdirdp.accounting.pairs import (
+    BetaPair,
+    DominatingPair,
+    GammaPair,
+    GaussianPair,
+    LaplacePair,
+    PureDPPair,
+)
+from skdirdp.accounting.products import LargeProduct, pair_product
 from skdirdp.accounting.worst_case import WorstCase
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from tests.test_composition import inverted_delta
@@ -141,7 +140,7 @@ def test_a_series_is_the_cumulant_to_its_last_digits(pair, series):
     assert series.curvature(3.0) == pytest.approx(float(curvature), rel=1e-12)
 
 
-def test_what_a_series_leaves_out_is_below_its_bound():
+def test_the_omitted_terms_of_a_series_are_below_its_bound():
     # At the very edge of the disc in which it is used.
     pair = BetaPair(0.7, 40.0)
     edge = 0.7 * (pair.alpha + pair.r / 2) / pair.r
@@ -183,24 +182,24 @@ def test_scaled_zeta_functions_agree_with_mpmath():
     ],
     ids=["small", "large", "uneven", "add", "remove", "often"],
 )
-def test_many_smooth_pairs_cost_what_they_do_one_by_one(pairs):
+def test_large_and_small_products_of_smooth_pairs_agree(pairs):
     case = WorstCase(renyi=tuple(pairs), profile=tuple(pairs))
-    few, tally = _Few(case), Tally.of(case)
-    epsilon = few.epsilon(DELTA)
-    assert tally.epsilon(DELTA) == pytest.approx(epsilon, rel=1e-9)
+    small, large = _SmallProduct(case), LargeProduct.from_worst_case(case)
+    epsilon = small.epsilon(DELTA)
+    assert large.epsilon(DELTA) == pytest.approx(epsilon, rel=1e-9)
     for part in (0.3, 1.0, 1.5):
         at = np.array([part * epsilon])
-        assert tally.log_delta(at) == pytest.approx(few.log_delta(at), abs=3e-9)
+        assert large.log_delta(at) == pytest.approx(small.log_delta(at), abs=3e-9)
     orders = np.array([1.01, 2.0, 5.0, 1e3])
-    assert tally.rdp(orders) == pytest.approx(few.rdp(orders), rel=1e-11)
-    assert [tally.rdp_at(float(order)) for order in orders] == pytest.approx(
-        few.rdp(orders), rel=1e-11
+    assert large.rdp(orders) == pytest.approx(small.rdp(orders), rel=1e-11)
+    assert [large.rdp_at(float(order)) for order in orders] == pytest.approx(
+        small.rdp(orders), rel=1e-11
     )
 
 
-def test_delta_is_never_below_the_truth_and_hardly_above():
+def test_delta_of_a_product_is_a_tight_upper_bound():
     pairs = [*betas(3), *gammas(1, "add"), (GaussianPair(0.1), 2), (BetaPair(0.2, 1.0), 1)]
-    product = many(pairs)
+    product = pair_product(pairs)
     for epsilon in (0.1, 2.0):
         log_delta, tight = product.log_delta(epsilon)
         tilt = mpmath.mpf(product._kept_contour().tilt)
@@ -232,9 +231,9 @@ def lattice_delta(kinds, unit, epsilon):
 
 
 @pytest.mark.parametrize("kinds", [range(1, 25), [3, 5, 7, *range(10, 40)], [1] * 60 + [40]])
-def test_losses_with_atoms_are_never_below_an_enumeration_and_hardly_above(kinds):
+def test_delta_of_losses_with_atoms_is_a_tight_upper_bound(kinds):
     unit = 0.004
-    product = many([(PureDPPair(k * unit), 1) for k in kinds])
+    product = pair_product([(PureDPPair(k * unit), 1) for k in kinds])
     deviation = unit * math.sqrt(sum(k * k for k in kinds))
     for epsilon in (0.5 * deviation, 2 * deviation, 4 * deviation):
         exact = lattice_delta(kinds, unit, epsilon)
@@ -245,7 +244,7 @@ def test_losses_with_atoms_are_never_below_an_enumeration_and_hardly_above(kinds
 
 def test_laplace_noise_lies_between_the_bounds_of_dp_accounting():
     scales = np.linspace(18.0, 30.0, 24)
-    product = many([(LaplacePair(float(1 / scale)), 1) for scale in scales])
+    product = pair_product([(LaplacePair(float(1 / scale)), 1) for scale in scales])
     bounds = []
     for pessimistic in (False, True):
         whole = privacy_loss_distribution.identity(1e-4, pessimistic_estimate=pessimistic)
@@ -263,10 +262,10 @@ def test_laplace_noise_lies_between_the_bounds_of_dp_accounting():
         assert least * (1 - 1e-9) <= math.exp(product.log_delta(epsilon)[0]) <= most * (1 + 1e-3)
 
 
-def test_smooth_pairs_make_those_with_atoms_exact():
+def test_a_gaussian_pair_makes_the_profile_of_losses_with_atoms_exact():
     # The Gaussian pair's own modulus ends the integral: by mpmath to the last digits.
     pairs = [*responses(6, 0.01), *laplaces(6, 0.01), (GaussianPair(0.15), 1)]
-    product = many(pairs)
+    product = pair_product(pairs)
     log_delta, tight = product.log_delta(0.8)
     assert tight
     with mpmath.workdps(25):
@@ -297,13 +296,13 @@ def test_far_from_the_axis_a_bounded_loss_is_bounded_by_its_variance():
     [betas(60), responses(60), betas(20) + responses(20) + laplaces(20) + [(GaussianPair(0.1), 1)]],
     ids=["smooth", "atoms", "mixed"],
 )
-def test_pairs_that_are_added_one_by_one_cost_what_they_do_together(pairs):
-    grown = many(pairs[:20])
+def test_adding_pairs_one_by_one_gives_the_same_epsilon(pairs):
+    grown = pair_product(pairs[:20])
     grown.epsilon(DELTA)  # from here on there is a contour to carry along
     for pair in pairs[20:]:
         grown = grown.with_curves([pair])
         assert grown._contour is not None
-    once = many(pairs)
+    once = pair_product(pairs)
     epsilon = once.epsilon(DELTA)[0]
     carried = grown._kept_contour().log_delta(epsilon)[0]
     # A contour that is not at its saddle may be loose, and is still a bound.
@@ -318,10 +317,10 @@ def test_pairs_that_are_added_one_by_one_cost_what_they_do_together(pairs):
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-3])
 @pytest.mark.parametrize("pairs", [betas(60), responses(60)], ids=["smooth", "atoms"])
-def test_as_many_pairs_fit_one_by_one_as_do_at_once(pairs, delta):
+def test_the_same_number_of_pairs_fits_one_by_one_and_at_once(pairs, delta):
     log_delta = math.log(delta)
-    epsilon = many(pairs[:41]).epsilon(delta)[0] * (1 + 1e-6)
-    grown, fitting = many(pairs[:20]), 20
+    epsilon = pair_product(pairs[:41]).epsilon(delta)[0] * (1 + 1e-6)
+    grown, fitting = pair_product(pairs[:20]), 20
     assert grown.fits(epsilon, log_delta)
     for pair in pairs[20:]:
         more = grown.with_curves([pair])
@@ -336,15 +335,17 @@ def test_as_many_pairs_fit_one_by_one_as_do_at_once(pairs, delta):
 
 
 def test_equal_pairs_are_counted_together():
-    product = many([(BetaPair(0.01, 2.0), 3), (BetaPair(0.01, 2.0), 4), (PureDPPair(0.1), 1)])
+    product = pair_product(
+        [(BetaPair(0.01, 2.0), 3), (BetaPair(0.01, 2.0), 4), (PureDPPair(0.1), 1)]
+    )
     for _ in range(50):
         product = product.with_curves([(BetaPair(0.01, 2.0), 2), (PureDPPair(0.1), 1)])
     assert product.size == 2
-    whole = many([(BetaPair(0.01, 2.0), 107), (PureDPPair(0.1), 51)])
+    whole = pair_product([(BetaPair(0.01, 2.0), 107), (PureDPPair(0.1), 51)])
     assert product.epsilon(DELTA)[0] == pytest.approx(whole.epsilon(DELTA)[0], rel=1e-12)
 
 
-def test_many_gaussians_are_one():
+def test_many_gaussian_pairs_compose_to_one():
     deviations = np.linspace(50.0, 90.0, 40)
     parts = [(GaussianMechanism(sigma=float(sigma)), 1) for sigma in deviations]
     mu = math.sqrt(sum(2 / sigma**2 for sigma in deviations))
@@ -353,10 +354,12 @@ def test_many_gaussians_are_one():
     assert Composition(parts).epsilon(DELTA) == pytest.approx(together.epsilon(DELTA), rel=1e-7)
 
 
-def test_the_number_of_kinds_at_which_the_route_changes_is_not_seen_in_the_cost():
+def test_epsilon_is_consistent_where_the_method_changes():
     pairs = tuple((LaplacePair(1 / (30.0 + i)), 2) for i in range(17))
     case = WorstCase(renyi=pairs, profile=pairs)
-    assert Tally.of(case).epsilon(DELTA) == pytest.approx(_Few(case).epsilon(DELTA), rel=1e-5)
+    assert LargeProduct.from_worst_case(case).epsilon(DELTA) == pytest.approx(
+        _SmallProduct(case).epsilon(DELTA), rel=1e-5
+    )
     parts = [(LaplaceMechanism(scale=30.0 + i), 1) for i in range(17)]
     costs = [Composition(parts[:n]).epsilon(DELTA) for n in (15, 16, 17)]
     assert 0.01 < costs[2] - costs[1] < costs[1] - costs[0] < 0.015
@@ -401,7 +404,7 @@ def test_the_divergence_of_an_infinite_order_is_the_largest_loss_of_many(kinds):
     assert Composition([*responses, (ZeroConcentratedDP(0.1), 1)]).rdp(np.inf) == np.inf
 
 
-def test_failures_add_up_and_leave_the_rest():
+def test_failure_probabilities_are_composed():
     parts = [(ApproximateDP(0.01 + 1e-4 * i, 1e-8 * (1 + i)), 1) for i in range(30)]
     failure = -math.expm1(sum(math.log1p(-1e-8 * (1 + i)) for i in range(30)))
     responses_alone = Composition([(PureDP(0.01 + 1e-4 * i), 1) for i in range(30)])
@@ -426,7 +429,7 @@ def test_losses_that_are_bounded_add_up_to_their_sum_at_most():
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1, 0.9])
-def test_what_holds_is_what_costs_no_more(delta):
+def test_holds_agrees_with_epsilon(delta):
     total = Composition([(DirichletMechanism(r=0.03, alpha=1.0 + i / 7), 1) for i in range(30)])
     epsilon = total.epsilon(delta)
     assert total.holds(epsilon * (1 + 1e-7) + 1e-12, delta)
@@ -447,10 +450,10 @@ class Unknown(DominatingPair):
         return GaussianPair(0.1).log_delta(epsilon)
 
 
-def test_pairs_that_no_series_is_known_for_are_composed_one_by_one():
+def test_pairs_without_a_series_are_composed_one_by_one():
     pairs = [*betas(8), (Unknown(), 1)]
-    assert many(pairs) is None
-    assert Tally.of(WorstCase(renyi=tuple(pairs), profile=tuple(pairs))) is None
+    assert pair_product(pairs) is None
+    assert LargeProduct.from_worst_case(WorstCase(renyi=tuple(pairs), profile=tuple(pairs))) is None
 
 
 @pytest.mark.parametrize(
@@ -469,9 +472,9 @@ def test_pairs_that_no_series_is_known_for_are_composed_one_by_one():
 )
 @pytest.mark.parametrize("others", [betas(20), responses(20)], ids=["smooth", "atoms"])
 def test_extreme_pairs_among_ordinary_ones_give_bounds_and_no_errors(extreme, others):
-    product = many([*others, extreme])
-    alone = _Few(WorstCase(renyi=(extreme,), profile=(extreme,)))
-    least = max(alone.epsilon(DELTA), many(others).epsilon(DELTA)[0] * (1 - 1e-4))
+    product = pair_product([*others, extreme])
+    alone = _SmallProduct(WorstCase(renyi=(extreme,), profile=(extreme,)))
+    least = max(alone.epsilon(DELTA), pair_product(others).epsilon(DELTA)[0] * (1 - 1e-4))
     assert product.epsilon(DELTA)[0] >= least * (1 - 1e-6)
     log_delta = product.log_delta(1.0)[0]
     assert not np.isnan(log_delta)
@@ -479,11 +482,11 @@ def test_extreme_pairs_among_ordinary_ones_give_bounds_and_no_errors(extreme, ot
     assert not np.isnan(product.rdp(np.array([1.5, 50.0]))).any()
 
 
-def test_a_contour_too_short_says_so(monkeypatch):
+def test_a_truncated_contour_is_not_tight(monkeypatch):
     # With no room for nodes nothing is tight, and the bound still holds.
     pairs = betas(20)
-    exact = many(pairs).log_delta(1.0)[0]
-    monkeypatch.setattr(contours, "_MAX_NODES", 3)
-    log_delta, tight = many(pairs).log_delta(1.0)
+    exact = pair_product(pairs).log_delta(1.0)[0]
+    monkeypatch.setattr(cumulants, "_MAX_NODES", 3)
+    log_delta, tight = pair_product(pairs).log_delta(1.0)
     assert not tight
     assert log_delta >= exact - 3e-9

@@ -236,7 +236,7 @@ WRONG = {
         {"categories": {0, 1}},
         "categories must be a sequence; got .* set",
     ),
-    "lists as categories": (fit_posterior, {"categories": [[0], [1]]}, "that can be hashed"),
+    "lists as categories": (fit_posterior, {"categories": [[0], [1]]}, "hashable labels"),
     "huge epsilon": (fit_posterior, {"epsilon": 10**400}, "epsilon must be at most 1e"),
 }
 

@@ -413,14 +413,14 @@ def test_profile_falls_from_one_to_zero_and_is_a_number_everywhere(pair):
 
 
 @pytest.mark.parametrize("pair", [BetaPair(0.3, 2.0), GaussianPair(0.7), LaplacePair(0.4)])
-def test_pairs_that_are_their_own_mirror_image_have_a_mirrored_profile(pair):
+def test_pairs_that_equal_their_reversal_have_a_symmetric_profile(pair):
     # delta_PQ(-e) = 1 - exp(-e) (1 - delta_QP(e)), whatever the pair.
     for epsilon in (0.01, 0.2, 1.0):
         there, back = np.exp(pair.log_delta(epsilon)), np.exp(pair.log_delta(-epsilon))
         assert back == pytest.approx(1 - np.exp(-epsilon) * (1 - there), rel=1e-8)
 
 
-def test_add_and_remove_are_mirror_images_of_each_other():
+def test_add_is_the_reversal_of_remove():
     for epsilon in (-0.5, 0.01, 0.2, 1.0):
         add = np.exp(GammaPair(0.8, 1.3, "add").log_delta(epsilon))
         remove = np.exp(GammaPair(0.8, 1.3, "remove").log_delta(-epsilon))

@@ -50,7 +50,7 @@ def brute_geometry(prior, n):
     return counts, np.sqrt(np.maximum(1 - affinity, 0)), moved
 
 
-def brute_steepness(mechanism, prior, n, gamma):
+def brute_rates(mechanism, prior, n, gamma):
     _, distance, moved = brute_geometry(prior, n)
     local = np.where(moved == 1, distance, 0).max(1)
     if mechanism == "ehd":
@@ -62,7 +62,7 @@ def brute_steepness(mechanism, prior, n, gamma):
 
 def brute_exponential(mechanism, prior, n, scale, gamma=1.0):
     _, distance, _ = brute_geometry(prior, n)
-    weights = np.exp(-scale * brute_steepness(mechanism, prior, n, gamma)[:, None] * distance)
+    weights = np.exp(-scale * brute_rates(mechanism, prior, n, gamma)[:, None] * distance)
     return weights / weights.sum(1, keepdims=True)
 
 
@@ -250,7 +250,7 @@ def test_the_range_bound_covers_every_pair(prior, n, gamma):
     from skdirdp.posterior.mechanisms import _range_bound
 
     _, distance, moved = brute_geometry(prior, n)
-    rates = brute_steepness("ehds", prior, n, gamma)
+    rates = brute_rates("ehds", prior, n, gamma)
     first, second = np.argwhere(np.triu(moved == 1)).T
     change = rates[second][:, None] * distance[second] - rates[first][:, None] * distance[first]
     bound = _range_bound(rates[first], rates[second], distance[first, second])
@@ -278,7 +278,7 @@ def test_large_releases_are_quick(mechanism, sizes):
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds", "ehdl"])
 @pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 7), ((0.5, 1.0, 2.0), 5)])
 def test_exponential_weights_match_the_brute_force(mechanism, prior, n):
-    from skdirdp.posterior.lattice import posterior_lattice
+    from skdirdp.posterior.hellinger import posterior_lattice
     from skdirdp.posterior.mechanisms import log_weights
 
     counts, _, _ = brute_geometry(prior, n)
@@ -450,7 +450,7 @@ def test_the_local_sensitivity_needs_no_maximum_over_candidates():
 
 
 def test_distances_on_a_long_lattice_stay_accurate():
-    from skdirdp.posterior.lattice import PosteriorLattice
+    from skdirdp.posterior.hellinger import PosteriorLattice
 
     lattice = PosteriorLattice((0.5, 1.0), 15000)
     for x in ((7500, 7500), (3, 14997), (14999, 1)):
@@ -645,7 +645,7 @@ def test_invalid_data_are_not_charged():
     ledger = Ledger()
     estimator = PrivateDirichletPosterior(n_categories=2, accountant=ledger)
     for bad in ([0, 1, 2], [], [0, -1]):
-        with pytest.raises(ValueError, match="x must hold"):
+        with pytest.raises(ValueError, match="x must contain"):
             estimator.fit(bad)
     assert ledger.charges == []
 
@@ -786,7 +786,7 @@ def test_what_can_fail_fails_before_the_charge(mechanism, monkeypatch):
     def fails(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(mechanisms, "steepness", fails)
+    monkeypatch.setattr(mechanisms, "inverse_sensitivity", fails)
     if mechanism == "lshist":
         estimator.fit_counts([3, 4])
         assert len(ledger.charges) == 1
@@ -840,7 +840,7 @@ def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
         ({"prior": -1.0}, r"'prior' parameter .* Got -1.0 "),
         ({"prior": 1e13}, r"prior must be .* at most 1e\+12"),
         ({"prior": [1.0, 1e13]}, r"prior must be .* at most 1e\+12"),
-        ({"prior": [1.0]}, r"vector of at least 2; got shape \(1,\)"),
+        ({"prior": [1.0]}, r"vector of length at least 2; got shape \(1,\)"),
         ({"prior": np.array([1.0, 1j])}, "prior must be a number or a vector"),
         ({"prior": {1.0, 2.0}}, "prior must be a number or a vector"),
         ({"prior": [1.0, np.nan]}, "prior must be greater than 0"),
@@ -859,12 +859,15 @@ def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
         ({"categories": 3}, "'categories' parameter .* array-like. Got 3 "),
         ({"categories": "ab"}, "'categories' parameter .* array-like. Got 'ab' "),
         ({"categories": iter("ab")}, "'categories' parameter .* array-like"),
-        ({"categories": {"a", "b"}}, "categories must be a sequence; got one of type set"),
-        ({"categories": {"a": 1, "b": 2}}, "categories must be a sequence; got one of type dict"),
-        ({"categories": [["a"], ["b"]]}, "categories must hold labels that can be hashed"),
+        ({"categories": {"a", "b"}}, "categories must be a sequence; got an object of type set"),
+        (
+            {"categories": {"a": 1, "b": 2}},
+            "categories must be a sequence; got an object of type dict",
+        ),
+        ({"categories": [["a"], ["b"]]}, "categories must contain hashable labels"),
         ({"categories": np.array([["a", "b"]])}, r"categories .* got shape \(1, 2\)"),
         ({"categories": np.array(3)}, r"categories must be a vector of labels; got shape \(\)"),
-        ({"categories": [0.0, np.nan]}, "categories must hold no missing values"),
+        ({"categories": [0.0, np.nan]}, "categories must not contain missing values"),
         ({"mechanism": "laplace"}, "'mechanism' parameter .* Got 'laplace'"),
         ({"calibration": "best"}, "'calibration' parameter .* Got 'best'"),
         ({"random_state": "seed"}, "'random_state' parameter .* Got 'seed'"),
@@ -881,9 +884,9 @@ def test_bad_parameters_are_refused(parameters, message):
     ("counts", "message"),
     [
         ([0, 0], "at least 1 record"),
-        ([3, -1], "whole numbers"),
-        ([3.5, 1], "whole numbers"),
-        ([np.nan, 1], "whole numbers"),
+        ([3, -1], "non-negative integers"),
+        ([3.5, 1], "non-negative integers"),
+        ([np.nan, 1], "non-negative integers"),
         ([1, 2, 3], r"shape \(2,\)"),
         (["a", "b"], "array of numbers"),
         (np.array([3 + 1j, 4]), "array of numbers"),

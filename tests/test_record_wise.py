@@ -50,7 +50,7 @@ from skdirdp import (
 from skdirdp._persons import select_rows
 from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
-from skdirdp.posterior.inputs import count_labels
+from skdirdp.posterior.estimator import count_labels
 from skdirdp.records import columns as record_columns
 
 from .probes import drawn_tables, outside_bounds
@@ -396,14 +396,14 @@ class Posterior(Case):
         from skdirdp.posterior import estimator
 
         found = []
-        count = estimator.counts_in
+        count = estimator.category_counts
 
         def listening(*given):
             found.append((None, count(*given)))
             return count(*given)
 
         values = VECTORS[vector]([record["a"] for record in records])
-        with patch.object(estimator, "counts_in", listening):
+        with patch.object(estimator, "category_counts", listening):
             self.make().fit(values)
         return found
 
@@ -867,7 +867,7 @@ DEFECTS = {
         ("DirichletBernoulliNB", "list"),
     ),
     "labels of a posterior are an array": (
-        ("skdirdp.posterior.inputs.as_labels", np.asarray),
+        ("skdirdp.posterior.estimator.as_labels", np.asarray),
         ("PrivateDirichletPosterior", "list"),
     ),
     "ids of batches are arrays and differ by type": (

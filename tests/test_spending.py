@@ -17,7 +17,7 @@ from skdirdp.accountant import accountant as module
 from skdirdp.accountant.admission import _is_computable, _is_ordinary
 from skdirdp.accountant.ledger import Limits, Transaction
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
-from skdirdp.accounting.tally import Tally
+from skdirdp.accounting.products import LargeProduct
 from skdirdp.mechanisms import (
     DirichletMechanism,
     GaussianMechanism,
@@ -205,7 +205,7 @@ def test_a_summary_composes_nothing_that_takes_long(monkeypatch):
     for kind in different(20):
         accountant.charge(kind)
     with monkeypatch.context() as patch:
-        patch.setattr(Tally, "epsilon", lambda *_: pytest.fail("composed"))
+        patch.setattr(LargeProduct, "epsilon", lambda *_: pytest.fail("composed"))
         expected = (
             "PrivacyAccountant(epsilon=5.0, delta=1e-05, adaptive=False): 20 charges; "
             "total() composes them"

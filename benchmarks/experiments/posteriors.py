@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from skdirdp.posterior import hellinger_distance
-from skdirdp.posterior.lattice import posterior_lattice
+from skdirdp.posterior.hellinger import posterior_lattice
 from skdirdp.posterior.mechanisms import (
     clamped_laplace_pmf,
     draw_laplace,

@@ -12,7 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from .._messages import plural
-from ..accounting.filters import PrivacyFilter, Tally
+from ..accounting.filters import PrivacyFilter
+from ..accounting.filters import Usage as Tally
 from . import admission
 from .codec import decode, describe
 from .records import First, Limits

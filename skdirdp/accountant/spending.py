@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..accounting import Composition
-from ..accounting.tally import FEW, Tally
+from ..accounting.products import FEW
+from ..accounting.products import LargeProduct as Tally
 from ..accounting.worst_case import REVEALS_NOTHING, directions_of
 from .codec import decode
 from .ledger import Transaction

@@ -1,7 +1,7 @@
-"""Privacy guarantees, their composition, and the pairs they rest on.
+"""Privacy guarantees and their exact composition.
 
-Mechanisms describe themselves by worst cases (`worst_case`, `pairs`); `Composition`
-composes those. Nothing here knows a mechanism.
+Each mechanism describes its worst cases by dominating pairs (`worst_case`, `pairs`), and
+`Composition` composes them. This package does not depend on any mechanism.
 """
 
 from .composition import Composition

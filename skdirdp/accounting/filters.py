@@ -1,18 +1,18 @@
-"""Privacy filters: what may be spent when each step is chosen after looking at the last.
+"""Privacy filters: limits for releases that are chosen after seeing earlier results.
 
-An exact composition is a guarantee for steps that were fixed beforehand. A *filter* decides
-about each step as it comes, so that whatever it lets through is private as a whole, whoever
-chose the steps and by whatever they saw. Three kinds of budgets can be spent so without a
-look at what was released (docs/theory.md, section 13):
+An exact composition is a guarantee for releases that are fixed in advance. A *filter* decides
+about each release separately, and all admitted releases together are private even if each is
+chosen after seeing the results of earlier ones. Three kinds of budgets allow this, without
+depending on the released values (docs/theory.md, section 13):
 
-- `Copies`: a number of releases of one and the same kind;
-- `Pool`: dominating pairs, each as often as it is there, and a variance of Gaussian noise.
-  The copies that are not used are filled up in the proof, so nothing is lost;
-- `RenyiBudget`: a divergence of one Renyi order, from which everything can be paid.
+- `Copies`: a number of releases of one kind;
+- `Pool`: dominating pairs, each a number of times, and a variance of Gaussian noise. The proof
+  adds the unused copies, so nothing is lost;
+- `RenyiBudget`: a divergence of one Renyi order, which any release can use.
 
-A `PrivacyFilter` holds a pool for the kind that was released first, with nearly all of the
-limit's delta, and a Renyi budget with the rest. What stays within one of the two is admitted,
-and their deltas add up. Sums are exact fractions, so that every process decides alike.
+A `PrivacyFilter` holds a pool for the kind of the first release, with most of the delta of the
+limit, and a Renyi budget with the rest. Releases that fit into one of the two are admitted, and
+the two deltas add up. Sums are exact fractions, so every process decides in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -30,39 +30,39 @@ from .conversions import renyi_log_delta
 from .pairs import Floats, GaussianPair
 from .worst_case import WorstCase, combine
 
-#: Kinds of releases, each with the number of them.
+#: Number of releases of each kind.
 Counts = Mapping[PrivacyCurves, int]
-#: How much of each thing, by name; a dominating pair is a name too.
+#: Amounts by resource; a dominating pair is a resource too.
 Amounts = dict[Hashable, Fraction]
-#: What is used of every budget of a filter.
-Tally = tuple[Amounts, ...]
+#: Used amounts of every budget of a filter.
+Usage = tuple[Amounts, ...]
 
-#: The name of what a budget has no capacity for.
+#: The resource for which a budget has no capacity.
 OTHER = "other"
 
-#: Of the releases that exact composition admits, if only the first kind is ever released: 95%,
-#: and the part to which their number is found.
-FIRST_KIND = Fraction(9501, 10_000)
-# Of the rest of delta, for steps that may reveal everything with a small probability.
-_FAILURES = 0.1
+#: The share of the releases admitted by exact composition if only the first kind is released:
+#: 95%, plus the tolerance to which their number is found.
+FIRST_KIND_SHARE = Fraction(9501, 10_000)
+# Share of the remaining delta for releases that may reveal everything.
+_FAILURE_SHARE = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
-# Of shares of delta and of budgets, downwards: far above the rounding of their few operations.
+# Relative amount by which shares of delta and budgets are rounded down.
 _ROUNDING = 1e-12
-# No epsilon beyond so many limits is looked at, and those below are found to this part of it.
-_MOST_LIMITS = 2.0**20
-_FOUND = 1e-9
-# A larger number of copies is found to this part of it.
-_COPIES_FOUND = 2.0**-14
-# Deltas this close are taken for the same: those of two routes that lead to one pair.
-_SAME = 1e-6
-_TOO_MUCH = Fraction(1 << 1100)
+# The largest epsilon tried, and the tolerance of the result, in units of the limit.
+_MAX_EPSILON_FACTOR = 2.0**20
+_EPSILON_TOLERANCE = 1e-9
+# Relative tolerance of the number of copies.
+_COPIES_TOLERANCE = 2.0**-14
+# Relative difference up to which the deltas of two methods are considered equal.
+_SAME_DELTA = 1e-6
+_EXCEEDED = Fraction(1 << 1100)
 
 
 class Budget(ABC):
-    """Something that can be spent adaptively, and the profile of all that it pays for.
+    """Budget that can be used adaptively, and the privacy profile of all releases within it.
 
-    It has a capacity for each of several things, and a release takes something of each.
-    What it has no capacity for goes by the name `OTHER`.
+    It has a capacity for each of several resources, and a release uses some of each. Resources
+    without capacity are called `OTHER`.
     """
 
     @property
@@ -71,14 +71,14 @@ class Budget(ABC):
 
     @abstractmethod
     def uses(self, kind: PrivacyCurves) -> Amounts:
-        """What one release takes."""
+        """Amounts used by one release."""
 
     @abstractmethod
     def log_delta(self, epsilon: float) -> float:
-        """Natural logarithm of the delta of whatever fits into it, never too small."""
+        """Natural logarithm of the delta of all releases within the budget, rounded up."""
 
     def add(self, used: Amounts, kind: PrivacyCurves, number: int) -> Amounts:
-        """What was used, and a number of releases more."""
+        """Return the used amounts after a number of further releases."""
         after = dict(used)
         for name, amount in self.uses(kind).items():
             after[name] = after.get(name, Fraction(0)) + number * amount
@@ -86,11 +86,11 @@ class Budget(ABC):
 
     def share_of(self, used: Amounts) -> Fraction:
         capacity = self.capacity
-        shares = (_part(amount, capacity.get(name)) for name, amount in used.items())
+        shares = (_share(amount, capacity.get(name)) for name, amount in used.items())
         return max(shares, default=Fraction(0))
 
     def share(self, counts: Counts) -> Fraction:
-        """The part of it that releases take; above 1 where they do not fit into it."""
+        """Share of the budget that releases use; above 1 if they exceed it."""
         used: Amounts = {}
         for kind, number in counts.items():
             used = self.add(used, kind, number)
@@ -99,7 +99,7 @@ class Budget(ABC):
 
 @dataclass(frozen=True)
 class Copies(Budget):
-    """Releases of one kind, in one direction."""
+    """Budget of a number of releases of one kind, in one direction."""
 
     kind: PrivacyCurves
     direction: str
@@ -118,10 +118,10 @@ class Copies(Budget):
 
 @dataclass(frozen=True)
 class Pool(Budget):
-    """Dominating pairs, each as often as it may be used, in one direction.
+    """Budget of dominating pairs, each a number of times, in one direction.
 
-    Gaussian pairs are one variance, of which each takes ``mu**2``; failures are one
-    exponential clock, of which each takes ``-log(1 - failure)``.
+    Gaussian pairs share a variance, of which each uses ``mu**2``. Failures share the rate of an
+    exponential clock, of which each uses ``-log(1 - failure)``.
     """
 
     kind: PrivacyCurves
@@ -130,17 +130,17 @@ class Pool(Budget):
 
     @cached_property
     def capacity(self) -> Amounts:
-        each = _in_pairs(_case(self.kind, self.direction))
+        each = _pair_amounts(_case(self.kind, self.direction))
         return {name: self.number * amount for name, amount in each.items()}
 
     def uses(self, kind: PrivacyCurves) -> Amounts:
-        uses = _in_pairs(_case(kind, self.direction))
+        uses = _pair_amounts(_case(kind, self.direction))
         if any(amount and name not in self.capacity for name, amount in uses.items()):
             return {OTHER: Fraction(1)}
         return uses
 
     def log_delta(self, epsilon: float) -> float:
-        # What the pairs alone imply, without what else is known of the kind.
+        # The bound implied by the pairs alone, without the Renyi curve of the kind.
         case = combine([(_case(self.kind, self.direction), self.number)])
         pairs = case.profile or ()
         return _log_delta(WorstCase(pairs, pairs, case.failure), epsilon)
@@ -148,7 +148,7 @@ class Pool(Budget):
 
 @dataclass(frozen=True)
 class RenyiBudget(Budget):
-    """A Renyi divergence of one order, and a probability that everything is revealed."""
+    """Budget of a Renyi divergence of one order and of a failure probability."""
 
     direction: str
     order: float
@@ -175,14 +175,14 @@ class RenyiBudget(Budget):
 
 
 class PrivacyFilter:
-    """Admits releases, one after the other, within (epsilon, delta) as a whole.
+    """Filter that admits releases while all of them together are (epsilon, delta)-DP.
 
     Parameters
     ----------
     first : mechanism or guarantee
         The kind of the first release.
     releases : int
-        How many of it are made at once.
+        The number of releases in the first charge.
     epsilon, delta : float
         The limit.
 
@@ -190,87 +190,87 @@ class PrivacyFilter:
     --------
     >>> from skdirdp.accounting import PureDP
     >>> from skdirdp.accounting.filters import PrivacyFilter
-    >>> spending = PrivacyFilter(PureDP(0.5), 1, epsilon=2.0, delta=1e-5)
-    >>> spending.admits({PureDP(0.5): 4}), spending.admits({PureDP(0.5): 5})
+    >>> privacy_filter = PrivacyFilter(PureDP(0.5), 1, epsilon=2.0, delta=1e-5)
+    >>> privacy_filter.admits({PureDP(0.5): 4}), privacy_filter.admits({PureDP(0.5): 5})
     (True, False)
     """
 
     def __init__(self, first: PrivacyCurves, releases: int, epsilon: float, delta: float):
         self.limit = (epsilon, delta)
         copies = _copies_within(first, releases, epsilon, delta)
-        #: For each direction, budgets of which one must be kept to.
+        #: Budgets by direction; releases must stay within one of them.
         self.budgets: dict[str, tuple[Budget, ...]] = {
             direction: _budgets(first, direction, releases, copies, epsilon, delta)
             for direction in first.worst_cases()
         }
 
-    def nothing(self) -> Tally:
-        """What is used before the first release, of every budget."""
+    def nothing(self) -> Usage:
+        """Return the usage before the first release."""
         return tuple({} for budgets in self.budgets.values() for _ in budgets)
 
-    def add(self, tally: Tally, kind: PrivacyCurves, number: int) -> Tally:
-        """What is used after a number of releases more, or fewer."""
+    def add(self, usage: Usage, kind: PrivacyCurves, number: int) -> Usage:
+        """Return the usage after a number of releases is added, or removed if negative."""
         every = [budget for budgets in self.budgets.values() for budget in budgets]
-        pairs = zip(every, tally, strict=True)
+        pairs = zip(every, usage, strict=True)
         return tuple(budget.add(used, kind, number) for budget, used in pairs)
 
-    def share_of(self, tally: Tally) -> Fraction:
-        """The part of the limit that is used; above 1 if that is not admitted.
+    def share_of(self, usage: Usage) -> Fraction:
+        """Share of the limit that is used; above 1 if the usage is not admitted.
 
-        Of the budget that the smaller part is used of, in the worse direction.
+        The smallest share over the budgets, in the worst direction.
         """
-        used = iter(tally)
+        used = iter(usage)
         return max(
-            min((budget.share_of(next(used)) for budget in budgets), default=_TOO_MUCH)
+            min((budget.share_of(next(used)) for budget in budgets), default=_EXCEEDED)
             for budgets in self.budgets.values()
         )
 
     def share(self, counts: Counts) -> Fraction:
-        """The part of the limit that releases take up."""
-        tally = self.nothing()
+        """Share of the limit that releases use."""
+        usage = self.nothing()
         for kind, number in counts.items():
-            tally = self.add(tally, kind, number)
-        return self.share_of(tally)
+            usage = self.add(usage, kind, number)
+        return self.share_of(usage)
 
     def admits(self, counts: Counts) -> bool:
-        """Whether all these releases may be made, in any order and however chosen."""
+        """Whether all these releases are admitted, in any order and chosen adaptively."""
         return self.share(counts) <= 1
 
     def log_delta(self, epsilon: float) -> float:
-        """Natural logarithm of the delta of whatever is ever admitted, at any epsilon."""
+        """Natural logarithm of the delta at epsilon of all releases ever admitted."""
         return max(
-            # Without a budget nothing is admitted, and nothing is promised.
+            # Without a budget nothing is admitted, and the bound is trivial.
             min(float(np.logaddexp.reduce([b.log_delta(epsilon) for b in budgets] or [0.0])), 0.0)
             for budgets in self.budgets.values()
         )
 
     def delta(self, epsilon: ArrayLike) -> Floats:
-        """The delta that holds at each epsilon for whatever is ever admitted."""
+        """Delta at each epsilon of all releases ever admitted."""
         epsilon = np.asarray(epsilon, dtype=float)
         flat = [np.exp(self.log_delta(float(each))) for each in epsilon.ravel()]
         return np.array(flat).reshape(epsilon.shape)
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon that holds at delta for whatever is ever admitted."""
+        """Epsilon at delta of all releases ever admitted."""
         target, limit = float(np.log(delta)), self.limit[0]
 
         def excess(epsilon: float) -> float:
             return max(self.log_delta(epsilon) - target, -1e3)
 
-        highest = _MOST_LIMITS * limit
-        if excess(highest) > 0:  # delta is below what is kept for failures
+        highest = _MAX_EPSILON_FACTOR * limit
+        if excess(highest) > 0:  # delta is below the share reserved for failures
             return np.inf
         found = safe_root(
-            excess, limit, -limit / 4, tolerance=_FOUND * limit, limits=(0.0, highest)
+            excess, limit, -limit / 4, tolerance=_EPSILON_TOLERANCE * limit, limits=(0.0, highest)
         )
         if delta >= self.limit[1]:
-            # The search rounds up and may stop a hair above the limit, which holds.
+            # The search rounds up and may stop slightly above the limit, which holds.
             return min(float(found), limit)
         return float(found)
 
 
 def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: float) -> int:
-    """How many releases of a kind exact composition admits, up to rounding down."""
+    """Number of releases of a kind that exact composition admits, rounded down."""
 
     def fits(number: int) -> bool:
         cases = kind.worst_cases().values()
@@ -279,7 +279,9 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
 
     if not fits(releases):
         # A failure of delta itself is within the limit, but its logarithm is rounded up.
-        whole = [_OneCase(combine([(case, releases)])) for case in kind.worst_cases().values()]
+        whole = [
+            _WorstCaseCurves(combine([(case, releases)])) for case in kind.worst_cases().values()
+        ]
         return releases if all(case.epsilon(delta) <= epsilon for case in whole) else 0
     low = min(max(releases, _renyi_copies(kind, epsilon, delta)), MAX_RELEASES)
     if not fits(low):
@@ -287,25 +289,25 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
     high = min(2 * low, MAX_RELEASES)
     while low < high and fits(high):
         low, high = high, min(2 * high, MAX_RELEASES)
-    while high - low > 1 + int(_COPIES_FOUND * low):
+    while high - low > 1 + int(_COPIES_TOLERANCE * low):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
 def _renyi_copies(kind: PrivacyCurves, epsilon: float, delta: float) -> int:
-    """About how many the best Renyi order admits: where a search may well begin."""
+    """Approximate number of releases that the best Renyi order admits, to start a search."""
     found = np.inf
     for case in kind.worst_cases().values():
         with np.errstate(all="ignore"):
             each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
-            number = np.nanmax(_renyi_room(epsilon, delta) / each)
+            number = np.nanmax(_allowed_divergence(epsilon, delta) / each)
         found = min(found, number) if case.failure == 0 else 0.0
     return int(min(max(found, 0.0), 2.0**62))
 
 
-def _renyi_room(epsilon: float, delta: float) -> Floats:
-    """The divergence of each order that is within a limit."""
+def _allowed_divergence(epsilon: float, delta: float) -> Floats:
+    """Largest divergence of each order within a limit."""
     tilt = _ORDERS - 1
     cost = (np.log(delta) - tilt * np.log1p(-1 / _ORDERS) + np.log(_ORDERS)) / tilt
     return epsilon + cost - 4 * _ROUNDING * (epsilon + np.abs(cost))
@@ -316,16 +318,18 @@ def _budgets(
 ) -> tuple[Budget, ...]:
     if copies == 0:
         return ()
-    # A whole number of the charges that the first one is, where they are few: none is lost.
+    # If few charges fit, reserve a whole number of charges of the size of the first one.
     charges = copies // releases
-    number = min(max(releases * _ceil(FIRST_KIND * charges), _ceil(FIRST_KIND * copies)), copies)
+    number = min(
+        max(releases * _ceil(FIRST_KIND_SHARE * charges), _ceil(FIRST_KIND_SHARE * copies)), copies
+    )
     main: Budget = Copies(kind, direction, number)
     used = np.exp(main.log_delta(epsilon))
     if _case(kind, direction).profile is not None:
-        # The pool admits more, but has no use for a Renyi curve that is better than its pairs.
+        # A pool admits more kinds, but ignores a Renyi curve that is tighter than the pairs.
         pool = Pool(kind, direction, number)
         by_pairs = np.exp(pool.log_delta(epsilon))
-        if by_pairs <= min(used * (1 + _SAME), delta):
+        if by_pairs <= min(used * (1 + _SAME_DELTA), delta):
             main, used = pool, by_pairs
     rest = (delta - used) * (1 - _ROUNDING)
     other = _renyi_budget(_case(kind, direction), releases, epsilon, rest) if rest > 0 else None
@@ -337,15 +341,15 @@ def _budgets(
 def _renyi_budget(
     first: WorstCase, releases: int, epsilon: float, delta: float
 ) -> tuple[float, Fraction, Fraction] | None:
-    """An order with its divergence, and a probability of failure, that delta pays for.
+    """Choose an order, its divergence and a failure probability within delta.
 
-    The order is the one at which most Gaussian noise may follow the first releases.
+    The order is the one that admits the most Gaussian releases after the first ones.
     """
     spent = releases * first.failure
-    failure = spent + _FAILURES * (delta - spent)
+    failure = spent + _FAILURE_SHARE * (delta - spent)
     if not spent < failure < delta:
         return None
-    divergence = _renyi_room(epsilon, delta - failure)
+    divergence = _allowed_divergence(epsilon, delta - failure)
     with np.errstate(all="ignore"):
         taken = sum(releases * count * curve.rdp(_ORDERS) for curve, count in first.renyi)
         room = (divergence - taken) / _ORDERS
@@ -361,8 +365,8 @@ def _case(kind: PrivacyCurves, direction: str) -> WorstCase:
 
 
 @lru_cache(maxsize=4096)
-def _in_pairs(case: WorstCase) -> Amounts:
-    """What a worst case takes from a pool."""
+def _pair_amounts(case: WorstCase) -> Amounts:
+    """Amounts that a worst case uses of a pool."""
     if case.profile is None or case.failure == 1:
         return {OTHER: Fraction(1)}
     uses: Amounts = {"variance": Fraction(0), "failure": Fraction(-float(np.log1p(-case.failure)))}
@@ -376,7 +380,7 @@ def _in_pairs(case: WorstCase) -> Amounts:
 
 @lru_cache(maxsize=4096)
 def _divergence(case: WorstCase, order: float) -> Fraction | None:
-    """None where it is infinite, or cannot be computed."""
+    """Renyi divergence of a worst case; None if it is infinite or cannot be computed."""
     total = Fraction(0)
     for curve, count in case.renyi:
         with np.errstate(all="ignore"):
@@ -387,8 +391,8 @@ def _divergence(case: WorstCase, order: float) -> Fraction | None:
     return total
 
 
-class _OneCase(PrivacyCurves):
-    """The curves of a worst case in one direction."""
+class _WorstCaseCurves(PrivacyCurves):
+    """Privacy curves of a worst case in one direction."""
 
     adjacency = ""
 
@@ -401,13 +405,13 @@ class _OneCase(PrivacyCurves):
 
 @lru_cache(maxsize=1024)
 def _log_delta(case: WorstCase, epsilon: float) -> float:
-    return float(_OneCase(case).log_delta(epsilon))
+    return float(_WorstCaseCurves(case).log_delta(epsilon))
 
 
-def _part(used: Fraction, available: Fraction | None) -> Fraction:
+def _share(used: Fraction, available: Fraction | None) -> Fraction:
     if not used:
         return Fraction(0)
-    return used / available if available else _TOO_MUCH
+    return used / available if available else _EXCEEDED
 
 
 def _ceil(number: Fraction) -> int:

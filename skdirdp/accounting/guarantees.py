@@ -1,10 +1,9 @@
-"""Guarantees as values, and the conversions between them.
+"""Privacy guarantees and the conversions between them.
 
-Each states how well one record is hidden, and under which `adjacency`: "replace"
-(one record is exchanged for another) or "add_remove" (one is added or removed). For persons
-with all their records the relations are "replace_person" and "add_remove_person". For
-vectors of probabilities the relation is that of a `SimplexMechanism`, by its
-`adjacency`. Guarantees of different relations never add up.
+Each guarantee holds under an `adjacency` relation: "replace" (one record is replaced by another)
+or "add_remove" (one record is added or removed). For persons with all their records the
+relations are "replace_person" and "add_remove_person". For vectors of probabilities the relation
+is given by `SimplexMechanism.adjacency`. Guarantees under different relations cannot be composed.
 """
 
 import math
@@ -20,7 +19,7 @@ from .conversions import renyi_epsilon, truncated_epsilon
 from .pairs import PureDPPair, ResponsesPair
 from .worst_case import REVEALS_ALL, RenyiBound, WorstCase, check_relation, in_every_direction
 
-# How far weights may be from adding up to 1, by rounding.
+# Largest deviation of the sum of weights from 1 that is attributed to rounding.
 _WEIGHT_ROUNDING = 1e-9
 
 
@@ -35,7 +34,7 @@ class PureDP(PrivacyCurves):
     epsilon : float
         Positive.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------
@@ -44,8 +43,8 @@ class PureDP(PrivacyCurves):
     0.5
     """
 
-    # The parameter takes the name of the curve: `field()` keeps the method from being
-    # its default.
+    # The parameter has the same name as the method of the base class; `field()` prevents the
+    # method from becoming the default value.
     epsilon: float = field()  # type: ignore[assignment]
     adjacency: str = "replace"
 
@@ -54,7 +53,7 @@ class PureDP(PrivacyCurves):
         check_relation(self.adjacency)
 
     def to_zcdp(self) -> "ZeroConcentratedDP":
-        """Bun and Steinke (2016), Proposition 1.4.
+        """Convert to zCDP: Bun and Steinke (2016), Proposition 1.4.
 
         Returns
         -------
@@ -69,20 +68,19 @@ class PureDP(PrivacyCurves):
 
 @dataclass(frozen=True)
 class ProfiledDP(PrivacyCurves):
-    """Pure DP of which more is known than its epsilon: as private as mixed responses.
+    """Pure DP with a known privacy profile, as a mixture of randomised responses.
 
-    A release that is dominated by randomised response at an epsilon that is drawn from a
-    public list (docs/theory.md, section 7.1). Where its profile is known at several points,
-    `from_points` gives the list.
+    The release is dominated by randomised response with an epsilon drawn from a public list
+    (docs/theory.md, section 7.1). `from_points` computes the list from points of the profile.
 
     Parameters
     ----------
     epsilons : tuple of float
-        At least 0, growing; the release is epsilon-DP at the last.
+        Non-negative and increasing; the release is epsilon-DP for the last one.
     weights : tuple of float
         The probability of each.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------
@@ -106,11 +104,11 @@ class ProfiledDP(PrivacyCurves):
         )
         growing = all(low < high for low, high in pairwise(epsilons))
         if not epsilons or not growing or epsilons[-1] == 0:
-            raise ValueError("epsilons must grow from 0 or more to more than 0; they do not")
+            raise ValueError("epsilons must be increasing from 0 or more, to more than 0")
         if len(weights) != len(epsilons) or not abs(math.fsum(weights) - 1) < _WEIGHT_ROUNDING:
             raise ValueError(
-                "weights must be as many as epsilons and add up to 1; got "
-                f"{len(weights)} that add up to {math.fsum(weights):g}"
+                "weights must have the length of epsilons and sum to 1; got "
+                f"{len(weights)} weights with sum {math.fsum(weights):g}"
             )
         object.__setattr__(self, "epsilons", epsilons)
         object.__setattr__(self, "weights", weights)
@@ -120,14 +118,14 @@ class ProfiledDP(PrivacyCurves):
     def from_points(
         cls, epsilons: Sequence[float], deltas: Sequence[float], adjacency: str = "replace"
     ) -> "ProfiledDP":
-        """The worst that is (epsilon, delta)-DP at all of several points at once.
+        """Create the worst guarantee that is (epsilon, delta)-DP at all given points.
 
         Parameters
         ----------
         epsilons : sequence of float
-            Growing from 0.
+            Increasing; the first one is 0.
         deltas : sequence of float
-            The delta at each; 0 at the last, and positive before.
+            The delta at each epsilon; 0 at the last epsilon and positive before.
         adjacency : {"replace", "add_remove"}, default="replace"
             As for the class.
 
@@ -137,13 +135,13 @@ class ProfiledDP(PrivacyCurves):
         """
         y, delta = np.exp(np.asarray(epsilons, dtype=float)), np.asarray(deltas, dtype=float)
         if y.ndim != 1 or y.shape != delta.shape or y.size < 2:
-            raise ValueError("epsilons and deltas must be two vectors of one length, at least 2")
+            raise ValueError("epsilons and deltas must be vectors of the same length, at least 2")
         if not (y[0] == 1 and np.all(np.diff(y) > 0) and np.all(np.isfinite(y))):
-            raise ValueError("epsilons must grow from 0, as their exponentials do in floats")
+            raise ValueError("epsilons must start at 0 and increase, with finite exponentials")
         if not (np.all(delta[:-1] > 0) and delta[0] < 1 and delta[-1] == 0):
             raise ValueError("deltas must be in (0, 1), and 0 at the last epsilon")
         # A profile is convex in exp(epsilon), and its values at -epsilon follow from those at
-        # epsilon: it is not above the hull of all these points.
+        # epsilon. So it lies on or below the convex hull of all these points.
         mirrored = np.concatenate([[0.0], 1 / y[:0:-1], y])
         values = np.concatenate([[1.0], 1 - 1 / y[:0:-1] + delta[:0:-1] / y[:0:-1], delta])
         hull = _lower_hull(mirrored, values)
@@ -155,12 +153,12 @@ class ProfiledDP(PrivacyCurves):
         slopes = -np.diff(delta) / np.diff(y)
         weights = -np.diff(slopes, append=0.0) * (1 + y[1:])
         weights = np.maximum(weights, 0.0)
-        # By the hull's convexity at epsilon 0 they are at most 1 together, but for rounding.
+        # The hull is convex at epsilon 0, so the weights sum to at most 1, up to rounding.
         if math.fsum(weights) > 1 + _WEIGHT_ROUNDING:
-            raise ValueError("deltas must be those of a profile; they are too large for that")
+            raise ValueError("deltas must be values of a privacy profile; they are too large")
         weights /= max(1.0, math.fsum(weights))
         rest = max(0.0, 1 - math.fsum(weights))
-        # Not the logarithms of their exponentials, which may be smaller.
+        # The original values: logarithms of their exponentials may be smaller.
         given = np.asarray(epsilons, dtype=float)[knots - len(epsilons)]
         return cls(tuple(given.tolist()), (rest, *weights.tolist()), adjacency)
 
@@ -173,7 +171,7 @@ class ProfiledDP(PrivacyCurves):
 
 
 def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which of the points, in the order of x, are corners of their lower convex hull."""
+    """Indices of the points, sorted by x, that are vertices of the lower convex hull."""
     corners: list[int] = []
     for point in range(len(x)):
         while len(corners) > 1:
@@ -189,17 +187,17 @@ def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 class ApproximateDP(PrivacyCurves):
     """(epsilon, delta)-differential privacy: Dwork and Roth (2014), Definition 2.4.
 
-    Its worst case reveals everything with probability delta, and answers by randomised
-    response otherwise: Kairouz, Oh and Viswanath (2015), Theorem 3.
+    Its worst case reveals everything with probability delta, and is randomised response
+    otherwise: Kairouz, Oh and Viswanath (2015), Theorem 3.
 
     Parameters
     ----------
     epsilon : float
         At least 0.
     delta : float in (0, 1)
-        The probability with which everything may be revealed.
+        The probability that everything may be revealed.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------
@@ -218,7 +216,7 @@ class ApproximateDP(PrivacyCurves):
         check_relation(self.adjacency)
 
     def _worst_cases(self) -> dict[str, WorstCase]:
-        # With probability delta all is revealed, else randomised response.
+        # Everything is revealed with probability delta; otherwise randomised response.
         pairs = ((PureDPPair(self.epsilon), 1),) if self.epsilon > 0 else ()
         case = WorstCase(renyi=pairs, profile=pairs, failure=self.delta)
         return in_every_direction(self.adjacency, case)
@@ -235,7 +233,7 @@ class RenyiDP(PrivacyCurves):
     epsilon : float
         At least 0.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------
@@ -254,7 +252,7 @@ class RenyiDP(PrivacyCurves):
         check_relation(self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """Canonne, Kamath and Steinke (2020), Proposition 12.
+        """Convert to (epsilon, delta)-DP: Canonne et al. (2020), Proposition 12.
 
         Parameters
         ----------
@@ -271,14 +269,14 @@ class RenyiDP(PrivacyCurves):
         )
 
     def _worst_cases(self) -> dict[str, WorstCase]:
-        # Renyi divergences grow with the order, so the bound holds below it too.
+        # Renyi divergences increase in the order, so the bound holds at lower orders too.
         bound = RenyiBound(slope=0.0, offset=self.epsilon, max_tilt=self.order - 1)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
 
 
 @dataclass(frozen=True)
 class ZeroConcentratedDP(PrivacyCurves):
-    """rho-zCDP, a Renyi divergence of at most ``rho * order`` at every order.
+    """rho-zCDP: the Renyi divergence is at most ``rho * order`` at every order.
 
     Bun and Steinke (2016).
 
@@ -287,7 +285,7 @@ class ZeroConcentratedDP(PrivacyCurves):
     rho : float
         Positive.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------
@@ -304,7 +302,7 @@ class ZeroConcentratedDP(PrivacyCurves):
         check_relation(self.adjacency)
 
     def to_renyi(self, order: float) -> RenyiDP:
-        """What it says of one order.
+        """Return the guarantee at one Renyi order.
 
         Parameters
         ----------
@@ -319,7 +317,9 @@ class ZeroConcentratedDP(PrivacyCurves):
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """Bun and Steinke (2016), Proposition 1.3; `Composition` is tighter.
+        """Convert to (epsilon, delta)-DP: Bun and Steinke (2016), Proposition 1.3.
+
+        `Composition` is tighter.
 
         Parameters
         ----------
@@ -341,7 +341,7 @@ class ZeroConcentratedDP(PrivacyCurves):
 
 @dataclass(frozen=True)
 class TruncatedConcentratedDP(PrivacyCurves):
-    """(rho, omega)-tCDP, a Renyi divergence of at most ``rho * order`` below order omega.
+    """(rho, omega)-tCDP: the Renyi divergence is at most ``rho * order`` below order omega.
 
     Bun, Dwork, Rothblum and Steinke (2018).
 
@@ -352,7 +352,7 @@ class TruncatedConcentratedDP(PrivacyCurves):
     omega : float
         Greater than 1; infinite for zCDP.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------
@@ -371,7 +371,7 @@ class TruncatedConcentratedDP(PrivacyCurves):
         check_relation(self.adjacency)
 
     def to_renyi(self, order: float) -> RenyiDP:
-        """What it says of one order.
+        """Return the guarantee at one Renyi order.
 
         Parameters
         ----------
@@ -386,7 +386,9 @@ class TruncatedConcentratedDP(PrivacyCurves):
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """Lemma 1 of "Differential Privacy of Dirichlet Posterior Sampling".
+        """Convert to (epsilon, delta)-DP.
+
+        Lemma 1 of "Differential Privacy of Dirichlet Posterior Sampling".
 
         Parameters
         ----------
@@ -410,13 +412,13 @@ class TruncatedConcentratedDP(PrivacyCurves):
 class NoPrivacy(PrivacyCurves):
     """No guarantee at all: everything may be revealed (docs/theory.md, section 1).
 
-    What is charged for a release without noise, or one whose noise is known not to
-    hide a record. Every total that holds it is infinite.
+    It is charged for a release without noise, or with noise that is known not to hide a
+    record. Every composition that contains it has an infinite epsilon.
 
     Parameters
     ----------
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed.
+        Whether one record is replaced by another, or added or removed.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Dominating pairs: the worst neighbours of a release, as two distributions P and Q.
+"""Dominating pairs: the worst-case output distributions P and Q of a release.
 
-A release is as private as its dominating pair: for every pair of neighbours, what
-the mechanism outputs is a post-processing of a sample from P or from Q. A pair is
-known here by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
+A release is at least as private as its dominating pair: for every pair of neighbours, the
+output of the mechanism is a post-processing of a sample from P or from Q. A pair is described
+by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
 
 - the cumulant ``K(t) = log E exp(t L)``, so that the Renyi divergence of order
   ``t + 1`` is ``K(t) / t``;
@@ -11,9 +11,9 @@ known here by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
 The domination of the Dirichlet mechanism by `BetaPair` and `GammaPair` is proved
 in ``docs/theory.md``.
 
-Changes too small, and priors too large, for the squares of floats are rounded to what
-floats hold: a larger change dominates a smaller one, and a smaller prior a larger one
-(there, 2.2 and "Floors").
+Changes that are too small and priors that are too large to be squared in floating point are
+rounded: a larger change dominates a smaller one, and a smaller prior dominates a larger one
+(docs/theory.md, 2.2 and "Floors").
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from .._validation import LARGEST
@@ -35,54 +35,51 @@ from ..numerics.log_gamma import (
     mean_digamma_excess,
     stirling_error,
 )
-from .inversion import log_delta as inverted_log_delta
-from .profile import log_hockey_stick
+from .conversions import Floats, inverted_log_delta, log_hockey_stick
 
-# Relative rounding of the Renyi divergences, always up; the functions behind
-# them are accurate to about 1e-15 (tests, against mpmath).
+# Relative amount by which Renyi divergences are rounded up. The cumulants are accurate to about
+# 1e-15 (tested against mpmath).
 RENYI_ROUNDING = 1e-12
-# The same for logarithms of delta, beside the quadrature's own allowance.
+# The same for logarithms of delta, in addition to the allowance of the quadrature.
 LOG_ROUNDING = 1e-12
-
-Floats = NDArray[np.float64]
 
 
 class DominatingPair(ABC):
-    """Two distributions that are at least as easy to tell apart as any neighbours."""
+    """Two distributions that are at least as easy to distinguish as any neighbours."""
 
-    #: Whether the loss has a density and a characteristic function whose modulus
-    #: falls away from 0 along every vertical line (so that it can be inverted).
+    #: Whether the loss has a density, and a characteristic function whose modulus decreases
+    #: along every vertical line, so that it can be inverted.
     smooth: ClassVar[bool]
 
     @property
     def multiplicity(self) -> float:
-        """How many releases' rounding errors its cumulant may have."""
+        """Number of releases whose rounding errors the cumulant may contain."""
         return 1.0
 
     @property
     def max_loss(self) -> float:
-        """The largest loss; where it is finite the pair is pure DP."""
+        """Largest loss; if it is finite the pair satisfies pure DP."""
         return np.inf
 
     @property
     @abstractmethod
     def max_tilt(self) -> float:
-        """The supremum of the tilts t at which K(t) is finite."""
+        """Supremum of the tilts t at which K(t) is finite."""
 
     @abstractmethod
     def cumulant(self, tilt: ArrayLike, rough: bool = False) -> np.ndarray:
-        """``K(t) = log E exp(t L)``, t real and positive, or complex over such a t.
+        """Evaluate ``K(t) = log E exp(t L)`` for t with a positive real part.
 
-        Where `rough`, it may be computed faster, with an absolute error of about
-        1e-14 (1 + |t|).
+        If `rough` is true, a faster method with an absolute error of about 1e-14 (1 + |t|) may
+        be used.
         """
 
     @abstractmethod
     def log_delta(self, epsilon: ArrayLike) -> Floats:
-        """Natural logarithm of the profile at each epsilon (any real), never too small."""
+        """Natural logarithm of the profile at each real epsilon, rounded up."""
 
     def rdp(self, order: ArrayLike) -> Floats:
-        """Renyi divergence of each order > 1, rounded up; infinite beyond the limit."""
+        """Renyi divergence of each order > 1, rounded up; infinite beyond 1 + max_tilt."""
         tilt = np.asarray(order, dtype=float) - 1
         finite = np.where(np.isinf(tilt), 1.0, tilt)
         divergence = self.cumulant(finite) / finite * (1 + RENYI_ROUNDING)
@@ -90,18 +87,18 @@ class DominatingPair(ABC):
 
 
 class _LogConcavePair(DominatingPair):
-    """A pair whose loss is linear in a variable with a log-concave density under P."""
+    """Pair whose loss is linear in a variable with a log-concave density under P."""
 
     smooth = True
 
     @property
     @abstractmethod
     def _slope(self) -> float:
-        """The loss gained per unit of the variable."""
+        """Derivative of the loss with respect to the variable."""
 
     @abstractmethod
     def _threshold(self, epsilon: Floats) -> Floats:
-        """Where the loss equals epsilon."""
+        """Value of the variable at which the loss equals epsilon."""
 
     @abstractmethod
     def _log_density(self, t: Floats) -> Floats: ...
@@ -111,8 +108,8 @@ class _LogConcavePair(DominatingPair):
 
     @property
     @abstractmethod
-    def _mirror(self) -> "_LogConcavePair":
-        """The pair read backwards: Q against P."""
+    def _reversed(self) -> "_LogConcavePair":
+        """The reversed pair: Q against P."""
 
     def log_delta(self, epsilon: ArrayLike) -> Floats:
         epsilon = np.asarray(epsilon, dtype=float)
@@ -120,15 +117,15 @@ class _LogConcavePair(DominatingPair):
         negative = epsilon < 0
         log_delta[~negative] = self._log_upper_delta(epsilon[~negative])
         if negative.any():
-            # delta(-e) = 1 - exp(-e) + exp(-e) * (the mirror's delta(e))
+            # delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
             below = epsilon[negative]
-            mirrored = self._mirror._log_upper_delta(-below)
-            log_delta[negative] = np.logaddexp(np.log(-np.expm1(below)), below + mirrored)
+            reversed_delta = self._reversed._log_upper_delta(-below)
+            log_delta[negative] = np.logaddexp(np.log(-np.expm1(below)), below + reversed_delta)
         return np.minimum(log_delta + LOG_ROUNDING, 0.0)
 
     def _log_upper_delta(self, epsilon: Floats) -> Floats:
         threshold = self._threshold(epsilon)
-        # Rounded down, so that delta is rounded up: it is a difference of these two.
+        # Rounding the threshold down rounds delta up.
         loss = epsilon / self._slope
         threshold = threshold - 4e-16 * (loss + np.abs(loss - threshold))
         return log_hockey_stick(threshold, self._slope, self._log_density, self._score)
@@ -136,11 +133,11 @@ class _LogConcavePair(DominatingPair):
 
 @dataclass(frozen=True)
 class BetaPair(_LogConcavePair):
-    """Beta(alpha + r, alpha) against Beta(alpha, alpha + r).
+    """Pair of Beta(alpha + r, alpha) and Beta(alpha, alpha + r).
 
     The worst case of a Dirichlet release under replacement: one count moves from
     one cell to another, and both cells are otherwise empty. Its loss is
-    ``r logit(b)``, and the pair is its own mirror image.
+    ``r logit(b)``, and the pair equals its reversal.
     """
 
     r: float
@@ -159,7 +156,7 @@ class BetaPair(_LogConcavePair):
         return gain + gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
 
     @property
-    def _mirror(self):
+    def _reversed(self):
         return self
 
     # The variable is logit(b) minus its mode log((alpha + r) / alpha).
@@ -174,8 +171,8 @@ class BetaPair(_LogConcavePair):
         a, b = self.alpha + self.r, self.alpha
         total = a + b
         share = a / total
-        # total * (log(1 + share (e^t - 1)) - share t), in a form for each range of t:
-        # near the mode without cancellation, far from it without overflow.
+        # total * (log(1 + share (e^t - 1)) - share t), computed without cancellation near the
+        # mode and without overflow far from it.
         near = np.clip(t, -1, 1)
         deviance = log1p_excess(share * np.expm1(near)) + share * expm1_excess(near)
         right, left = np.maximum(t, 1), np.minimum(t, -1)
@@ -202,7 +199,7 @@ def _round_to_floats(pair: "BetaPair | GammaPair") -> None:
 
 @dataclass(frozen=True)
 class GammaPair(_LogConcavePair):
-    """Gamma(alpha + r) against Gamma(alpha) ("add"), or the reverse ("remove").
+    """Pair of Gamma(alpha + r) and Gamma(alpha) ("add"), or its reversal ("remove").
 
     The worst case of a Dirichlet release when a record is added or removed: the
     supremum over the totals of the other cells.
@@ -225,11 +222,11 @@ class GammaPair(_LogConcavePair):
         return gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
 
     @property
-    def _mirror(self):
+    def _reversed(self):
         return GammaPair(self.r, self.alpha, "remove" if self.direction == "add" else "add")
 
-    # The variable is log(g / shape) when g is drawn from P with that shape, with
-    # the sign that makes the loss grow.
+    # The variable is log(g / shape), where g is drawn from P with that shape, with the sign
+    # that makes the loss increase.
     @property
     def _sign(self):
         return 1 if self.direction == "add" else -1
@@ -259,19 +256,19 @@ class GammaPair(_LogConcavePair):
 
 @dataclass(frozen=True)
 class FractionalPair(DominatingPair):
-    """Powers of beta or gamma pairs, also broken ones, as one pair.
+    """Product of real powers of beta or gamma pairs.
 
     The loss of such a pair is a compensated Poisson process of jumps (docs/theory.md, 2.2).
-    A power multiplies its intensity, and with it the cumulant.
+    A power multiplies its intensity, and therefore its cumulant.
 
     Parameters
     ----------
     parts : tuple of (BetaPair or GammaPair, float)
-        Pairs with their positive exponents; those of gammas all in one direction.
+        Pairs with their positive exponents. All gamma pairs must have the same direction.
     """
 
     parts: tuple[tuple[BetaPair | GammaPair, float], ...]
-    # The modulus of a product falls as that of each factor does, whatever the exponents.
+    # The modulus of a product decreases if that of each factor does, for any exponents.
     smooth: ClassVar[bool] = True
 
     @property
@@ -284,9 +281,9 @@ class FractionalPair(DominatingPair):
 
     @property
     def _rough_up_to(self) -> float:
-        """The largest exponent of a cumulant that may be computed roughly.
+        """Largest exponent of a cumulant that may be computed roughly.
 
-        An error is multiplied by the exponent, and many small pairs would have most of it.
+        Errors are multiplied by the exponent, so large exponents need exact cumulants.
         """
         return max(16.0, self.parts[0][1])
 
@@ -307,18 +304,20 @@ class FractionalPair(DominatingPair):
         if epsilon >= 0:
             releases = int(np.ceil(self.multiplicity))
             return inverted_log_delta(self.cumulant, self.max_tilt, epsilon, releases)[0]
-        # delta(-e) = 1 - exp(-e) + exp(-e) * (the mirror's delta(e))
-        mirror = FractionalPair(tuple((pair._mirror, exponent) for pair, exponent in self.parts))
+        # delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
+        reversed_pair = FractionalPair(
+            tuple((pair._reversed, exponent) for pair, exponent in self.parts)
+        )
         return float(
-            np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + mirror._log_delta(-epsilon))
+            np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + reversed_pair._log_delta(-epsilon))
         )
 
 
 @dataclass(frozen=True)
 class GaussianPair(_LogConcavePair):
-    """N(mu, 1) against N(0, 1): `mu` is the sensitivity over the noise's deviation.
+    """Pair of N(mu, 1) and N(0, 1), with `mu` the sensitivity over the standard deviation.
 
-    k releases are one with ``sqrt(k) mu``; Gaussian pairs are their own mirror images.
+    k releases are equivalent to one with ``sqrt(k) mu``. The pair equals its reversal.
     """
 
     mu: float
@@ -333,7 +332,7 @@ class GaussianPair(_LogConcavePair):
             return 0.5 * np.square(self.mu) * tilt * (1 + tilt)
 
     @property
-    def _mirror(self):
+    def _reversed(self):
         return self
 
     @property
@@ -352,7 +351,7 @@ class GaussianPair(_LogConcavePair):
 
 @dataclass(frozen=True)
 class LaplacePair(DominatingPair):
-    """Laplace noise of scale 1 around 0 against the same around `shift`.
+    """Pair of Laplace distributions of scale 1 with locations 0 and `shift`.
 
     Its loss has atoms at -shift and +shift. Mironov (2017), Proposition 6 gives
     the Renyi divergence; the profile is elementary.
@@ -367,8 +366,8 @@ class LaplacePair(DominatingPair):
         return self.shift
 
     def cumulant(self, tilt, rough=False):
-        # log(w e^{ta} + (1 - w) e^{-(1 + t) a}): the linear terms cancel, and for small
-        # shifts only the rest is computed; else the larger exponent is taken out.
+        # log(w e^{ta} + (1 - w) e^{-(1 + t) a}). The linear terms cancel, and for small shifts
+        # only the other terms are computed; otherwise the larger exponent is factored out.
         a, tilt = self.shift, np.asarray(tilt)
         other = tilt / (1 + 2 * tilt)
         up = np.minimum(tilt * a, 1.0)
@@ -386,7 +385,7 @@ class LaplacePair(DominatingPair):
 
 @dataclass(frozen=True)
 class PureDPPair(DominatingPair):
-    """Randomised response: the pair that dominates every epsilon-DP mechanism.
+    """Randomised response, which dominates every epsilon-DP mechanism.
 
     Kairouz, Oh and Viswanath (2015), Theorem 3.
     """
@@ -400,8 +399,8 @@ class PureDPPair(DominatingPair):
         return self.epsilon
 
     def cumulant(self, tilt, rough=False):
-        # The loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon;
-        # as for Laplace noise, in a form for small and one for large exponents.
+        # The loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
+        # As for Laplace noise, small and large exponents are computed differently.
         exponent = np.asarray(tilt) * self.epsilon
         up, other = np.minimum(exponent, 1.0), expit(-self.epsilon)
         small = (
@@ -423,16 +422,16 @@ class PureDPPair(DominatingPair):
 
 @dataclass(frozen=True)
 class ResponsesPair(DominatingPair):
-    """Randomised responses of several epsilons, of which one is drawn by public weights.
+    """Mixture of randomised responses: epsilon is drawn with public weights.
 
-    Every pair that is its own mirror image and has finitely many losses is such a mixture.
+    Every pair that equals its reversal and has finitely many losses is such a mixture.
 
     Parameters
     ----------
     epsilons : tuple of float
-        At least 0, growing.
+        Non-negative and increasing.
     weights : tuple of float
-        The probability of each; what they lack to 1 goes to the largest epsilon.
+        The probability of each; a missing probability is assigned to the largest epsilon.
     """
 
     epsilons: tuple[float, ...]
@@ -446,7 +445,7 @@ class ResponsesPair(DominatingPair):
 
     @cached_property
     def _columns(self) -> tuple[Floats, Floats]:
-        """Epsilons and weights of what occurs, along a first axis of their own."""
+        """Epsilons of positive weight, as a column, and their weights."""
         epsilons, weights = np.array(self.epsilons), np.array(self.weights)
         weights[-1] = max(weights[-1], 1 - weights[:-1].sum())
         return epsilons[weights > 0, np.newaxis], weights[weights > 0]
@@ -456,7 +455,7 @@ class ResponsesPair(DominatingPair):
         tilt = np.asarray(tilt)
         exponent = epsilons * tilt.ravel()
         up, other = np.minimum(exponent, 1.0), expit(-epsilons)
-        # As for one response; then the logarithm of the mean, in a form for either range.
+        # As for one response; then the logarithm of the mean, computed for either range.
         small = (
             (1 - other) * expm1_excess(up) + other * expm1_excess(-up) + up * np.tanh(epsilons / 2)
         )

@@ -1,9 +1,10 @@
-"""The best of a random number of private runs, as a guarantee (docs/theory.md, section 14).
+"""Guarantees of alternatives, and of the best of a random number of private runs.
 
-A run Q is private, and ends with a score. It is repeated K times, K random, and only the run
-of the best score is published. If f is the generating function of K, and u(y) the probability
-that a run scores at least as well as y, then y is published with density ``Q(y) f'(1 - u(y))``.
-For neighbours with runs Q and Q' every u is tied to u' by the profile of a run:
+See docs/theory.md, section 14. A private run Q returns a score. It is repeated K times, with K
+random, and only the run with the best score is published. If f is the generating function of K,
+and u(y) the probability that a run scores at least as well as y, then y is published with
+density ``Q(y) f'(1 - u(y))``. For neighbours with runs Q and Q', the profile of a run bounds u'
+by u:
 
     u' <= F(u) = the least of exp(e) u + delta_Q(e) over all e.
 
@@ -11,14 +12,14 @@ Write ``w(u) = f'(1 - u)`` and ``v(u) = f'(1 - F(u))``. Then for every epsilon
 
     delta(epsilon) <= E max over u of (w(u) - exp(epsilon - L) v(u))+,
 
-L the privacy loss of one run. The maximum runs over the corners of the concave hull of the
-points (v(u), w(u)) and the origin, so that the mean is a sum of profiles of one run,
+where L is the privacy loss of one run. The maximum is attained at a vertex of the concave hull
+of the points (v(u), w(u)) and the origin, so the mean is a sum of profiles of one run,
 
     delta(epsilon) <= sum over edges of dw * delta_Q(epsilon + log(dv / dw)).
 
-All of it is rounded up: F is a minimum over some e only, a point of the hull has the w of one
-end of an interval of u and the v of the other, and profiles are read off chords, which lie
-above them because a profile is convex in exp(epsilon).
+The result is an upper bound: F is a minimum over some e only, each point of the hull combines
+the w of one end of an interval of u with the v of the other, and profiles are interpolated by
+chords, which lie above them because a profile is convex in exp(epsilon).
 """
 
 from collections.abc import Mapping
@@ -33,23 +34,23 @@ from .composition import Composition, PrivacyCurves
 from .pairs import DominatingPair, Floats
 from .worst_case import WorstCase, in_every_direction
 
-_NODES = 64  # of a profile's table, in either of two spacings
-_LEAST_LOG_DELTA = -38.0  # where a table ends
+_NODES = 64  # of the table of a profile, for each of two spacings
+_LEAST_LOG_DELTA = -38.0  # smallest log delta in a table
 _LARGEST_EPSILON = 256.0
-_LEVELS = 8192  # of the share of runs that score better
+_LEVELS = 8192  # grid size for the probability that a run scores better
 _ROUNDING = 1e-9
-_FEW = 32  # epsilons that are looked at one by one; for more, a table is made
-# Any order gives a valid bound, and the best need not be among these.
+_FEW_EPSILONS = 32  # more epsilons than this are interpolated in a table
+# Every order gives a valid bound; the best need not be among these.
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
 
 
 @dataclass(frozen=True)
 class OneOf(PrivacyCurves):
-    """One of several releases, and nobody says beforehand which (docs/theory.md, section 14).
+    """One of several alternative releases (docs/theory.md, section 14).
 
-    A record is protected as by the worst of them. That is so where data are divided, by
-    position or by chance, and each part is released by itself; and where a public draw that
-    does not look at the data decides what is released.
+    The guarantee is that of the worst alternative. It applies if the data are split by position
+    or at random and each part is released separately, and if a random choice that does not
+    depend on the data decides what is released.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ class OneOf(PrivacyCurves):
     def __post_init__(self):
         alternatives = tuple(dict.fromkeys(self.alternatives))
         if not alternatives:
-            raise ValueError("alternatives must be one or more; got none")
+            raise ValueError("alternatives must contain at least one release; got none")
         object.__setattr__(self, "alternatives", alternatives)
         found = dict.fromkeys(each.adjacency for each in alternatives)
         if len(found) > 1:
@@ -80,13 +81,13 @@ class OneOf(PrivacyCurves):
 
     @property
     def adjacency(self) -> str:
-        """That of all alternatives."""
+        """Adjacency of all alternatives."""
         return self.alternatives[0].adjacency
 
     def _worst_cases(self) -> dict[str, WorstCase]:
         if len(self.alternatives) == 1:
             return dict(self.alternatives[0].worst_cases())
-        pairs = ((_WorstOf(self.alternatives), 1),)
+        pairs = ((_WorstOfPair(self.alternatives), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
 
@@ -94,8 +95,8 @@ class OneOf(PrivacyCurves):
 class AllOf(PrivacyCurves):
     """Several releases of the same records, as one charge (docs/theory.md, section 14).
 
-    A release may depend on what those before it showed, as long as each is one of those that
-    its part stands for.
+    A release may depend on the results of earlier ones, as long as it satisfies the guarantee
+    of its part.
 
     Parameters
     ----------
@@ -116,15 +117,15 @@ class AllOf(PrivacyCurves):
     def __post_init__(self):
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
-            raise ValueError("parts must be one or more; got none")
-        self._composition()  # refuses parts of different adjacencies
+            raise ValueError("parts must contain at least one release; got none")
+        self._composition()  # raises an error for different adjacencies
 
     def _composition(self) -> Composition:
         return Composition((part, 1) for part in self.parts)
 
     @property
     def adjacency(self) -> str:
-        """That of all parts."""
+        """Adjacency of all parts."""
         return self.parts[0].adjacency
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
@@ -137,16 +138,16 @@ class RepeatedSelection(PrivacyCurves):
 
     The number of runs K has the truncated negative binomial distribution of Papernot and
     Steinke (2022), ``P(K = k)`` proportional to ``(1 - gamma)^k Gamma(k + shape) / k!`` for
-    k = 1, 2, ... Each run is independent of the others and of K, and nothing leaves but the
-    output of the run with the best score, which is part of that output; ties are broken at
-    random.
+    k = 1, 2, ... Each run is independent of the others and of K. Only the output of the run
+    with the best score is published, which includes its score. Ties are broken at random.
 
     Parameters
     ----------
     run : mechanism or guarantee
-        What one run releases, its score included.
+        The release of one run, including its score.
     gamma : float in (0, 1)
-        The smaller, the more runs; for shape 1 the probability to stop after each run.
+        Smaller values give more runs. For shape 1 it is the probability of stopping after each
+        run.
     shape : float, default=1.0
         Greater than -1. At 1 the number of runs is geometric, at 0 logarithmic.
 
@@ -170,12 +171,12 @@ class RepeatedSelection(PrivacyCurves):
 
     @classmethod
     def with_mean(cls, run: PrivacyCurves, mean: float, shape: float = 1.0) -> "RepeatedSelection":
-        """The selection with a given expected number of runs.
+        """Create the selection with a given expected number of runs.
 
         Parameters
         ----------
         run : mechanism or guarantee
-            What one run releases.
+            The release of one run.
         mean : float
             Greater than 1.
         shape : float, default=1.0
@@ -193,29 +194,29 @@ class RepeatedSelection(PrivacyCurves):
 
     @property
     def adjacency(self) -> str:
-        """That of a run."""
+        """Adjacency of a run."""
         return self.run.adjacency
 
     @property
     def mean(self) -> float:
-        """The expected number of runs."""
+        """Expected number of runs."""
         return mean_runs(self.gamma, self.shape)
 
     def _worst_cases(self) -> dict[str, WorstCase]:
-        pairs = ((_BestOf(self.run, self.gamma, self.shape), 1),)
+        pairs = ((_SelectionPair(self.run, self.gamma, self.shape), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
 
 def mean_runs(gamma: float, shape: float) -> float:
-    """The mean of the truncated negative binomial distribution."""
+    """Mean of the truncated negative binomial distribution."""
     log_gamma = np.log(gamma)
     if abs(shape * log_gamma) < 1e-9:  # the limit of the quotient below
         return float((1 - gamma) / gamma / -log_gamma)
     return float(shape * (1 - gamma) / gamma / -np.expm1(shape * log_gamma))
 
 
-class _Bound(DominatingPair):
-    """A pair known by bounds on its curves, the same read forwards and backwards."""
+class _BoundedPair(DominatingPair):
+    """Pair described by bounds on its curves, which hold for the reversed pair too."""
 
     smooth: ClassVar[bool] = False
 
@@ -225,8 +226,8 @@ class _Bound(DominatingPair):
 
 
 @dataclass(frozen=True)
-class _WorstOf(_Bound):
-    """At least as easy to tell apart as any of several pairs."""
+class _WorstOfPair(_BoundedPair):
+    """Pair that dominates each of several releases."""
 
     alternatives: tuple[PrivacyCurves, ...]
 
@@ -244,9 +245,9 @@ class _WorstOf(_Bound):
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
-        if epsilon.size > _FEW:
+        if epsilon.size > _FEW_EPSILONS:
             with np.errstate(divide="ignore"):
-                delta = _both_ways(_table_of(self.alternatives), epsilon)
+                delta = _delta_at(_max_profile_table(self.alternatives), epsilon)
                 return np.minimum(np.log(delta) + _ROUNDING, 0.0)
         found = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
         forward = np.max(found, axis=0)
@@ -256,8 +257,8 @@ class _WorstOf(_Bound):
 
 
 @dataclass(frozen=True)
-class _BestOf(_Bound):
-    """The published run on one data set and on its neighbour."""
+class _SelectionPair(_BoundedPair):
+    """Pair of the published runs on two neighbouring data sets."""
 
     run: PrivacyCurves
     gamma: float
@@ -272,24 +273,26 @@ class _BestOf(_Bound):
         return _max_tilt((self.run,))
 
     def rdp(self, order):
-        """Papernot and Steinke (2022), Theorem 2; divergences grow with the order."""
+        """Bound the divergence: Papernot and Steinke (2022), Theorem 2."""
         order = np.asarray(order, dtype=float)
         flat = order.reshape(-1)
         orders, bound = _repeated_divergence(self.run, self.gamma, self.shape)
-        # The bound of any larger order holds too.
+        # Divergences increase in the order, so the bound of any larger order holds too.
         later = np.minimum.accumulate(bound[::-1])[::-1]
         place = np.searchsorted(orders, flat)
         known = np.append(later, np.inf)[place]
         here = _divergences(self.run, np.where(np.isinf(flat), orders[-1], flat))
         own = here + np.log(mean_runs(self.gamma, self.shape)) / (flat - 1)
-        own = np.where(np.isinf(flat), np.inf, own + _hat(self.run, self.gamma, self.shape))
+        own = np.where(
+            np.isinf(flat), np.inf, own + _second_order_term(self.run, self.gamma, self.shape)
+        )
         found = np.minimum(known, own * (1 + _ROUNDING))
         return np.minimum(found, self.max_loss).reshape(order.shape)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
-        if epsilon.size <= _FEW and np.all(epsilon >= 0):
-            hull, table = _hull(self.run, self.gamma, self.shape), _table_of((self.run,))
+        if epsilon.size <= _FEW_EPSILONS and np.all(epsilon >= 0):
+            hull, table = _hull(self.run, self.gamma, self.shape), _max_profile_table((self.run,))
             found = [hull.delta(table, each) for each in epsilon.reshape(-1).tolist()]
             delta = np.reshape(found, epsilon.shape)
         else:
@@ -299,7 +302,7 @@ class _BestOf(_Bound):
 
 
 def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
-    """The least supremum of tilts at which all curves are finite."""
+    """Supremum of the tilts at which all curves are finite."""
     tilts = [
         curve.max_tilt
         for each in curves
@@ -310,8 +313,8 @@ def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
 
 
 @lru_cache(maxsize=64)
-def _hat(run: PrivacyCurves, gamma: float, shape: float) -> float:
-    """What is added at every order: the theorem's terms of the second order, at the best."""
+def _second_order_term(run: PrivacyCurves, gamma: float, shape: float) -> float:
+    """Smallest value of the terms of the second order in the theorem of Papernot and Steinke."""
     orders = np.append(_orders_below(run), np.inf)
     divergence = _divergences(run, orders)
     with np.errstate(invalid="ignore"):
@@ -323,11 +326,11 @@ def _hat(run: PrivacyCurves, gamma: float, shape: float) -> float:
 def _repeated_divergence(run: PrivacyCurves, gamma: float, shape: float) -> tuple[Floats, Floats]:
     orders = _orders_below(run)
     bound = _divergences(run, orders) + np.log(mean_runs(gamma, shape)) / (orders - 1)
-    return orders, (bound + _hat(run, gamma, shape)) * (1 + _ROUNDING)
+    return orders, (bound + _second_order_term(run, gamma, shape)) * (1 + _ROUNDING)
 
 
 def _orders_below(run: PrivacyCurves) -> Floats:
-    """Orders up to where the divergence of a run ends, dense there too."""
+    """Orders at which the divergence of a run is finite, dense near the largest one."""
     limit = _max_tilt((run,))
     if not np.isfinite(limit):
         return _ORDERS
@@ -344,46 +347,48 @@ def _divergences(run: PrivacyCurves, orders: Floats) -> Floats:
 
 
 class ProfileTable(NamedTuple):
-    """Points of a profile that hold, and the chords between them, which hold as well.
+    """Upper bound on a profile: points, interpolated by chords.
 
     Attributes
     ----------
-    epsilon : increasing.
-    values : the delta of each.
+    epsilon : ndarray
+        Increasing.
+    values : ndarray
+        The delta of each epsilon.
     """
 
     epsilon: Floats
     values: Floats
 
     def delta(self, epsilon: Floats) -> Floats:
-        """Along the chords in exp(epsilon); beyond the last point, the last value."""
+        """Interpolate linearly in exp(epsilon); beyond the last point, use the last value."""
         right = np.clip(np.searchsorted(self.epsilon, epsilon), 1, len(self.epsilon) - 1)
         start, stop = self.epsilon[right - 1], self.epsilon[right]
         with np.errstate(over="ignore"):
             part = np.expm1(epsilon - start) / np.expm1(stop - start)
         low, high = self.values[right - 1], self.values[right]
         inside = low + (high - low) * np.clip(part, 0.0, 1.0)
-        # Below the first point: from (exp(epsilon), delta) = (0, 1) along a chord too.
+        # Below the first point: the chord from (exp(epsilon), delta) = (0, 1).
         first = 1 - np.exp(np.minimum(epsilon - self.epsilon[0], 0)) * (1 - self.values[0])
         return np.where(epsilon < self.epsilon[0], first, inside)
 
 
 @lru_cache(maxsize=256)
-def _nodes_of(curves: PrivacyCurves) -> ProfileTable:
-    """The profile of one release, from 0 to where nothing is left of it."""
+def _profile_table(curves: PrivacyCurves) -> ProfileTable:
+    """Tabulate the profile of one release, from 0 to where it is negligible."""
     largest = float(np.max(curves.rdp(np.inf)))
     last = min(_end_of_profile(curves), largest)
     even = np.linspace(0, 1, _NODES)
-    # In equal steps of epsilon, and about equal steps of log delta.
+    # Equal steps of epsilon, and approximately equal steps of log delta.
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
-    # Not `delta`, which in some guarantees is the name of a parameter.
+    # Not `delta`, which is a parameter of some guarantees.
     log_delta = np.asarray(curves.log_delta(epsilon))
     smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
     return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
 
 
 def _end_of_profile(curves: PrivacyCurves) -> float:
-    """About where log delta is so small that no charge depends on it, or falls no more."""
+    """Approximate epsilon at which log delta is negligible or no longer decreases."""
     least = max(_LEAST_LOG_DELTA, float(curves.log_delta(_LARGEST_EPSILON)) + 1e-6)
     high = 2.0**-20
     while high < _LARGEST_EPSILON and curves.log_delta(high) > least:
@@ -397,14 +402,14 @@ def _end_of_profile(curves: PrivacyCurves) -> float:
 
 
 @lru_cache(maxsize=64)
-def _table_of(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
-    """The largest profile of several releases; of one `OneOf`, that of its alternatives."""
+def _max_profile_table(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
+    """Tabulate the maximum of several profiles; a `OneOf` counts as its alternatives."""
     single = [
         each
         for curves in alternatives
         for each in (curves.alternatives if isinstance(curves, OneOf) else (curves,))
     ]
-    tables = [_nodes_of(each) for each in single]
+    tables = [_profile_table(each) for each in single]
     epsilon = np.unique(np.concatenate([table.epsilon for table in tables]))
     return ProfileTable(epsilon, np.max([table.delta(epsilon) for table in tables], axis=0))
 
@@ -413,13 +418,16 @@ def _table_of(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
 
 
 class Hull(NamedTuple):
-    """Edges of the concave hull of the points (v, w): how often which profile counts.
+    """Edges of the concave hull of the points (v, w).
 
     Attributes
     ----------
-    weights : dw of each edge; they add up to the expected number of runs.
-    shifts : log(dv / dw).
-    max_loss : the largest loss of the selection, infinite where that of a run is.
+    weights : ndarray
+        dw of each edge, scaled to sum to the expected number of runs.
+    shifts : ndarray
+        log(dv / dw) of each edge.
+    max_loss : float
+        The largest loss of the selection; infinite if that of a run is.
     """
 
     weights: Floats
@@ -427,20 +435,20 @@ class Hull(NamedTuple):
     max_loss: float
 
     def delta(self, run: ProfileTable, epsilon: float) -> float:
-        """The bound at one epsilon, from the profile of a run; it may be above 1."""
-        return float(self.weights @ _both_ways(run, epsilon + self.shifts))
+        """Bound on delta at one epsilon, from the profile of a run; it may exceed 1."""
+        return float(self.weights @ _delta_at(run, epsilon + self.shifts))
 
 
 @lru_cache(maxsize=64)
 def _hull(run: PrivacyCurves, gamma: float, shape: float) -> Hull:
     power = shape + 1
-    table = _table_of((run,))
-    # u and gamma + (1 - gamma) u on a grid on which all densities fall by equal factors.
+    table = _max_profile_table((run,))
+    # Grid of u on which gamma + (1 - gamma) u increases by equal factors.
     log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
     u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
     u[0], u[-1] = 0.0, 1.0
-    reach = np.minimum(_most_likely(u, table) * (1 + _ROUNDING), 1.0)
-    # In units of f'(1): a factor of the whole.
+    reach = np.minimum(_max_neighbour_probability(u, table) * (1 + _ROUNDING), 1.0)
+    # In units of f'(1), a common factor.
     w = np.exp(-power * (np.log(gamma + (1 - gamma) * u) - np.log(gamma)))
     v = np.exp(-power * (np.log(gamma + (1 - gamma) * reach) - np.log(gamma)))
     corners = _upper_hull(v[1:] * (1 - _ROUNDING), w[:-1])
@@ -451,9 +459,9 @@ def _hull(run: PrivacyCurves, gamma: float, shape: float) -> Hull:
     return Hull(weights, shifts, loss - float(shifts.min()) if np.isfinite(loss) else np.inf)
 
 
-def _most_likely(u: Floats, table: ProfileTable) -> Floats:
-    """The largest probability on a neighbour of what has probability u: F(u)."""
-    # Lines of slope exp(e), for e and -e; their minimum is concave. It is taken by blocks.
+def _max_neighbour_probability(u: Floats, table: ProfileTable) -> Floats:
+    """F(u): the largest probability on a neighbour of an event of probability u."""
+    # Minimum of lines of slopes exp(e) and exp(-e).
     slopes = np.concatenate([np.exp(table.epsilon), np.exp(-table.epsilon)])
     heights = np.concatenate(
         [table.values, -np.expm1(-table.epsilon) + np.exp(-table.epsilon) * table.values]
@@ -465,11 +473,11 @@ def _most_likely(u: Floats, table: ProfileTable) -> Floats:
 
 
 def _upper_hull(v: Floats, w: Floats) -> Floats:
-    """The corners of the concave hull of the origin and points, by growing w."""
-    # Beyond the steepest point from the origin none is on the hull.
+    """Vertices of the concave hull of the origin and the points, in increasing order of w."""
+    # No point beyond the steepest one, seen from the origin, is on the hull.
     steepest = int(np.argmax(w / v))
     corners: list[tuple[float, float]] = [(0.0, 0.0)]
-    # w falls with u, so the points come by falling u.
+    # w decreases in u, so the points are visited in decreasing order of u.
     for point in zip(v[steepest::-1].tolist(), w[steepest::-1].tolist(), strict=True):
         if point[1] <= corners[-1][1] or (len(corners) > 1 and point[0] <= corners[-1][0]):
             if point[1] > corners[-1][1]:
@@ -482,20 +490,20 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
 
 
 def _is_below(middle, start, stop) -> bool:
-    """Whether a point is not above the chord between two others."""
+    """Whether a point is on or below the chord between two others."""
     rise = (middle[1] - start[1]) * (stop[0] - start[0])
     return rise <= (stop[1] - start[1]) * (middle[0] - start[0])
 
 
 @lru_cache(maxsize=64)
 def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileTable:
-    hull, table = _hull(run, gamma, shape), _table_of((run,))
+    hull, table = _hull(run, gamma, shape), _max_profile_table((run,))
     last = float(table.epsilon[-1] - hull.shifts.min())
     even = np.linspace(0, 1, 2 * _NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
     values = np.array([hull.delta(table, each) for each in epsilon.tolist()])
-    # The profile is convex in exp(epsilon), 1 at 0, and read backwards it is the same. So
-    # it is below the convex hull of all of these points.
+    # The profile is convex in exp(epsilon) and 1 at 0, and the bound holds for the reversed pair
+    # too. So the profile lies below the convex hull of all of these points.
     mirrored = -np.expm1(-epsilon[:0:-1]) + np.exp(-epsilon[:0:-1]) * values[:0:-1]
     points = np.concatenate([[0.0], np.exp(-epsilon[:0:-1]), np.exp(epsilon)])
     heights = np.concatenate([[1.0], np.minimum(mirrored, 1.0), np.minimum(values, 1.0)])
@@ -509,11 +517,11 @@ def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileT
             kept.pop()
         kept.append(place)
     with np.errstate(divide="ignore"):
-        # The chord to (0, 1) is the first part of `ProfileTable.delta`.
+        # `ProfileTable.delta` adds the chord to (0, 1).
         return ProfileTable(np.log(points[kept[1:]]), heights[kept[1:]] * (1 + _ROUNDING))
 
 
-def _both_ways(table: ProfileTable, epsilon: Floats) -> Floats:
-    """A profile at any epsilon; delta(-e) = 1 - exp(-e) (1 - delta(e)), of the mirror."""
+def _delta_at(table: ProfileTable, epsilon: Floats) -> Floats:
+    """Profile at any epsilon, by delta(-e) = 1 - exp(-e) (1 - delta(e)) of the reversed pair."""
     forward = table.delta(np.abs(epsilon))
     return np.where(epsilon < 0, 1 - np.exp(-np.abs(epsilon)) * (1 - forward), forward)

@@ -1,15 +1,14 @@
-"""Worst cases of releases and guarantees, by direction, and how they combine.
+"""Worst cases of releases and guarantees by direction, and their combination.
 
-Under replacement there is one direction: the pair read backwards is again a
-replacement. Adding and removing a record are two, and they never mix: a
-composition is all of one or all of the other.
+Replacement has one direction, because the reversed pair is again a replacement. Adding and
+removing a record are two directions. They never mix: in a composition the record is added in
+all releases or removed in all.
 
-Worst cases combine only under one and the same relation between neighbours. For
-records the relation is named by "replace" or "add_remove", for persons with all their
-records by "replace_person" or "add_remove_person". For vectors of
-probabilities it depends on public numbers, and its name carries them all:
-``replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)``, as
-`SimplexMechanism.adjacency` writes it. Equal names are equal relations.
+Worst cases combine only under the same adjacency relation. For records it is "replace" or
+"add_remove", for persons with all their records "replace_person" or "add_remove_person". For
+vectors of probabilities the relation depends on public parameters, and its name contains all of
+them: ``replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)``, as
+in `SimplexMechanism.adjacency`. Equal names mean equal relations.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from .._messages import plural
 from .._validation import check_choice
 from .pairs import DominatingPair, Floats
 
-#: The directions of each kind of relation between neighbours.
+#: The directions of each kind of adjacency relation.
 DIRECTIONS = {
     "replace": ("replace",),
     "add_remove": ("add", "remove"),
@@ -34,29 +33,29 @@ DIRECTIONS = {
 }
 #: The relations between data sets of records.
 ADJACENCIES = ("replace", "add_remove")
-#: The same between data sets of persons, who have several records each.
+#: The corresponding relations between data sets of persons with several records each.
 OF_PERSONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
-#: All that a table of counts may be released under.
+#: The relations under which a table of counts can be released.
 TABLE_RELATIONS = (*ADJACENCIES, *OF_PERSONS.values())
 VECTORS = "replace_vector"
-#: More records of one person than this nobody means.
+#: The largest accepted number of records per person.
 MOST_ROWS = 10**9
 
 
 def kind_of(adjacency: str) -> str:
-    """The kind of a relation: its name without the numbers it depends on."""
+    """Return the kind of a relation: its name without parameters."""
     return VECTORS if adjacency.startswith(f"{VECTORS}(") else adjacency
 
 
 def check_relation(adjacency: str) -> str:
-    """The name of a relation, of records or of vectors, or an error that lists the names."""
+    """Return the name of a relation, or raise an error that lists the valid names."""
     if isinstance(adjacency, str) and adjacency.startswith(f"{VECTORS}("):
         return adjacency
     return check_choice("adjacency", adjacency, TABLE_RELATIONS)
 
 
 def replaces(adjacency: str) -> bool:
-    """Whether neighbours differ by an exchange, of which both sides are to be hidden."""
+    """Whether neighbours differ by a replacement, so that two records must be hidden."""
     return adjacency.startswith("replace")
 
 
@@ -66,15 +65,15 @@ def directions_of(adjacency: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Unit:
-    """What a guarantee protects: a record, or a person with several of them.
+    """Unit of privacy: one record, or one person with several records.
 
     Parameters
     ----------
     max_rows : int, default=1
-        The records that a person has at most, or that are counted of a person.
+        The largest number of records that a person has, or that are counted per person.
     by_ids : bool, default=False
-        Whether `groups` said whose records are whose, and further ones were left out.
-        Otherwise `max_rows` is a declaration, which nobody has checked.
+        Whether `groups` assigned records to persons, and further records of a person were
+        dropped. Otherwise `max_rows` was declared and is not checked.
 
     Examples
     --------
@@ -93,14 +92,14 @@ class Unit:
 
     @property
     def is_person(self) -> bool:
-        """False for a single record."""
+        """Whether the unit is a person rather than a single record."""
         return self.by_ids or self.max_rows > 1
 
     def __str__(self) -> str:
         return self.describe("person")
 
     def describe(self, name: str) -> str:
-        """The unit in words, where persons are called by a name.
+        """Describe the unit in words, with a given noun for persons.
 
         Parameters
         ----------
@@ -123,10 +122,10 @@ RECORD = Unit()
 
 
 def common_unit(units: Iterable[Unit]) -> Unit:
-    """What several releases of one data set protect together.
+    """Return the unit that several releases of one data set protect together.
 
-    All of them must protect records, or all persons; composition refuses others. A person
-    who has more records than some release was told of is not covered by that one.
+    All releases must protect records, or all must protect persons; composition refuses a
+    mixture. A release does not cover persons with more records than it assumed.
     """
     units = set(units)
     declared = [unit for unit in units if not unit.by_ids]
@@ -136,7 +135,7 @@ def common_unit(units: Iterable[Unit]) -> Unit:
 
 
 class RenyiCurve(Protocol):
-    """Anything with a Renyi curve: a dominating pair, or a bound on one."""
+    """Renyi curve of a dominating pair, or a bound on one."""
 
     @property
     def max_tilt(self) -> float: ...
@@ -146,7 +145,7 @@ class RenyiCurve(Protocol):
 
 @dataclass(frozen=True)
 class RenyiBound:
-    """A Renyi divergence of at most ``offset + slope * order`` up to order 1 + max_tilt."""
+    """Bound ``offset + slope * order`` on the Renyi divergence up to order 1 + max_tilt."""
 
     slope: float
     offset: float
@@ -154,21 +153,23 @@ class RenyiBound:
 
     def rdp(self, order: ArrayLike) -> Floats:
         order = np.asarray(order, dtype=float)
-        # No slope is none at an infinite order too, where the product would be nan.
+        # At an infinite order the product with a zero slope would be nan.
         rise = self.slope * order if self.slope else np.zeros(order.shape)
         return np.where(order <= 1 + self.max_tilt, self.offset + rise, np.inf)
 
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Curves that bound a release, each with the number of times it counts.
+    """Curves that bound a release, each with its multiplicity.
 
     Attributes
     ----------
-    renyi : curves whose Renyi divergences, added, bound the release's.
-    profile : pairs that together dominate the release, or None if none are known
-        and only the Renyi curve can be used.
-    failure : the probability with which everything is revealed.
+    renyi : tuple of (RenyiCurve, int)
+        Curves whose Renyi divergences add up to a bound on that of the release.
+    profile : tuple of (DominatingPair, int) or None
+        Pairs whose product dominates the release; None if only the Renyi curve is known.
+    failure : float
+        The probability that everything is revealed.
     """
 
     renyi: tuple[tuple[RenyiCurve, int], ...]
@@ -188,7 +189,7 @@ def in_every_direction(adjacency: str, case: WorstCase) -> dict[str, WorstCase]:
 
 
 def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:
-    """The worst case of independent releases, each repeated a number of times."""
+    """Combine the worst cases of independent releases, each with its number of repetitions."""
     renyi: Counter[RenyiCurve] = Counter()
     profile: Counter[DominatingPair] | None = Counter()
     log_survival = 0.0

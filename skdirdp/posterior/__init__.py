@@ -1,4 +1,4 @@
-"""Whole Dirichlet posteriors, and how far apart they are."""
+"""Private release of Dirichlet posteriors, and Hellinger distances between them."""
 
 from .estimator import PrivateDirichletPosterior
 from .hellinger import (

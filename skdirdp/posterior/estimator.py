@@ -1,11 +1,16 @@
-"""A whole Dirichlet posterior, released under differential privacy."""
+"""Estimator that releases a Dirichlet posterior under differential privacy.
 
-from collections.abc import Sequence
-from numbers import Integral, Real
+Labels are compared by `==` and `hash`, as the keys of a dict. Error messages never show a label.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from numbers import Complex, Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.special import betaincinv
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,52 +20,49 @@ from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_real, real_array
 from ..base import PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
+from ..records import as_labels, cells_of, plain_values
 from .hellinger import check_count_vector
-from .inputs import (
-    check_labels,
-    check_prior,
-    common_size,
-    count_labels,
-    counts_in,
-    labels_that_occur,
-)
 from .mechanisms import MECHANISMS, draw_candidate, draw_laplace, weigh_candidates
-from .report import posterior_privacy, share_of_record
+from .report import per_record_epsilon, posterior_privacy
+
+# With a larger prior, rounding of the parameter would distort the contribution of one record.
+_LARGEST_PRIOR = 1e12
 
 
 class PrivateDirichletPosterior(PrivateEstimator):
-    """The posterior of a categorical distribution, released with epsilon-DP.
+    """Posterior of a categorical distribution, released with epsilon-DP.
 
-    The prior is ``Dir(prior)``, the posterior ``Dir(prior + counts)``, and what is
-    released is a parameter vector near it. A record may be replaced by any other; the
-    number of records is public.
+    The prior is ``Dir(prior)`` and the posterior is ``Dir(prior + counts)``. A parameter vector
+    close to that of the posterior is released. Neighbouring data sets differ by the replacement
+    of one record; the number of records is public.
 
     Parameters
     ----------
     prior : float or array-like of shape (n_categories,), default=1.0
-        Positive. 1 is the uniform prior, 0.5 that of Jeffreys.
+        Positive. 1 is the uniform prior, 0.5 the Jeffreys prior.
     n_categories : int, optional
-        The data are codes 0, ..., n_categories - 1. Taken from `categories`, or from
-        the length of `prior`, where that is given.
+        The data are codes 0, ..., n_categories - 1. By default, the length of `categories` or
+        of `prior`, if one of them is given.
     categories : sequence, optional
-        The labels that may occur, instead of codes. Without any of the three the
-        labels are taken from the data, which leaks them, and a warning says so.
+        The labels that may occur, instead of codes. If neither `categories`, `n_categories`
+        nor a vector `prior` is given, the labels are taken from the data. This leaks them, and
+        a warning is raised.
     mechanism : {"ehds", "ehd", "lshist", "lsdim", "lszhang", "ehdl"}, default="ehds"
         The exponential mechanism scored by Hellinger distance, with smooth ("ehds")
         or global ("ehd") sensitivity; Laplace noise scaled to the sensitivity of a
-        histogram ("lshist"), or to more than that ("lsdim", "lszhang"). "ehdl" uses
-        the local sensitivity and is **not private**; it is there to compare with.
+        histogram ("lshist"), or to a larger sensitivity ("lsdim", "lszhang"). "ehdl" uses
+        the local sensitivity and is **not private**; it is meant for comparison only.
     epsilon : float, default=1.0
         Infinite for the exact posterior.
     calibration : {"exact", "paper"}, default="exact"
         "paper" takes the exponent of "ehd" and "ehds" from the papers' proofs, which
-        leaves a part of epsilon unused; "exact" raises it until none is left.
+        leaves a part of epsilon unused. "exact" uses the largest exponent within epsilon.
     gamma : float, default=1.0
-        How fast the smooth sensitivity of "ehds" may change.
+        Smoothness parameter of the smooth sensitivity of "ehds".
     max_rows : int, default=1
-        A public bound on the records of one person, who is then protected with all of them.
-        The number of records is public, so that a person's is too: where it is more than 1
-        it is a declaration that persons who may stand for each other have equally many.
+        A public bound on the number of records per person. All records of a person are
+        protected together. The number of records is public, so a value above 1 declares that
+        persons who replace each other have equally many records.
     accountant : PrivacyAccountant, optional
         Charged before noise is drawn.
     label : str, optional
@@ -73,7 +75,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
     concentration_ : ndarray of shape (n_categories,)
         The parameters of the released posterior.
     mean_ : ndarray of shape (n_categories,)
-        Its mean.
+        The mean of the released posterior.
     privacy_ : PosteriorPrivacy
     categories_ : list
     n_categories_ : int
@@ -81,13 +83,12 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     Notes
     -----
-    The exponential mechanisms choose among all posteriors of n records, of which there
-    may be at most half a million: n = 499 999 for two categories, 998 for three, 142 for
-    four. The loss of "ehd" and "ehds" is computed for all neighbours as long as they are
-    few enough (for "ehds" and equal prior entries, n of about 2000, 70 and 25); past that
-    the exponent rests on a bound, is smaller, and `privacy_` says "bounded". Laplace
-    noise ("lshist") has no such limits, and its expected Hellinger distance is smaller
-    for all but very small data sets.
+    The exponential mechanisms choose among all posteriors of n records, at most half a
+    million: n = 499 999 for two categories, 998 for three, 142 for four. The loss of "ehd" and
+    "ehds" is computed for all pairs of neighbours if there are few enough (for "ehds" and equal
+    prior entries, up to n of about 2000, 70 and 25). Otherwise the exponent is smaller and
+    based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise ("lshist") has no
+    such limits, and its expected Hellinger distance is smaller except for very small data sets.
 
     Examples
     --------
@@ -151,9 +152,9 @@ class PrivateDirichletPosterior(PrivateEstimator):
             One label or code per record.
         y : ignored
         groups : array-like of shape (n_samples,), default=None
-            The person that each record is of, by whole numbers or strings. Only the first
-            record of each is counted; with `max_rows` above 1 they are refused, because
-            the number of records would tell of a person.
+            The person of each record, as integers or strings. Only the first record of each
+            person is counted. Not allowed with `max_rows` above 1, because the number of
+            records would reveal how many records a person has.
 
         Returns
         -------
@@ -162,13 +163,13 @@ class PrivateDirichletPosterior(PrivateEstimator):
         with self._fitting():
             labels, leaks = self._public_labels(), []
             with errors_without_data(x=x):
-                tally, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
+                label_counts, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
                 if labels is None:
-                    labels, leaks = labels_that_occur(tally), ["categories"]
+                    labels, leaks = observed_labels(label_counts), ["categories"]
                 wanted = f"codes from 0 to {len(labels) - 1}"
                 if self.categories is not None:
                     wanted = "labels among `categories`"
-                counts = counts_in(tally, labels, wanted)
+                counts = category_counts(label_counts, labels, wanted)
             self._release(counts, labels, leaks, unit)
         return self
 
@@ -179,7 +180,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         Parameters
         ----------
         counts : array-like of shape (n_categories,)
-            Whole numbers. Their number is the size of the domain, if no parameter says.
+            Integers. If no parameter gives the number of categories, it is their length.
 
         Returns
         -------
@@ -201,7 +202,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw distributions over the categories from the released posterior.
 
-        This uses nothing but what was released: it costs no privacy, and a seed is safe.
+        This is post-processing of the released posterior. It has no privacy cost, and a fixed
+        seed is safe.
 
         Parameters
         ----------
@@ -219,7 +221,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
     def credible_interval(self, confidence: float = 0.95) -> np.ndarray:
         """Equal-tailed intervals for the probability of each category.
 
-        They are those of the released posterior, and do not account for its noise.
+        The intervals of the released posterior do not account for the noise of the release.
 
         Parameters
         ----------
@@ -237,7 +239,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         return betaincinv(self.concentration_[:, np.newaxis], others[:, np.newaxis], tails)
 
     def _public_labels(self) -> list | None:
-        """The categories, if a parameter gives them or their number."""
+        """Return the categories if a parameter gives them or their number, else None."""
         prior = check_prior(self.prior)
         labels = None if self.categories is None else check_labels(self.categories)
         size = common_size(
@@ -251,8 +253,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         selection = select_rows(groups, n_rows, self.max_rows)
         if selection.unit.by_ids and selection.unit.max_rows > 1:
             raise ValueError(
-                "max_rows must be 1 where groups are given: otherwise the number of records, "
-                "which a posterior tells, depends on how many each person has"
+                "max_rows must be 1 if groups are given: otherwise the number of records, "
+                "which the posterior reveals, depends on how many records each person has"
             )
         return selection
 
@@ -266,7 +268,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
                 "It is meant for comparison only.",
                 PrivacyLeakWarning,
             )
-        # Numbers of numpy's own types round and overflow in ways of their own.
+        # Convert to Python numbers: NumPy scalars round and overflow differently.
         epsilon, gamma, n_samples = float(self.epsilon), float(self.gamma), int(counts.sum())
         prior = np.broadcast_to(check_prior(self.prior), counts.shape)
         privacy = posterior_privacy(
@@ -282,12 +284,12 @@ class PrivateDirichletPosterior(PrivateEstimator):
         exponent = privacy.exponent
         if exponent is not None:
             candidates = weigh_candidates(self.mechanism, counts, prior, exponent, gamma)
-        ((claim, releases),) = privacy.mechanisms
-        generator = self._pay(claim, releases, unit)
+        ((guarantee, releases),) = privacy.mechanisms
+        generator = self._pay(guarantee, releases, unit)
         if generator is None:
             released = counts
         elif exponent is None:
-            share = share_of_record(epsilon, unit)
+            share = per_record_epsilon(epsilon, unit)
             released = draw_laplace(self.mechanism, counts, share, generator)
         else:
             released = draw_candidate(*candidates, generator)
@@ -305,3 +307,118 @@ class PrivateDirichletPosterior(PrivateEstimator):
         tags.input_tags.categorical = True
         tags.non_deterministic = True
         return tags
+
+
+def check_prior(prior: Any) -> np.ndarray:
+    """Return the prior as a float array with no axis or one axis."""
+    try:
+        values = np.asarray(prior)
+        if values.dtype.kind not in "iufO":
+            raise TypeError
+        values = values.astype(float)
+    except (TypeError, ValueError):
+        raise TypeError(f"prior must be a number or a vector of numbers; got {prior!r}") from None
+    if values.ndim > 1 or values.size < 1 + values.ndim:
+        raise ValueError(
+            f"prior must be a number, or a vector of length at least 2; got shape {values.shape}"
+        )
+    if not np.all((values > 0) & (values <= _LARGEST_PRIOR)):
+        raise ValueError(
+            f"prior must be greater than 0 and at most {_LARGEST_PRIOR:g}; got {prior!r}"
+        )
+    return values
+
+
+def check_labels(categories: Any) -> list[Hashable]:
+    """Return the labels that may occur, in the given order."""
+    if isinstance(categories, (Mapping, Set)):
+        # The released parameters have the order of the categories, and a set has no order.
+        raise TypeError(
+            f"categories must be a sequence; got an object of type {type(categories).__name__}"
+        )
+    if getattr(categories, "ndim", 1) != 1:
+        raise ValueError(f"categories must be a vector of labels; got shape {np.shape(categories)}")
+    labels = plain_values(cells_of(categories))
+    distinct = _count_distinct("categories", labels)
+    if len(distinct) != len(labels) or len(labels) < 2:
+        raise ValueError("categories must be at least 2 distinct labels")
+    return labels
+
+
+def common_size(**sizes: int | None) -> int | None:
+    """Return the number of categories given by the parameters, or None if none gives it."""
+    given = {name: size for name, size in sizes.items() if size is not None}
+    if len(set(given.values())) > 1:
+        found = ", ".join(f"{name}: {size}" for name, size in given.items())
+        raise ValueError(f"the number of categories must be the same everywhere; got {found}")
+    return next(iter(given.values()), None)
+
+
+def count_labels(x: Any, select: Callable[[int], Selection]) -> tuple[Counter[Hashable], Unit]:
+    """Count the selected records of each label, and return the unit of privacy."""
+    is_array = hasattr(x, "__len__") or hasattr(x, "__array__")
+    if not is_array or sparse.issparse(x) or isinstance(x, (str, bytes, Mapping, Set)):
+        raise TypeError(
+            "x must be a dense array or a list, with a label per record; got an object of type "
+            f"{type(x).__name__}"
+        )
+    wanted = "x must have shape (n_samples,) or (n_samples, 1)"
+    # An object array: a string array would reserve the longest length for every element.
+    shape = x.shape if hasattr(x, "shape") else np.array(x, dtype=object).shape
+    if len(shape) == 1 and isinstance(x, (list, tuple)):
+        lengths = {len(row) for row in x if isinstance(row, (list, np.ndarray)) and np.ndim(row)}
+        if lengths - {1}:
+            raise ValueError(f"{wanted}; got rows of different lengths")
+    if len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
+        raise ValueError(f"{wanted}; got {shape}")
+    labels = as_labels(x).ravel().tolist()
+    if not labels:
+        raise ValueError("x must contain at least 1 record; got 0")
+    selection = select(len(labels))
+    if selection.rows is not None:
+        labels = [labels[row] for row in selection.rows]
+    return _count_distinct("x", labels), selection.unit
+
+
+def observed_labels(label_counts: Counter[Hashable]) -> list[Hashable]:
+    """Return the labels that occur in the data, sorted."""
+    try:
+        labels = sorted(label_counts)  # type: ignore[type-var]
+    except TypeError:
+        raise TypeError("x must contain labels of one type, or `categories` be given") from None
+    if len(labels) < 2:
+        raise ValueError("categories must be given if x contains a single label")
+    return labels
+
+
+def category_counts(label_counts: Counter[Hashable], categories: list, wanted: str) -> np.ndarray:
+    """Return the number of records in each category."""
+    position = {category: i for i, category in enumerate(categories)}
+    if not label_counts.keys() <= position.keys():
+        raise ValueError(f"x must contain {wanted}; some records are outside that domain")
+    counts = np.zeros(len(categories), dtype=np.int64)
+    for label, count in label_counts.items():
+        counts[position[label]] = count
+    return counts
+
+
+def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
+    """Count distinct labels; raise an error for labels that cannot be compared."""
+    try:
+        label_counts = Counter(labels)
+    except TypeError:
+        raise TypeError(
+            f"{name} must contain hashable labels, such as numbers and strings"
+        ) from None
+    if any(_is_missing(label) for label in label_counts):
+        raise ValueError(f"{name} must not contain missing values; make 'missing' a category")
+    if any(isinstance(label, Complex) and not isinstance(label, Real) for label in label_counts):
+        raise TypeError(f"{name} must not contain complex numbers")
+    return label_counts
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return bool(label != label)
+    except (TypeError, ValueError):  # the truth value of pandas.NA is undefined
+        return True

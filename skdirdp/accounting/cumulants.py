@@ -1,0 +1,567 @@
+"""Cumulants of many pairs: power series, and the inversion of their sum on a contour.
+
+All pairs of this package have cumulants that are analytic around ``t = -1/2``, the centre
+between the two zeros 0 and -1 that every cumulant has. With ``s = t + 1/2``:
+
+- gamma pairs of step r and prior alpha, with ``m = alpha + r / 2``: ``lnGamma(m + r s)`` or
+  ``lnGamma(m - r s)`` without its value and slope at the centre, ``sum of
+  zeta(k, m) (-+ r s)^k / k`` over k >= 2; a beta pair is one of each, so that odd powers
+  cancel;
+- Gaussian pairs: ``mu^2 s^2 / 2``;
+- randomised response: ``ln cosh(epsilon s)``;
+- Laplace noise: ``ln(cosh(a s) + sinh(a s) / (2 s))``;
+
+each up to a constant that makes it vanish at 0 (docs/theory.md, "Many kinds"). Series can be
+added: any number of pairs is represented by a few dozen coefficients, and adding a pair is a
+sum of vectors.
+
+A series is used where ``|s|`` is at most `CLOSE` times its radius of convergence. Its even
+coefficients then decrease by a factor of ``CLOSE^2`` or faster, and so do the odd ones. The
+sum of all omitted terms is therefore smaller than the last term that is kept. `CondensedPairs`
+evaluates pairs with too small a radius one by one.
+
+A `Contour` evaluates Bromwich's integral for many pairs, and is reused when pairs are added. As
+in `conversions.inverted_log_delta`, the sum over the nodes of any contour is an upper bound
+once a bound on the sum beyond the last node is added. The characteristic functions of losses
+with atoms (Laplace noise, randomised response) do not decrease, but Poisson's formula needs
+only their moduli at the nodes. Each is bounded by some of the factors, all at most 1, or, for
+losses in [-a, a] and ``2 a u <= pi``, by
+
+    |E exp(iuL)|^2 = E cos(u (L - L')) <= 1 - (4 / pi^2) u^2 Var L.
+
+Beyond all nodes the bound comes from a Gaussian pair that is added for this purpose. This is
+valid because a product dominates each of its factors, and the pair is so small that it changes
+the result very little.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import zeta
+
+from ..numerics.log_gamma import gamma_add_cumulant, gamma_remove_cumulant
+from .pairs import RENYI_ROUNDING, DominatingPair, Floats, LaplacePair, PureDPPair
+
+#: The fraction of the radius of convergence up to which a series is used.
+CLOSE = 0.7
+TERMS = 52  # CLOSE ** (2 * 52) is 1e-16
+# (fraction of the radius, number of terms): a series used near its centre needs fewer terms.
+_SHORTER = ((0.1, 10), (0.35, 20), (CLOSE, TERMS))
+_BLOCK = 1 << 12
+# Above this argument the asymptotic expansion of zeta has double precision for all powers that
+# matter. SciPy's zeta loses precision for much larger arguments.
+_LARGE = 64.0
+# B_2j / (2j)! of the Euler-Maclaurin formula
+_EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
+_POWERS = np.arange(1, TERMS + 1)
+
+#: By family: an array with one column per kind of pair and the rows step, prior and number of
+#: releases. For bounded losses the step is the largest loss and the prior is 1.
+Kinds = dict[str, Floats]
+#: Families whose losses have densities, with the sign of the odd terms of their series.
+ODD_SIGNS = {"replace": 0, "add": -1, "remove": 1}
+NO_KINDS = np.zeros((3, 0))
+
+_SERIES_ROUNDING = 1e-14
+_FEW_COLUMNS = 16  # up to this many kinds are merged one by one
+_ELEMENTS = 1 << 18  # largest size of a temporary array
+
+# Contours
+_ALIASING = 32.0  # other terms of Poisson's sum are below exp(-32) times the required one
+_ROUNDING = 1e-9
+_ROUGH_TILT = 3000.0
+_TRUNCATION = 1e-12
+_TAIL_TRUNCATION = 1e-9
+_TIGHT = 1e-6
+_MAX_NODES = 1 << 12
+_NODES = 48  # number of nodes in the first block
+_TAIL_NODES = 1 << 12
+_TAIL_KINDS = 48
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Power series of a cumulant around ``t = -1/2``.
+
+    ``K(t) = sum of (even_k + odd_k s / scale) ((s / scale)^2k - (1 / (2 scale))^2k)``, with
+    ``s = t + 1/2``.
+
+    Attributes
+    ----------
+    scale : the largest modulus of s = t + 1/2 at which it may be used.
+    even, odd : coefficients for k = 1, 2, ..., of which there are `TERMS`.
+    error : a bound on the omitted terms, for every s within the scale.
+    """
+
+    zero: ClassVar[Floats] = np.zeros(TERMS)
+
+    scale: float
+    even: Floats
+    odd: Floats
+    error: float
+
+    @classmethod
+    def empty(cls, scale: float) -> "Series":
+        return cls(scale, cls.zero, cls.zero, 0.0)
+
+    def __add__(self, other: "Series") -> "Series":
+        assert self.scale == other.scale
+        return Series(
+            self.scale, self.even + other.even, self.odd + other.odd, self.error + other.error
+        )
+
+    def __call__(self, tilt: np.ndarray) -> np.ndarray:
+        """Evaluate the cumulant; the relative error is small for small real tilts too."""
+        s = (tilt + 0.5) / self.scale
+        w, least = s * s, 0.25 / self.scale**2
+        # w^k - least^k is w - least times a polynomial of positive terms, and
+        # w - least = t (1 + t) / scale^2. Horner's rule, for both sums at once.
+        even, odd = np.zeros_like(w), np.zeros_like(w)
+        even_tail = odd_tail = 0.0
+        with_odd = self.odd.any()
+        for k in range(TERMS - 1, -1, -1):
+            even_tail = self.even[k] + least * even_tail
+            even = even * w + even_tail
+            if with_odd:
+                odd_tail = self.odd[k] + least * odd_tail
+                odd = odd * w + odd_tail
+        return tilt * (1 + tilt) / self.scale**2 * (even + s * odd)
+
+    def curvature(self, tilt: float) -> float:
+        """Second derivative at a real tilt, which is the variance of the tilted loss."""
+        s = (tilt + 0.5) / self.scale
+        powers = s ** (2 * _POWERS - 2.0)
+        even = self.even * (2 * _POWERS) * (2 * _POWERS - 1) * powers
+        odd = self.odd * (2 * _POWERS + 1) * (2 * _POWERS) * powers * s
+        return float((even.sum() + odd.sum()) / self.scale**2)
+
+
+def gaussian_series(squares: float, scale: float) -> Series:
+    """Series of Gaussian pairs; `squares` is the sum of their squared mu."""
+    even = np.zeros(TERMS)
+    even[0] = squares * scale**2 / 2
+    return Series(scale, even, Series.zero, 0.0)
+
+
+def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: int) -> Series:
+    """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0).
+
+    Requires `gamma_reach` times the scale to be at most `CLOSE`.
+    """
+    total = Series.empty(scale)
+    centre = alpha + r / 2
+    ratio = r / centre * scale
+    for block, terms in _blocks(ratio):
+        x, m = ratio[block] ** 2, centre[block]
+        weights = counts[block] * (2.0 if sign == 0 else 1.0)
+        k = _POWERS[:terms, np.newaxis]
+        even, odd = np.zeros(TERMS), np.zeros(TERMS)
+        values = weights * x**k * _scaled_zeta(2 * k, m) / (2 * k)
+        even[:terms] = values.sum(axis=1)
+        error = 2 * even[terms - 1]
+        if sign:
+            values = weights * x**k * ratio[block] * _scaled_zeta(2 * k + 1, m) / (2 * k + 1)
+            odd[:terms] = sign * values.sum(axis=1)
+            error += 2 * abs(odd[terms - 1])
+        total = total + Series(scale, even, odd, error)
+    return total
+
+
+def gamma_reach(r: Floats, alpha: Floats) -> Floats:
+    """Inverse radius of convergence, set by the nearest pole of the gamma function."""
+    return r / (alpha + r / 2)
+
+
+def response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
+    """Series of randomised response. The nearest zeros of cosh are i pi / 2 and -i pi / 2."""
+    total = Series.empty(scale)
+    # ln cosh x = sum over n of ln(1 + (x / (pi (n - 1/2)))^2)
+    coefficients = (-1.0) ** (_POWERS + 1) * zeta(2.0 * _POWERS, 0.5) / (np.pi ** (2.0 * _POWERS))
+    for block, terms in _blocks(bounded_reach(epsilon) * scale):
+        x = (epsilon[block] * scale) ** 2
+        k = _POWERS[:terms, np.newaxis]
+        even = np.zeros(TERMS)
+        even[:terms] = (counts[block] * x**k).sum(axis=1) * (coefficients / _POWERS)[:terms]
+        total = total + Series(scale, even, Series.zero, 2 * abs(even[terms - 1]))
+    return total
+
+
+def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
+    """Series of Laplace noise.
+
+    All zeros of cosh(x) + shift sinh(x) / (2 x) are imaginary with modulus above pi / 2: they
+    are the eigenvalues of a string with an elastic end.
+    """
+    total = Series.empty(scale)
+    for block, terms in _blocks(bounded_reach(shift) * scale):
+        a = shift[block]
+        x = (a * scale) ** 2
+        # Power series of the argument, with leading coefficient 1, and of its logarithm.
+        argument, power = [np.ones_like(a)], np.ones_like(a)
+        for k in range(1, terms + 1):
+            power = power * x / ((2 * k) * (2 * k - 1))
+            argument.append(power * (1 + a / (2 * (2 * k + 1))) / (1 + a / 2))
+        logarithm = [np.zeros_like(a)]
+        even = np.zeros(TERMS)
+        for k in range(1, terms + 1):
+            inner = sum((j * logarithm[j] * argument[k - j] for j in range(1, k)), np.zeros(()))
+            logarithm.append(argument[k] - inner / k)
+            even[k - 1] = float(counts[block] @ logarithm[k])
+        total = total + Series(scale, even, Series.zero, 2 * abs(even[terms - 1]))
+    return total
+
+
+def bounded_reach(max_loss: Floats) -> Floats:
+    """Inverse radius of convergence of randomised response and of Laplace noise."""
+    return max_loss / (np.pi / 2)
+
+
+def _blocks(ratio: Floats):
+    """Yield blocks of indices that need the same number of terms, with that number."""
+    assert np.all(ratio <= CLOSE)
+    above = -1.0
+    for at_most, terms in _SHORTER:
+        (chosen,) = np.nonzero((ratio > above) & (ratio <= at_most))
+        for start in range(0, chosen.size, _BLOCK):
+            yield chosen[start : start + _BLOCK], terms
+        above = at_most
+
+
+def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
+    """Scaled Hurwitz zeta function ``m^power zeta(power, m)``, for positive m.
+
+    It is at least 1, at most ``1 + m / (power - 1)``, and decreases in the power.
+    """
+    small, large = m < 1, m > _LARGE
+    middle = np.where(small | large, 1.0, m)
+    values = middle**power * zeta(power.astype(float), middle)
+    if small.any():
+        tiny = m[small]
+        values[:, small] = 1 + tiny**power * zeta(power.astype(float), 1 + tiny)
+    if large.any():
+        x = m[large]
+        rising = power / x
+        series = x / (power - 1) + 0.5
+        for j, coefficient in enumerate(_EULER_MACLAURIN, 1):
+            series = series + coefficient * rising
+            rising = rising * ((power + 2 * j - 1) / x) * ((power + 2 * j) / x)
+        values[:, large] = series
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class CondensedPairs:
+    """Pairs represented by power series up to a scale, and residual pairs.
+
+    Attributes
+    ----------
+    scale : the largest modulus of t + 1/2 at which the series may be used.
+    smooth, bounded : series of pairs whose losses have densities, and of the other pairs.
+    squares : the Gaussian part of the smooth series.
+    largest : the largest loss of a pair in the bounded series.
+    residual_pairs : the pairs in neither series, evaluated one by one.
+    """
+
+    scale: float
+    smooth: Series
+    bounded: Series
+    squares: float
+    largest: float
+    residual_pairs: Kinds
+
+    def plus(self, kinds: Kinds, squares: float) -> "CondensedPairs":
+        more = condense(kinds, squares, self.scale)
+        return CondensedPairs(
+            self.scale,
+            self.smooth + more.smooth,
+            self.bounded + more.bounded,
+            self.squares + more.squares,
+            max(self.largest, more.largest),
+            merge_kinds(self.residual_pairs, more.residual_pairs),
+        )
+
+    @cached_property
+    def error(self) -> float:
+        """Bound on the error of the series anywhere within the scale."""
+        size = sum(
+            float(np.abs(series.even).sum() + np.abs(series.odd).sum())
+            for series in (self.smooth, self.bounded)
+        )
+        return self.smooth.error + self.bounded.error + _SERIES_ROUNDING * size
+
+    def divergence(self, tilt: Floats) -> Floats:
+        """Renyi divergence of order 1 + tilt, rounded up."""
+        smooth, bounded = self.cumulants(tilt, rough=False)
+        # (w^k - v^k) / (w - v) is at most k, for all powers omitted from the series.
+        left_out = 2 * TERMS * (self.smooth.error + self.bounded.error) / self.scale**2
+        return ((smooth + bounded) / tilt + left_out * (1 + tilt)) * (1 + RENYI_ROUNDING)
+
+    def cumulants(self, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Cumulants of the smooth pairs and of the pairs with bounded losses."""
+        smooth, bounded = sum_cumulants(self.residual_pairs, tilt, rough)
+        return self.smooth(tilt) + smooth, self.bounded(tilt) + bounded
+
+
+def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
+    """Add kinds of pairs; the counts of equal kinds are summed."""
+    joined = dict(kinds)
+    for family, added in more.items():
+        known = kinds.get(family, NO_KINDS)
+        if added.shape[1] > _FEW_COLUMNS:
+            both = np.concatenate([known, added], axis=1)
+            distinct, which = np.unique(both[:2], axis=1, return_inverse=True)
+            counts = np.bincount(which.ravel(), both[2])
+            joined[family] = np.concatenate([distinct, counts[np.newaxis]])
+            continue
+        for column in added.T:
+            (found,) = np.nonzero((known[0] == column[0]) & (known[1] == column[1]))
+            if found.size:
+                known = known.copy()
+                known[2, found[0]] += column[2]
+            else:
+                known = np.concatenate([known, column[:, np.newaxis]], axis=1)
+        joined[family] = known
+    return joined
+
+
+def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
+    smooth, bounded = gaussian_series(squares, scale), Series.empty(scale)
+    largest = 0.0
+    residual = residual_kinds(kinds, scale)
+    for family, values in kinds.items():
+        small = _is_small(family, values, scale)
+        step, prior, counts = values[:, small]
+        if family in ODD_SIGNS:
+            smooth = smooth + gamma_series(step, prior, counts, scale, ODD_SIGNS[family])
+            continue
+        largest = max(largest, float(np.max(step, initial=0.0)))
+        if family == "laplace":
+            bounded = bounded + laplace_series(step, counts, scale)
+        else:
+            bounded = bounded + response_series(step, counts, scale)
+    return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
+
+
+def _is_small(family: str, values: Floats, scale: float) -> np.ndarray:
+    step, prior, _ = values
+    reach = gamma_reach(step, prior) if family in ODD_SIGNS else bounded_reach(step)
+    return reach * scale <= CLOSE
+
+
+def residual_kinds(kinds: Kinds, scale: float) -> Kinds:
+    found = {
+        family: values[:, ~_is_small(family, values, scale)] for family, values in kinds.items()
+    }
+    return {family: values for family, values in found.items() if values.size}
+
+
+def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Sum the cumulants of smooth and of bounded pairs, each pair evaluated by itself."""
+    smooth, bounded = np.zeros_like(tilt), np.zeros_like(tilt)
+    rows = max(1, _ELEMENTS // max(tilt.size, 1))
+    for family, values in kinds.items():
+        # Sorted, since the cumulants of a block of small priors are computed faster.
+        order = np.argsort(values[0] + values[1]) if family in ODD_SIGNS else slice(None)
+        values = values[:, order]
+        for start in range(0, values.shape[1], rows):
+            step, prior, counts = values[:, start : start + rows, np.newaxis]
+            each = cumulant(family, step, prior, tilt.reshape(1, -1), rough)
+            total = (counts * each).sum(axis=0).reshape(tilt.shape)
+            if family in ODD_SIGNS:
+                smooth = smooth + total
+            else:
+                bounded = bounded + total
+    return smooth, bounded
+
+
+def count_releases(kinds: Kinds) -> float:
+    return sum(float(values[2].sum()) for values in kinds.values())
+
+
+def cumulant(family: str, step: Floats, prior: Floats, tilt: np.ndarray, rough: bool) -> np.ndarray:
+    match family:
+        case "add":
+            return gamma_add_cumulant(tilt, step, prior, rough)
+        case "remove":
+            return gamma_remove_cumulant(tilt, step, prior, rough)
+        case "replace":
+            gain = gamma_add_cumulant(tilt, step, prior, rough)
+            return gain + gamma_remove_cumulant(tilt, step, prior, rough)
+    if not np.iscomplexobj(tilt):
+        pair: DominatingPair = LaplacePair(step) if family == "laplace" else PureDPPair(step)  # type: ignore[arg-type]
+        return pair.cumulant(tilt)
+    back = np.exp(-(1 + 2 * tilt) * step)
+    if family == "laplace":
+        return tilt * step + np.log((1 + back) / 2 + (1 - back) / (2 + 4 * tilt))
+    return tilt * step + np.log((1 + back) / (1 + np.exp(-step)))
+
+
+def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
+    smooth, bounded = sum_cumulants(kinds, np.array([tilt]), rough=False)
+    return float(smooth[0] + bounded[0]) + 0.5 * squares * tilt * (1 + tilt)
+
+
+@dataclass(frozen=True, eq=False)
+class TailBound:
+    """Bounds on the modulus at nodes beyond the last node of a contour."""
+
+    u: Floats
+    log_modulus: Floats
+    squares: float  # squared mu of the added Gaussian pair
+
+
+@dataclass(frozen=True, eq=False)
+class Contour:
+    """Nodes ``tilt + i u`` with the cumulants of the residual pairs at these nodes.
+
+    It stays valid when any pairs are added.
+    """
+
+    condensed: CondensedPairs
+    tilt: float
+    u: Floats
+    releases: float  # of the residual pairs
+    smooth: np.ndarray  # at the tilt itself and at the nodes, as `bounded`
+    bounded: np.ndarray
+    tail: TailBound | None = None
+
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        return self.tilt + 1j * np.append(0.0, self.u)
+
+    def plus(self, kinds: Kinds, squares: float) -> "Contour":
+        """Return the contour with more pairs."""
+        whole = replace(self, condensed=self.condensed.plus(kinds, squares))
+        residual = residual_kinds(kinds, self.condensed.scale)
+        if not residual:
+            return whole
+        smooth, bounded = sum_cumulants(residual, self.nodes, rough=False)
+        return replace(
+            whole,
+            smooth=self.smooth + smooth,
+            bounded=self.bounded + bounded,
+            releases=self.releases + count_releases(residual),
+        )
+
+    def log_delta(self, epsilon: float) -> tuple[float, bool]:
+        """Compute an upper bound on log delta, and whether the bound is tight."""
+        condensed = self.condensed
+        c, t, u, step = self.tilt, self.nodes, self.u, self.u[0]
+        smooth = condensed.smooth(t) + self.smooth
+        bounded = condensed.bounded(t) + self.bounded
+        if self.tail is not None:
+            smooth = smooth + 0.5 * self.tail.squares * t * (1 + t)
+        cumulant = smooth + bounded
+        growth = float(cumulant[0].real) - c * epsilon
+        # If the growth is large, the result would suffer from cancellation.
+        if not (abs(growth) < np.inf and growth < _ALIASING):
+            return 0.0, False
+        allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
+        # The phase of a pair with atoms grows with its loss times the node.
+        allowance += condensed.error + 1e-15 * (self.releases + float(np.abs(self.bounded).max()))
+        chernoff = growth + c * np.log(c) - (1 + c) * np.log1p(c) + allowance
+        if allowance > 1:
+            return float(min(chernoff, 0.0)), False
+        values = np.exp(cumulant[1:] - t[1:] * epsilon - growth) / (t[1:] * (1 + t[1:]))
+        total = 0.5 / (c * (1 + c)) + float(values.real.sum())
+        magnitude = 0.5 / (c * (1 + c)) + float(np.abs(values).sum())
+        # The modulus of the smooth part decreases along the line; the other is at most 1.
+        last = float((smooth[-1] - smooth[0]).real)
+        if self.tail is None:
+            has_atoms = condensed.largest > 0 or bool(self.bounded.any())
+            modulus = last if has_atoms else float((cumulant[-1] - cumulant[0]).real)
+            rest = float(np.exp(modulus) / (u[-1] * step))
+        else:
+            rest = self._tail_sum(last)
+        total += rest + 1e-15 * magnitude
+        if not 0 < total < np.inf:  # lost to rounding
+            return float(min(chernoff, 0.0)), False
+        inverted = growth + np.log(step / np.pi * total) + allowance
+        return float(min(inverted, chernoff, 0.0)), rest < _TIGHT * total
+
+    def _tail_sum(self, last: float) -> float:
+        assert self.tail is not None
+        condensed = self.condensed
+        tail, end = self.tail, self.u[-1]
+        squares = condensed.squares + tail.squares
+        smooth = last - 0.5 * squares * (tail.u**2 - end**2)
+        variance = condensed.bounded.curvature(self.tilt)
+        near = 2 * tail.u * condensed.largest <= np.pi
+        modulus = np.where(near, -2 / np.pi**2 * variance * tail.u**2, 0.0)
+        modulus = smooth + np.minimum(modulus, tail.log_modulus)
+        beyond = float(np.exp(smooth[-1]) / (tail.u[-1] * self.u[0]))
+        return float((np.exp(modulus) / tail.u**2).sum()) + beyond
+
+
+def new_contour(
+    condensed: CondensedPairs, grid: Floats, action: Floats, epsilon: float
+) -> tuple[Contour | None, bool]:
+    """Create the contour through the best tilt, and say whether the scale was large enough."""
+    best = int(np.argmin(action))
+    c = float(grid[best])
+    if not np.isfinite(action[best]):
+        return None, True
+    # Aliases m < 0 are at most exp(-c T), and those m > 0 obey Chernoff's bound at any tilt
+    # above c; the period T makes both small compared with the required term.
+    wanted = min(float(action[best]), 0.0) - _ALIASING
+    period = -wanted / c
+    above = grid > c * (1 + 1e-6)
+    if above.any():
+        bound = action[above] + np.log(grid[above]) + np.log1p(grid[above]) - wanted
+        period = max(period, float(np.min(bound / (grid[above] - c))))
+    step = float(2 * np.pi / period)
+    end = np.sqrt(max(condensed.scale**2 - (c + 0.5) ** 2, 0.0))
+    most = int(min(end / step, _MAX_NODES))
+    if most < 1:
+        return None, False
+    releases = count_releases(condensed.residual_pairs)
+    rough = releases * (1 + c) < _ROUGH_TILT
+    smooth, bounded, start, done = [], [], 0, False
+    while not done and start <= most:
+        j = np.arange(start, min(start + _NODES + start // 2, most + 1))
+        t = c + 1j * step * j
+        residual = sum_cumulants(condensed.residual_pairs, t, rough)
+        smooth.append(residual[0])
+        bounded.append(residual[1])
+        modulus = (condensed.smooth(t) + condensed.bounded(t) + residual[0] + residual[1]).real
+        if start == 0:
+            largest = modulus[0]
+        start += j.size
+        last = modulus[-1] - largest + np.log(c * (1 + c)) - np.log(step * step * j[-1])
+        done = bool(j[-1] > 0 and last < np.log(_TRUNCATION))
+    u: Floats = step * np.arange(1.0, start)
+    contour = Contour(
+        condensed,
+        c,
+        u,
+        releases,
+        np.concatenate(smooth),
+        np.concatenate(bounded),
+    )
+    return contour, done or most == _MAX_NODES
+
+
+def with_tail_bound(kinds: Kinds, contour: Contour) -> Contour:
+    """Add bounds for the nodes beyond the last one if losses with atoms require them."""
+    atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
+    if not atoms:
+        return contour
+    condensed, c, end, step = contour.condensed, contour.tilt, contour.u[-1], contour.u[0]
+    t = contour.nodes[[0, -1]]
+    smooth = condensed.smooth(t) + contour.smooth[[0, -1]]
+    last = float((smooth[1] - smooth[0]).real)
+    # Logarithm of the largest admissible tail, relative to the term of the first node.
+    goal = np.log(_TAIL_TRUNCATION / (2 * c * (1 + c)))
+    if last - np.log(end * step) < goal:
+        return contour
+    u = end + step * np.arange(1, _TAIL_NODES + 1)
+    log_modulus = np.zeros(u.size)
+    for family, values in atoms.items():
+        order = np.argsort(-values[2] * values[0] ** 2)[:_TAIL_KINDS]
+        for loss, _, count in values[:, order].T:
+            at = cumulant(family, loss, np.ones(()), c + 1j * np.append(0.0, u), False).real
+            log_modulus += count * np.minimum(at[1:] - at[0], 0.0)
+    fall = last - np.log(u[-1] * step) - 0.5 * condensed.squares * (u[-1] ** 2 - end**2) - goal
+    return replace(contour, tail=TailBound(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))

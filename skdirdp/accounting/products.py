@@ -1,0 +1,563 @@
+"""Products of many different pairs, to which more pairs can be added quickly.
+
+Pairs that are small compared with the product are stored as the sum of their power series, so
+that adding a pair is a sum of vectors. The few others are evaluated one by one, at the nodes of
+a contour that is reused when pairs are added. Adding one pair to ten thousand therefore takes
+the work of one pair.
+
+`DirectionCurves` is the common interface of all ways to compose releases in one direction.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from math import fsum, isnan
+
+import numpy as np
+
+from ..numerics.conservative import safe_root
+from .conversions import renyi_epsilon, renyi_log_delta
+from .cumulants import (
+    NO_KINDS,
+    ODD_SIGNS,
+    CondensedPairs,
+    Contour,
+    Kinds,
+    condense,
+    cumulant_at,
+    merge_kinds,
+    new_contour,
+    with_tail_bound,
+)
+from .pairs import (
+    RENYI_ROUNDING,
+    BetaPair,
+    Floats,
+    GammaPair,
+    GaussianPair,
+    LaplacePair,
+    PureDPPair,
+)
+from .worst_case import RenyiBound, RenyiCurve, WorstCase
+
+# Parameters outside this range are left to the slower methods, which accept any.
+_LEAST, _LARGEST = 1e-60, 1e60
+_MOST_RELEASES = 1e19
+
+_GRID = 48
+_ZOOMS = 4
+_CONTOUR_ZOOMS = 2
+_CONTOUR_UPDATES = 3  # contours that are tried in the search for an epsilon
+_REAL_SHARE = 0.85  # part of the scale used for real tilts; the rest is for the contour
+_MAX_DOUBLINGS = 40
+_EPSILON_ROUNDING = 1e-13
+# Sums updated when pairs are added: one for a limit on a divergence, one for quick decisions.
+_KEPT_SUMS = 2
+
+_LOG_ROUNDING = 1e-12
+#: Up to this many kinds are composed by `composition`: by their cumulants if all losses have
+#: densities, by loss distributions otherwise.
+FEW = 4
+
+
+class PairProduct:
+    """Product of pairs, and of bounds on Renyi divergences, in one direction.
+
+    Use `pair_product` to create one. `with_curves` returns the product with more curves and
+    reuses intermediate results.
+    """
+
+    def __init__(self, kinds: Kinds, squares: float, bound: RenyiBound):
+        self._kinds = kinds
+        self._squares = squares
+        self._bound = bound
+        self._condensed: CondensedPairs | None = None
+        # A contour, with the kinds and the Gaussian part added since it was created.
+        self._contour: tuple[Contour, Kinds, float] | None = None
+        self._sums: dict[float, float] = {}
+        self._last_order: float | None = None  # of the divergence used for the last decision
+        self._not_implied_by_renyi: dict[float, float] = {}  # log delta, by epsilon
+
+    @property
+    def size(self) -> int:
+        """Number of different kinds of pairs, except Gaussian pairs."""
+        return sum(kinds.shape[1] for kinds in self._kinds.values())
+
+    def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "PairProduct | None":
+        """Return the product with more curves, or None if a parameter is out of range."""
+        found = _parse_curves(curves)
+        if found is None:
+            return None
+        kinds, squares, bound = found
+        whole = PairProduct(
+            merge_kinds(self._kinds, kinds),
+            self._squares + squares,
+            _add_bounds(self._bound, bound),
+        )
+        # Read each attribute once: other threads may replace it. Each value is complete.
+        condensed, kept = self._condensed, self._contour
+        if condensed is not None:
+            whole._condensed = condensed.plus(kinds, squares)
+        if kept is not None and whole.max_tilt > kept[0].tilt:
+            contour, waiting, waiting_squares = kept
+            whole._contour = contour, merge_kinds(waiting, kinds), waiting_squares + squares
+        whole._last_order = self._last_order
+        whole._not_implied_by_renyi = dict(self._not_implied_by_renyi)
+        for tilt, known in list(self._sums.items())[-_KEPT_SUMS:]:
+            whole._sums[tilt] = known + cumulant_at(kinds, squares, tilt)
+        return whole
+
+    @cached_property
+    def max_tilt(self) -> float:
+        """Supremum of the tilts at which the divergence is finite."""
+        return min(self._pole, self._bound.max_tilt)
+
+    @cached_property
+    def _pole(self) -> float:
+        """Smallest tilt at which a cumulant is infinite (bounds hold at their max_tilt too)."""
+        pole = np.inf
+        for family in ("replace", "remove"):
+            r, alpha, _ = self._kinds.get(family, NO_KINDS)
+            pole = min(pole, float(np.min(alpha / r, initial=np.inf)))
+        return pole
+
+    @cached_property
+    def max_loss(self) -> float:
+        """Largest loss of the product."""
+        if self._squares > 0 or not self._kinds.keys() <= {"laplace", "response"}:
+            return np.inf
+        losses = fsum(x for loss, _, counts in self._kinds.values() for x in loss * counts)
+        return losses * (1 + 1e-15)
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.size == 0 and self._squares == 0
+
+    # Renyi divergences
+
+    def rdp_at(self, order: float) -> float:
+        """Divergence of one order, rounded up; its sum is kept and updated with new pairs."""
+        tilt = order - 1
+        if tilt >= self._pole:
+            return np.inf
+        if tilt not in self._sums:
+            self._sums[tilt] = cumulant_at(self._kinds, self._squares, tilt)
+        bound = float(self._bound.rdp(order))
+        return (self._sums[tilt] / tilt + bound) * (1 + RENYI_ROUNDING)
+
+    def rdp(self, order: Floats) -> Floats:
+        """Renyi divergences of several orders, rounded up."""
+        tilt = order - 1
+        divergence = np.full(order.shape, np.inf)
+        divergence[np.isinf(tilt)] = self.max_loss
+        finite = np.isfinite(tilt) & (tilt < self._pole)
+        scales = 2.0 ** np.ceil(np.log2(np.where(finite, tilt, 1.0) + 1))
+        for scale in np.unique(scales[finite]):
+            at = finite & (scales == scale)
+            if scale < _LARGEST:
+                divergence[at] = condense(self._kinds, self._squares, scale).divergence(tilt[at])
+        return divergence + self._bound.rdp(order) * (1 + RENYI_ROUNDING)
+
+    def renyi_log_delta(self, epsilon: float) -> float:
+        """Smallest log delta at epsilon implied by a Renyi divergence."""
+        return self._renyi_log_delta(epsilon)[0]
+
+    def _renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
+        """Smallest log delta implied by a Renyi divergence, and its order if there is one."""
+        start = max(epsilon / max(self._spread, 1e-300) - 0.5, 0.0) + self._spread**-0.5
+        value, order = self._best_order(
+            lambda order, divergence: renyi_log_delta(order, divergence, epsilon), start
+        )
+        return min(value, 0.0), order
+
+    def renyi_epsilon(self, delta: float) -> float:
+        """Smallest epsilon at delta implied by a Renyi divergence."""
+        start = (-2 * np.log(delta) / max(self._spread, 1e-300)) ** 0.5 + 1
+        value, _ = self._best_order(
+            lambda order, divergence: renyi_epsilon(order, divergence, delta), start
+        )
+        return max(value, 0.0)
+
+    def _best_order(
+        self, convert: Callable[[Floats, Floats], Floats], start: float
+    ) -> tuple[float, float | None]:
+        """Smallest converted value over all orders, and the order that attains it."""
+        if self._is_empty and self._bound.slope == self._bound.offset == 0:
+            return -np.inf, None
+
+        def objective(condensed: CondensedPairs, tilt: Floats) -> Floats:
+            order = 1 + tilt
+            bound = self._bound.rdp(order) * (1 + RENYI_ROUNDING)
+            return convert(order, condensed.divergence(order - 1) + bound)
+
+        _, tilts, values = self._search(objective, start, _ZOOMS)
+        best = int(np.argmin(values))
+        return float(values[best]), 1 + float(tilts[best])
+
+    # Privacy profile
+
+    def log_delta(self, epsilon: float) -> tuple[float, bool]:
+        """Natural logarithm of the profile, rounded up, and whether the bound is tight."""
+        if self._is_empty:
+            return -np.inf, True
+        if epsilon >= self.max_loss:
+            return -np.inf, True
+        contour = self._new_contour(epsilon)
+        return (0.0, False) if contour is None else contour.log_delta(epsilon)
+
+    def fits(self, epsilon: float, log_delta: float) -> bool:
+        """Whether delta at epsilon is at most exp(log_delta).
+
+        Tries the kept divergence of one order first, then the kept contour, and computes a new
+        contour only if neither decides.
+        """
+        if self._is_empty or epsilon >= self.max_loss:
+            return True
+        if self._fits_by_renyi(epsilon, log_delta):
+            return True
+        contour = self._kept_contour()
+        if contour is not None and contour.log_delta(epsilon)[0] <= log_delta:
+            return True
+        return self.log_delta(epsilon)[0] <= log_delta
+
+    def _kept_contour(self) -> Contour | None:
+        """The last contour, with all pairs added since."""
+        kept = self._contour
+        if kept is None:
+            return None
+        contour, kinds, squares = kept
+        if kinds or squares:
+            contour = contour.plus(kinds, squares)
+            self._contour = contour, {}, 0.0
+        return contour
+
+    def _fits_by_renyi(self, epsilon: float, log_delta: float) -> bool:
+        # If the divergences of fewer pairs did not imply it, those of more pairs do not either.
+        if log_delta <= self._not_implied_by_renyi.get(epsilon, -np.inf):
+            return False
+        order = self._last_order
+        if order is not None:
+            known = renyi_log_delta(order, self.rdp_at(order), epsilon)
+            if float(known) <= log_delta:
+                return True
+            self._sums.pop(order - 1, None)
+        least, self._last_order = self._renyi_log_delta(epsilon)
+        if least > log_delta:
+            self._not_implied_by_renyi[epsilon] = log_delta
+        return least <= log_delta
+
+    def epsilon(self, delta: float) -> tuple[float, bool]:
+        """Smallest epsilon at delta, rounded up, and whether the bound is tight."""
+        log_delta = np.log(delta)
+        best = min(self.renyi_epsilon(delta), self.max_loss)
+        tight, above = False, best
+        # One contour bounds delta quickly at every epsilon, but tightly only near the epsilon
+        # it was made for. So the contour is updated to the root found on the last one.
+        for _ in range(_CONTOUR_UPDATES):
+            if not 0 < above < np.inf:
+                break
+            found, tight = self._epsilon_near(above, best, float(log_delta))
+            best = min(best, found)
+            if abs(above - found) <= 1e-3 * found:
+                break
+            above = best
+        return best, tight
+
+    def _epsilon_near(self, epsilon: float, bound: float, log_delta: float) -> tuple[float, bool]:
+        contour = self._new_contour(epsilon)
+        if contour is None:
+            return bound, False
+
+        def excess(x: float) -> float:
+            return max(contour.log_delta(x)[0] - log_delta, log_delta)
+
+        if excess(0.0) <= 0:
+            return 0.0, True
+        if excess(bound) > 0:
+            return bound, False
+        tolerance = _EPSILON_ROUNDING * bound
+        root = safe_root(excess, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
+        return root, contour.log_delta(root)[1]
+
+    # Search for the best tilt
+
+    @cached_property
+    def _spread(self) -> float:
+        """Twice the leading coefficient of the cumulant (the variance, if losses are small)."""
+        total = self._squares + 2 * self._bound.slope
+        for family, (step, prior, counts) in self._kinds.items():
+            if family in ODD_SIGNS:
+                centre = prior + step / 2
+                each = (1 + centre) * (step / centre) ** 2  # at least that of the zeta function
+                total += float(counts @ each) * (1 if ODD_SIGNS[family] else 2)
+            else:
+                total += float(counts @ step**2)
+        return max(total, _LEAST)
+
+    def _condensed_at(self, scale: float) -> "CondensedPairs":
+        # The last result is reused if its scale is large enough but not much larger, since a
+        # larger scale leaves more residual pairs.
+        known = self._condensed
+        if known is None or not known.scale / 8 <= scale <= known.scale:
+            known = condense(self._kinds, self._squares, 2.0 ** np.ceil(np.log2(scale)))
+            self._condensed = known
+        return known
+
+    def _search(
+        self, objective: "Callable[[CondensedPairs, Floats], Floats]", start: float, zooms: int
+    ) -> "tuple[CondensedPairs, Floats, Floats]":
+        """Minimise an objective; return the condensed pairs, the tilts tried and the values."""
+        deviation = self._spread**-0.5
+        scale = 1.2 * np.hypot(start + 0.5, 8.5 * deviation) / _REAL_SHARE + 1
+        for _ in range(_MAX_DOUBLINGS):
+            condensed = self._condensed_at(float(scale))
+            limit = min(self.max_tilt, _REAL_SHARE * condensed.scale)
+            tilts, values = [], []
+            low, high = -24.0, 24.0
+            for _ in range(zooms):
+                x = np.linspace(low, high, _GRID)
+                tilt = limit / (1 + np.exp(-x))
+                tilt = np.where(1 + tilt > 1, tilt, np.finfo(float).eps)
+                value = objective(condensed, tilt)
+                value = np.where(np.isnan(value), np.inf, value)
+                tilts.append(tilt)
+                values.append(value)
+                best = int(np.argmin(value))
+                low, high = x[max(best - 1, 0)], x[min(best + 1, _GRID - 1)]
+            tilt, value = np.concatenate(tilts), np.concatenate(values)
+            best = int(np.argmin(value))
+            if limit == self.max_tilt or tilt[best] < 0.8 * limit or condensed.scale > _LARGEST:
+                break
+            scale = 4 * condensed.scale
+        order = np.argsort(tilt)
+        return condensed, tilt[order], value[order]
+
+    def _new_contour(self, epsilon: float) -> "Contour | None":
+        def action(condensed: CondensedPairs, tilt: Floats) -> Floats:
+            smooth, bounded = condensed.cumulants(tilt, rough=True)
+            return smooth + bounded - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
+
+        start = max(epsilon / self._spread - 0.5, 0.0) + self._spread**-0.5
+        for _ in range(_MAX_DOUBLINGS):
+            condensed, grid, values = self._search(action, start, _CONTOUR_ZOOMS)
+            contour, reached = new_contour(condensed, grid, values, epsilon)
+            if reached or condensed.scale > _LARGEST:
+                if contour is not None:
+                    contour = with_tail_bound(self._kinds, contour)
+                    self._contour = contour, {}, 0.0
+                return contour
+            # Start so far out that the search uses a scale at least twice as large.
+            start = _REAL_SHARE * 1.1 * condensed.scale
+        return None
+
+
+def pair_product(curves: Iterable[tuple[RenyiCurve, int]]) -> PairProduct | None:
+    """Create the product of curves, or return None if a parameter is out of range."""
+    return PairProduct({}, 0.0, RenyiBound(0.0, 0.0, np.inf)).with_curves(curves)
+
+
+def _parse_curves(
+    curves: Iterable[tuple[RenyiCurve, int]],
+) -> tuple[Kinds, float, RenyiBound] | None:
+    columns: dict[str, list[tuple[float, float, float]]] = {}
+    squares = 0.0
+    bound = RenyiBound(0.0, 0.0, np.inf)
+    for curve, count in curves:
+        if isinstance(curve, RenyiBound):
+            bound = _add_bounds(
+                bound, RenyiBound(count * curve.slope, count * curve.offset, curve.max_tilt)
+            )
+        elif isinstance(curve, BetaPair):
+            columns.setdefault("replace", []).append(
+                (*_clip_parameters(curve.r, curve.alpha), count)
+            )
+        elif isinstance(curve, GammaPair):
+            columns.setdefault(curve.direction, []).append(
+                (*_clip_parameters(curve.r, curve.alpha), count)
+            )
+        elif isinstance(curve, GaussianPair):
+            squares += count * curve.mu**2
+        elif isinstance(curve, LaplacePair):
+            columns.setdefault("laplace", []).append((*_clip_parameters(curve.shift), count))
+        elif isinstance(curve, PureDPPair):
+            columns.setdefault("response", []).append((*_clip_parameters(curve.epsilon), count))
+        else:
+            return None
+    kinds = {family: np.array(rows, dtype=float).T for family, rows in columns.items()}
+    for values in kinds.values():
+        if not (
+            np.all((values >= _LEAST) & (values <= _LARGEST)) and values[2].max() < _MOST_RELEASES
+        ):
+            return None
+    if not (squares < _LARGEST and bound.slope < _LARGEST and bound.offset < _LARGEST):
+        return None
+    return kinds, squares, bound
+
+
+def _clip_parameters(step: float, prior: float = 1.0) -> tuple[float, float]:
+    """Replace tiny steps and huge priors by dominating ones (docs/theory.md, 2.2)."""
+    return max(step, _LEAST), min(prior, _LARGEST)
+
+
+def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
+    return RenyiBound(
+        one.slope + other.slope, one.offset + other.offset, min(one.max_tilt, other.max_tilt)
+    )
+
+
+class DirectionCurves(ABC):
+    """Privacy curves of a composition in one direction: replace, add or remove.
+
+    Attributes
+    ----------
+    failure : float
+        The probability that everything is revealed.
+    max_loss : float
+        The largest loss of the composition.
+    """
+
+    failure: float
+    max_loss: float
+
+    def rdp(self, order: Floats) -> Floats:
+        """Renyi divergences; infinite if everything is revealed with positive probability."""
+        return np.full(order.shape, np.inf) if self.failure > 0 else self._rdp(order)
+
+    def rdp_at(self, order: float) -> float:
+        return float(self.rdp(np.array([order]))[0])
+
+    def log_delta(self, epsilon: Floats) -> Floats:
+        finite = np.isfinite(epsilon)
+        log_delta = np.full(epsilon.shape, -np.inf)
+        if self.failure < 1:
+            log_delta[finite] = self._log_delta(epsilon[finite]) + np.log1p(-self.failure)
+        if self.failure > 0:
+            log_delta = np.logaddexp(log_delta, np.log(self.failure)) + _LOG_ROUNDING
+        return np.minimum(log_delta, 0.0)
+
+    def epsilon(self, delta: float) -> float:
+        if delta < self.failure or self.failure == 1:
+            return np.inf
+        delta = (delta - self.failure) / (1 - self.failure)
+        return self.max_loss if delta == 0 else self._epsilon(delta)
+
+    @abstractmethod
+    def holds(self, epsilon: float, delta: float) -> bool:
+        """Whether (epsilon, delta)-DP is known to hold, from one evaluation of the profile."""
+
+    @abstractmethod
+    def _rdp(self, order: Floats) -> Floats: ...
+
+    @abstractmethod
+    def _log_delta(self, epsilon: Floats) -> Floats:
+        """Smallest bound on log delta of all methods, at finite epsilons."""
+
+    @abstractmethod
+    def _epsilon(self, delta: float) -> float: ...
+
+
+class LargeProduct(DirectionCurves):
+    """Curves of many kinds of releases, updated when releases are added.
+
+    Parameters
+    ----------
+    renyi : PairProduct
+        The curves whose divergences are summed.
+    profile : PairProduct or None
+        The dominating pairs, or None if only `renyi` is known. The same object as `renyi` if
+        both consist of the same curves.
+    log_survival : float
+        The logarithm of the probability that not everything is revealed.
+    """
+
+    def __init__(self, renyi: PairProduct, profile: PairProduct | None, log_survival: float):
+        self._renyi = renyi
+        self._profile = profile
+        self._log_survival = log_survival
+        self.failure = float(-np.expm1(log_survival))
+        self.max_loss = np.inf if profile is None else profile.max_loss
+
+    @classmethod
+    def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
+        """Create the curves of a worst case, or return None if a parameter is out of range."""
+        nothing = pair_product([])
+        assert nothing is not None
+        return cls(nothing, nothing, 0.0).plus([(case, 1)])
+
+    # The name that `accountant.spending` calls.
+    of = from_worst_case
+
+    def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
+        """Return the curves with more releases, or None if a parameter is out of range."""
+        cases = list(cases)
+        log_survival = self._log_survival
+        for case, times in cases:
+            log_survival += times * (np.log1p(-case.failure) if case.failure < 1 else -np.inf)
+        renyi = self._renyi.with_curves(
+            (curve, count * times) for case, times in cases for curve, count in case.renyi
+        )
+        if renyi is None or isnan(log_survival):
+            return None
+        if self._profile is None or any(case.profile is None for case, _ in cases):
+            return LargeProduct(renyi, None, log_survival)
+        if self._profile is self._renyi and all(case.renyi == case.profile for case, _ in cases):
+            return LargeProduct(renyi, renyi, log_survival)
+        profile = self._profile.with_curves(
+            (pair, count * times)
+            for case, times in cases
+            if case.profile is not None
+            for pair, count in case.profile
+        )
+        return None if profile is None else LargeProduct(renyi, profile, log_survival)
+
+    @property
+    def is_many(self) -> bool:
+        """Whether there are more than `FEW` kinds, or releases without a dominating pair."""
+        return self._profile is None or self._profile.size > FEW
+
+    def holds(self, epsilon: float, delta: float) -> bool:
+        if delta < self.failure or self.failure == 1:
+            return False
+        delta = (delta - self.failure) / (1 - self.failure)
+        if epsilon >= self.max_loss:
+            return True
+        if delta == 0:
+            return False
+        log_delta = np.log(delta) - (_LOG_ROUNDING if self.failure > 0 else 0.0)
+        if self._profile is not None and self._profile.fits(epsilon, log_delta):
+            return True
+        if self._profile is self._renyi:
+            return False
+        return self._renyi.renyi_log_delta(epsilon) <= log_delta
+
+    def rdp_at(self, order: float) -> float:
+        return np.inf if self.failure > 0 else self._renyi.rdp_at(order)
+
+    def _rdp(self, order: Floats) -> Floats:
+        return self._renyi.rdp(order)
+
+    def _log_delta(self, epsilon: Floats) -> Floats:
+        flat = [self._log_delta_at(float(x)) for x in epsilon.ravel()]
+        return np.array(flat, dtype=float).reshape(epsilon.shape)
+
+    def _log_delta_at(self, epsilon: float) -> float:
+        exact, tight = 0.0, False
+        if self._profile is not None:
+            exact, tight = self._profile.log_delta(epsilon)
+        if tight and self._profile is self._renyi:
+            return exact
+        return min(exact, self._renyi.renyi_log_delta(epsilon))
+
+    def _epsilon(self, delta: float) -> float:
+        exact, tight = np.inf, False
+        if self._profile is not None:
+            exact, tight = self._profile.epsilon(delta)
+        if tight and self._profile is self._renyi:
+            return exact
+        return min(exact, self._renyi.renyi_epsilon(delta))
+
+
+def has_many_kinds(curves: tuple[tuple[RenyiCurve, int], ...]) -> bool:
+    """Whether there are so many kinds that `LargeProduct` is the fastest method."""
+    # All Gaussian pairs together are one Gaussian pair.
+    return sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
