@@ -5,7 +5,7 @@ represented. A container with a dtype of its own keeps it; cells of others are c
 one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -78,11 +78,11 @@ def as_numbers(X: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """A list of rows as an array of plain cells; another container unchanged.
+    """A sequence of rows as an array of plain cells; another container unchanged.
 
-    A list of texts is unchanged, too.
+    A sequence of texts is unchanged, too.
     """
-    if not isinstance(X, (list, tuple)) or all(isinstance(row, str) for row in X):
+    if isinstance(X, str) or not isinstance(X, Sequence) or all(isinstance(row, str) for row in X):
         return X
     table = np.array([object_array(plain_values(cells_of(row))) for row in X])
     if table.ndim != 2:
