@@ -27,20 +27,23 @@ import numpy as np
 
 from ._validation import LARGEST, real_array
 from .mechanisms.contribution import ContributionBound
-from .numerics.blocks import row_blocks
-from .numerics.rounding import is_whole, product_up
+from .numerics.conservative import product_up
 from .numerics.rows import (
     EXACT,
     GroupSums,
     Rows,
     blocks_of_rows,
+    is_whole,
     largest_of,
+    row_blocks,
     scaled_rows,
     whole_rows,
 )
 
 # Categories are counted in blocks of about this many entries, which stay in cache.
 _ENTRIES = 1 << 17
+# The same of records that fall into one cell each, unless there are more cells.
+_CELLS = 1 << 15
 
 _ULP = float(np.finfo(float).eps)
 
@@ -181,10 +184,13 @@ def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) 
     -------
     ndarray of float of shape (n_cells,)
     """
-    counts = np.bincount(np.array(cells), weights.values, minlength=n_cells)
-    _check(counts.size == n_cells)
+    counts = np.zeros(n_cells)
+    for rows in row_blocks(len(cells), 1, max(_CELLS, n_cells)):
+        found = np.bincount(np.array(cells[rows]), weights[rows], minlength=n_cells)
+        _check(found.size == n_cells)
+        counts += found
     check_exact(counts, weights.grid)
-    return counts.astype(float, copy=False)
+    return counts
 
 
 def count_categories(

@@ -234,7 +234,9 @@ def only_own_warnings(enabled: bool = True) -> Iterator[None]:
     if not enabled:
         yield
         return
-    filters: list[Any] = warnings.filters  # type: ignore[assignment]
+    # From Python 3.14 on, threads may have filters of their own.
+    current = getattr(warnings, "_get_filters", lambda: warnings.filters)
+    filters: Any = current()
     filters.insert(0, _FILTER)
     token = _IN_PRIVATE_FIT.set(True)
     try:

@@ -13,7 +13,6 @@ another. Other objects, and numbers with rounding errors, are refused.
 from collections.abc import Hashable, Iterable, Mapping, Set
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 from numbers import Integral
 from typing import Any
 
@@ -200,7 +199,6 @@ def _id(value: Any) -> int | str:
     raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
 
 
-@cache
 def _exact_below(kind: type) -> float:
     """The whole number from which on two whole numbers may be one float of this type."""
     digits = np.finfo(kind).nmant + 1 if issubclass(kind, np.floating) else 53

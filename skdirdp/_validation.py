@@ -292,7 +292,7 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if codes.min(initial=0) >= 0:
         return codes
     hint = ""
-    kind = y.dtype.kind
+    kind: str = y.dtype.kind
     if kind == "O":  # no array of texts is made: it takes room for the longest, times all
         kinds = set(map(type, y.flat))
         known = {int: "i", float: "f", bool: "b", str: "U"}

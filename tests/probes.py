@@ -20,7 +20,7 @@ class Recorder:
     def __deepcopy__(self, memo):
         return self
 
-    def charge(self, mechanism, releases=1, label=None):
+    def charge(self, mechanism, releases=1, label=None, unit=None):
         self.charges.append((mechanism, releases, label))
 
 

@@ -27,7 +27,7 @@ LAYERS: tuple[set[str], ...] = (
     SERVICES,
     {"accounting"},
     {"mechanisms"},
-    {"reading"},
+    {"postprocessing"},
     {"reporting"},
     {"accountant", "utility"},
     {"base", "_contributions", "_persons"},

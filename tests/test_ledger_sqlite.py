@@ -914,3 +914,47 @@ if __name__ == "__main__":  # python -m tests.test_ledger_sqlite RUNS KINDS: the
     for _ in range(int(sys.argv[1])):
         with tempfile.TemporaryDirectory() as there:
             print(lose_charges(Path(there, "ledger.sqlite"), int(sys.argv[2])), flush=True)
+
+
+def test_a_name_without_room_for_the_files_beside_it_is_refused_in_words(tmp_path):
+    with pytest.raises(LedgerError, match="its name must have at most 233 bytes"):
+        PrivacyAccountant(path=tmp_path / ("a" * 250))
+    assert not list(tmp_path.iterdir())
+    assert len(PrivacyAccountant(path=tmp_path / ("a" * 233))) == 0
+
+
+def test_a_lock_that_a_full_disk_keeps_empty_is_removed_again(path, monkeypatch):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger)
+    lock = Path(f"{path}.lock")
+    lock.unlink()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        assert count(Ledger.open(str(path))) == 1
+        with pytest.raises(LedgerError, match="No space left"):
+            append(ledger)
+        assert not lock.exists()
+    append(ledger)
+    assert count(Ledger.open(str(path))) == 2
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_a_ledger_error(path):
+    ledger = Ledger.create_or_open(path, LIMITS)
+    append(ledger)
+    Path(f"{path}.lock").unlink()
+    os.mkfifo(f"{path}.lock")
+    with pytest.raises(LedgerError, match="is damaged, or is a file of another program"):
+        append(ledger)
+
+
+def test_a_ledger_is_not_made_under_the_name_of_a_draft_which_would_be_removed(path, tmp_path):
+    name = f"{path}.skdirdp-draft"
+    with pytest.raises(LedgerError, match="for ledgers that are being made"):
+        Ledger.create_or_open(name, LIMITS)
+    Ledger.create_or_open(path, LIMITS)
+    with pytest.raises(ValueError, match="would replace a file of the ledger"):
+        PrivacyAccountant().report(name)

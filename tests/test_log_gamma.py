@@ -41,7 +41,7 @@ def true_remove_cumulant(tilt, r, alpha):
 
 
 @pytest.mark.parametrize("size", 10.0 ** np.arange(-150, 9, 7))
-def test_log1p_excess_keeps_its_digits_at_every_size(size):
+def test_log1p_excess_is_accurate_at_every_size(size):
     arguments = [size] if size >= 1 else [size, -size]
     with mp.workdps(400):  # z and its square must both fit
         for z in arguments:
@@ -56,14 +56,14 @@ def test_log1p_excess_holds_for_complex_arguments(size, angle):
     assert relative_error(log1p_excess(z), truth) < 20 * CLOSE
 
 
-def test_log1p_excess_uses_the_sharper_argument_near_minus_one():
+def test_log1p_excess_uses_the_more_precise_argument_near_minus_one():
     one_plus_z = 1e-20
     truth = mp.log(mpf(one_plus_z)) - (mpf(one_plus_z) - 1)
     assert relative_error(log1p_excess(-1.0, one_plus_z), truth) < CLOSE
 
 
 @pytest.mark.parametrize("size", [1e-150, 1e-20, 1e-8, 1e-3, 0.1, 0.7, 0.999, 1.001, 5.0, 40.0])
-def test_expm1_excess_keeps_its_digits_at_every_size(size):
+def test_expm1_excess_is_accurate_at_every_size(size):
     with mp.workdps(400):
         for x in (size, -size):
             assert relative_error(expm1_excess(x), mp.exp(mpf(x)) - 1 - mpf(x)) < CLOSE
@@ -76,11 +76,11 @@ def test_expm1_excess_overflows_to_infinity_without_a_warning(recwarn):
 
 
 @pytest.mark.parametrize("x", [1e-12, 1e-3, 0.5, 1.0, 3.0, 9.99, 10.0, 10.01, 50.0, 1e4, 1e9])
-def test_stirling_error_is_what_stirlings_formula_leaves(x):
+def test_stirling_error_is_the_error_of_stirlings_formula(x):
     argument = mpf(x)
     formula = (argument - 0.5) * mp.log(argument) - argument + mp.log(2 * mp.pi) / 2
     truth = mp.loggamma(argument) - formula
-    # It enters as an exponent, so that its absolute error counts; past 10 both are small.
+    # It is used as an exponent, so its absolute error matters. Above 10 both are small.
     assert abs(float(mpf(float(stirling_error(x))) - truth)) < 1e-14
     if x > 10:
         assert relative_error(stirling_error(x), truth) < 1e-13
@@ -97,7 +97,7 @@ def test_mean_digamma_is_the_difference_quotient_of_log_gamma(start, length):
 
 @pytest.mark.parametrize("a", [1e-100, 1e-3, 0.7, 3.0, 50.0, 1e7])
 @pytest.mark.parametrize("ratio", [1 + 2**-52, 1 + 1e-12, 1.001, 1.5, 40.0, 1e40])
-def test_the_gap_of_log_gamma_keeps_its_digits_at_every_distance(a, ratio):
+def test_the_gap_of_log_gamma_is_accurate_at_every_distance(a, ratio):
     b = a * ratio
     with mp.workdps(200):
         truth = mp.loggamma(a) + mp.loggamma(b) - 2 * mp.loggamma((mpf(a) + mpf(b)) / 2)
@@ -105,12 +105,12 @@ def test_the_gap_of_log_gamma_keeps_its_digits_at_every_distance(a, ratio):
         assert relative_error(log_gamma_gap(b, a), truth) < 20 * CLOSE
 
 
-# Some next to where the series needs no lift, or fewer terms.
+# Some are close to the thresholds of the series.
 @pytest.mark.parametrize(
     "alpha", [1e-3, 0.07, 0.5, 3.0, 10.1, 15.0, 41.0, 1024.1, 1500.0, 1e4, 1e9]
 )
 @pytest.mark.parametrize("r", [1e-6, 1e-3, 0.3, 4.0, 1e3])
-def test_cumulants_keep_their_digits_on_the_real_line(alpha, r):
+def test_cumulants_are_accurate_on_the_real_line(alpha, r):
     limit = alpha / r
     for tilt in [1e-4, 0.5, 3.0, 100.0]:
         add = gamma_add_cumulant(tilt, r, alpha)
@@ -124,12 +124,12 @@ def test_cumulants_keep_their_digits_on_the_real_line(alpha, r):
 @pytest.mark.parametrize("alpha", [1e-3, 0.5, 26.0, 41.0, 2600.0, 1e6])
 @pytest.mark.parametrize("r", [1e-3, 0.3, 20.0])
 @pytest.mark.parametrize("height", [0.01, 1.0, 30.0, 1e3])
-def test_cumulants_keep_their_digits_above_the_real_line(alpha, r, height):
+def test_cumulants_are_accurate_above_the_real_line(alpha, r, height):
     limit = alpha / r
     tilt = complex(0.6 * limit, height * limit)
     remove = gamma_remove_cumulant(tilt, r, alpha)
     add = gamma_add_cumulant(tilt, r, alpha)
-    # Branches of the logarithm may differ by multiples of 2 pi i, which exp forgets.
+    # Branches of the logarithm may differ by multiples of 2 pi i, which exp ignores.
     for value, truth in (
         (remove, true_remove_cumulant(tilt, r, alpha)),
         (add, true_add_cumulant(tilt, r, alpha)),
@@ -141,8 +141,8 @@ def test_cumulants_keep_their_digits_above_the_real_line(alpha, r, height):
 
 
 @pytest.mark.parametrize("distance", [1e-3, 1e-8, 1e-12, 1e-15])
-def test_removal_is_followed_up_to_its_largest_tilt(distance):
-    # r is not a power of two: the product tilt * r rounds, and all digits are lost with it.
+def test_the_removal_cumulant_is_accurate_up_to_its_largest_tilt(distance):
+    # r is not a power of two, so the product tilt * r is rounded and would lose all digits.
     r, alpha = 0.3, 7.1
     tilt = alpha / r * (1 - distance)
     truth = true_remove_cumulant(tilt, r, alpha)
@@ -150,7 +150,7 @@ def test_removal_is_followed_up_to_its_largest_tilt(distance):
     assert relative_error(gamma_remove_cumulant(tilt, r, alpha), truth) < 20 * CLOSE
 
 
-def test_removal_is_infinite_at_and_beyond_its_largest_tilt():
+def test_the_removal_cumulant_is_infinite_from_its_largest_tilt_on():
     assert np.all(np.isinf(gamma_remove_cumulant(np.array([2.0, 2.5, 1e9]), 0.5, 1.0)))
     assert np.isinf(gamma_remove_cumulant(np.nextafter(2.0, 3.0), 0.5, 1.0))
     assert np.isfinite(gamma_remove_cumulant(np.nextafter(2.0, 0.0), 0.5, 1.0))

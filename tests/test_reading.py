@@ -23,10 +23,10 @@ from skdirdp.mechanisms.base import Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.noise import Noise
-from skdirdp.reading import NoisyTable, mixture, posteriors, read_tables, reconcile, tables
-from skdirdp.reading.histogram import read_histogram
-from skdirdp.reading.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
-from skdirdp.reading.posteriors import read_cells
+from skdirdp.postprocessing import NoisyTable, mixture, posteriors, read_tables, reconcile, tables
+from skdirdp.postprocessing.histogram import read_histogram
+from skdirdp.postprocessing.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
+from skdirdp.postprocessing.posteriors import read_cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 

@@ -49,7 +49,7 @@ from skdirdp import (
 )
 from skdirdp._persons import select_rows
 from skdirdp.command import main
-from skdirdp.model_selection import private_score
+from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.inputs import count_labels
 from skdirdp.records import columns as record_columns
 
@@ -264,7 +264,13 @@ class Case:
         if container in FRAMES:
             X = FRAMES[container](columns, self.kinds)
         else:
-            X = ROWS[container]([list(row) for row in zip(*columns.values(), strict=True)])
+            rows = zip(*columns.values(), strict=True)
+            X = ROWS[container](
+                [
+                    getattr(record, "row", list)(row)
+                    for record, row in zip(records, rows, strict=True)
+                ]
+            )
         return self.fit(X, {name: VECTORS[vector](cells) for name, cells in beside.items()})
 
     def fit(self, X, beside):
@@ -596,6 +602,15 @@ CASES = [
 ]
 
 
+class OddRecord(dict):
+    """A record whose row may be in another container than those of others."""
+
+    row = list
+
+
+ROW_CONTAINERS = (list, tuple, deque, np.array, pd.Series, iter)
+
+
 # The property ----------------------------------------------------------------------
 
 
@@ -628,10 +643,11 @@ def odd_record(case, container, record, rng):
     names = [*case.kinds, *case.vectors]
     share = rng.choice([0.0, 0.5, 1.0])
     chosen = {names[rng.integers(len(names))]} | {name for name in names if rng.random() < share}
-    return {
-        name: odd_cell(case, container, name, rng) if name in chosen else cell
-        for name, cell in record.items()
-    }
+    odd = OddRecord(record)
+    odd.update({name: odd_cell(case, container, name, rng) for name in names if name in chosen})
+    if rng.random() < 0.3:
+        odd.row = ROW_CONTAINERS[rng.integers(len(ROW_CONTAINERS))]
+    return odd
 
 
 def odd_cell(case, container, name, rng):
@@ -807,6 +823,18 @@ def test_many_classes_draw_no_warning_about_the_records():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         DirichletNB(classes=labels, max_count=1, max_total=1).fit(np.ones((30, 2)), labels)
+
+
+def test_a_score_warns_of_nothing_that_one_record_decides():
+    def warns(model, X, y):
+        warnings.warn("a record is odd", stacklevel=1)
+        return model.predict(X) == y
+
+    X = np.zeros((10, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scorer = make_private_scorer(warns, low=0, high=1)
+        assert private_score(fitted_model(), X, [0] * 10, scoring=scorer).high > 0.5
 
 
 @pytest.mark.parametrize("make", [DirichletNB, DirichletBernoulliNB])

@@ -19,15 +19,14 @@ from skdirdp.mechanisms.sampling import (
     bernoulli,
     check_platform,
     choose,
-    cubes,
     exponential_cells,
+    float_error,
     floored_laplace_cells,
+    gamma,
     gamma_cells,
     gamma_shapes,
-    halvings,
     laplace_cells,
     log_weights,
-    margins,
     middles,
     noise_grid,
     normal_cells,
@@ -37,10 +36,10 @@ from skdirdp.mechanisms.sampling import (
     round_up,
     truncate,
 )
-from skdirdp.mechanisms.sampling.normal import Normals
+from skdirdp.mechanisms.sampling.distributions import Normals
 
 PLACES = 20
-# Fixed seeds: a sampler that is right fails a test once in a thousand seeds.
+# Seeds are fixed. A correct sampler would fail a test for one seed in a thousand.
 LEAST_P_VALUE = 1e-3
 
 
@@ -84,7 +83,7 @@ KINDS = {
 }
 
 
-def draw(kind, seed, margin=margins.MARGIN):
+def draw(kind, seed, margin=float_error.MARGIN):
     stream = ScriptedStream(seed)
     return np.array(KINDS[kind](stream, margin)), stream
 
@@ -93,7 +92,7 @@ def draw(kind, seed, margin=margins.MARGIN):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_decisions_in_doubles_are_those_of_exact_arithmetic(kind):
+def test_decisions_in_doubles_agree_with_exact_arithmetic(kind):
     cells, stream = draw(kind, 11)
     exact, forced = draw(kind, 11, margin=np.inf)
     assert_array_equal(cells, exact)
@@ -102,14 +101,14 @@ def test_decisions_in_doubles_are_those_of_exact_arithmetic(kind):
 
 
 @pytest.mark.parametrize("kind", ["normal", "laplace", "gamma, all shapes", "gamma, tiny shapes"])
-def test_a_part_of_the_decisions_can_be_left_to_exact_arithmetic(kind):
+def test_a_larger_margin_leaves_more_decisions_to_exact_arithmetic(kind):
     cells, _ = draw(kind, 12)
     mixed, stream = draw(kind, 12, margin=2.0**-26)
     assert_array_equal(cells, mixed)
     assert 0 < stream.undecided < cells.shape[-1] / 2
 
 
-def test_undecided_proposals_are_few_and_do_occur():
+def test_undecided_proposals_are_rare_but_do_occur():
     stream = BitStream(np.random.default_rng(0))
     for _ in range(4):
         gamma_cells(spread_shapes(1e-3, 1e9, 500_000), PLACES, stream)
@@ -128,13 +127,15 @@ class EdgeStream(ScriptedStream):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_extreme_words_are_decided_like_others(kind):
-    drawn = [np.array(KINDS[kind](EdgeStream(5), margin)) for margin in (margins.MARGIN, np.inf)]
+def test_decisions_about_extreme_words_agree_with_exact_arithmetic(kind):
+    drawn = [
+        np.array(KINDS[kind](EdgeStream(5), margin)) for margin in (float_error.MARGIN, np.inf)
+    ]
     assert_array_equal(*drawn)
 
 
-def share_of_allowance(true, value, error):
-    """The distance of a true value, a ball, from a double, over what is allowed for."""
+def share_of_bound(true, value, error):
+    """Distance between a double and its true value, a ball, relative to the error bound."""
     return float((abs(true - arb(float(value))) / arb(float(error))).upper())
 
 
@@ -148,35 +149,38 @@ def precise():
 @pytest.mark.usefixtures("precise")
 @pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
 @pytest.mark.parametrize("least", [1.001, 1e5])
-def test_doubles_err_by_at_most_half_of_what_is_allowed_for(least, stream):
+def test_the_error_of_doubles_is_at_most_half_of_its_bound(least, stream):
     numerators = spread_shapes(least, 1e9, 1500)
-    source, margin, shares = stream(21), margins.MARGIN, []
+    source, margin, shares = stream(21), float_error.MARGIN, []
     with np.errstate(all="ignore"):
         normals = Normals(source, 1000, margin)
         for i in np.flatnonzero(normals.errors < 1):
             z, uniforms = normals.exact(int(i))
             true = z(*(u.ball() for u in uniforms))
-            shares.append(share_of_allowance(true, normals.values[i], normals.errors[i]))
-        proposals = cubes.Cubes(numerators, PLACES, source, margin)
+            shares.append(share_of_bound(true, normals.values[i], normals.errors[i]))
+        proposals = gamma.MarsagliaTsang(numerators, PLACES, source, margin)
         middle = (proposals.low + proposals.high) / 2
         for i in np.flatnonzero(proposals.accepted):
             _, value, uniforms = proposals.exact(int(i))
             true = value(*(u.ball() for u in uniforms))
-            shares.append(share_of_allowance(true, middle[i], proposals.high[i] - middle[i]))
-        for kind, low, high in ((halvings.Fractions, 0.004, 1), (halvings.Halvings, 1e-6, 0.003)):
+            shares.append(share_of_bound(true, middle[i], proposals.high[i] - middle[i]))
+        for kind, low, high in (
+            (gamma.PowerByInversion, 0.004, 1),
+            (gamma.PowerByParts, 1e-6, 0.003),
+        ):
             powers = kind(spread_shapes(low, high, 800), PLACES, source, margin)
             middle = (powers.low + powers.high) / 2
-            for i in np.flatnonzero(powers.accepted & ~powers.open & (powers.low > 0)):
+            for i in np.flatnonzero(powers.accepted & ~powers.undecided & (powers.low > 0)):
                 _, number, factor, uniforms = powers.exact(int(i))
                 assert number == powers.halvings[i]
                 true = factor(*(u.ball() for u in uniforms))
-                shares.append(share_of_allowance(true, middle[i], powers.high[i] - middle[i]))
+                shares.append(share_of_bound(true, middle[i], powers.high[i] - middle[i]))
     assert len(shares) > 1500
     assert max(shares) < 0.5
 
 
 @pytest.mark.usefixtures("precise")
-def test_the_slack_of_a_proposal_errs_by_at_most_half_of_its_tolerance():
+def test_the_error_of_the_slack_is_at_most_half_of_its_tolerance():
     rng = np.random.default_rng(22)
     shares = []
     for numerator in spread_shapes(1.001, 1e9, 1500).tolist():
@@ -185,15 +189,15 @@ def test_the_slack_of_a_proposal_errs_by_at_most_half_of_its_tolerance():
         z, unit = max(rng.normal(), -0.9999 / c), rng.random()
         z_error = 2.0**-44 * (abs(z) + 1)
         y = c * z
-        slack, tolerance = cubes.slack_and_tolerance(
-            margins.MARGIN, *(np.float64(x) for x in (unit, d, c, z, z_error, y, 1 + y))
+        slack, tolerance = gamma.slack_and_tolerance(
+            float_error.MARGIN, *(np.float64(x) for x in (unit, d, c, z, z_error, y, 1 + y))
         )
-        # A third of z_error is what the normal variable is off by at most.
+        # The error of the normal variable is at most a third of z_error.
         for true_z in (z - z_error / 3, z + z_error / 3):
-            true = cubes.exact_slack(
+            true = gamma.exact_slack(
                 fmpq(d.numerator, d.denominator), arb(c), arb(true_z), arb(unit)
             )
-            shares.append(share_of_allowance(true, slack, tolerance))
+            shares.append(share_of_bound(true, slack, tolerance))
     assert max(shares) < 0.5
 
 
@@ -201,7 +205,7 @@ def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):
     exact, _ = draw("gamma, all shapes", 13, margin=np.inf)
     true_log = np.log
     monkeypatch.setattr(np, "log", lambda x, **out: true_log(x, **out) * (1 + 2.0**-28))
-    check_platform()  # keeps what it found before
+    check_platform()  # its result is cached
     narrow, _ = draw("gamma, all shapes", 13)
     wide, _ = draw("gamma, all shapes", 13, margin=2.0**-24)
     assert (narrow != exact).any()
@@ -210,26 +214,26 @@ def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):
 
 @pytest.mark.parametrize("low", [7e3, 1e4, 1e6])
 @pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
-def test_a_block_at_once_is_accepted_as_its_cells_are(low, stream, monkeypatch):
+def test_accepting_a_block_agrees_with_accepting_each_cell(low, stream, monkeypatch):
     numerators = spread_shapes(low, 10 * low, 3000)
-    at_once, blocks = cubes.Cubes._accept_at_once, []
+    at_once, blocks = gamma.MarsagliaTsang._accept_block, []
 
     def recorded(self, c, base):
         blocks.append(at_once(self, c, base))
         return blocks[-1]
 
     with np.errstate(all="ignore"):
-        monkeypatch.setattr(cubes.Cubes, "_accept_at_once", recorded)
+        monkeypatch.setattr(gamma.MarsagliaTsang, "_accept_block", recorded)
         for seed in range(40):
-            # Few at a time, so that extreme words do not spoil all blocks.
+            # Small blocks, so that not every block has an extreme word.
             part = (
                 numerators[75 * seed :][:75] if stream is ScriptedStream else numerators[seed:][:2]
             )
-            together = cubes.Cubes(part, PLACES, stream(seed), margins.MARGIN)
+            together = gamma.MarsagliaTsang(part, PLACES, stream(seed), float_error.MARGIN)
             with monkeypatch.context() as without:
-                without.setattr(cubes.Cubes, "_accept_at_once", lambda *args: None)
-                alone = cubes.Cubes(part, PLACES, stream(seed), margins.MARGIN)
-            decided = ~together.open & ~alone.open
+                without.setattr(gamma.MarsagliaTsang, "_accept_block", lambda *args: None)
+                alone = gamma.MarsagliaTsang(part, PLACES, stream(seed), float_error.MARGIN)
+            decided = ~together.undecided & ~alone.undecided
             assert_array_equal(together.accepted[decided], alone.accepted[decided])
             ends = np.isfinite(alone.low) & np.isfinite(alone.high)
             assert np.all(together.low[ends] <= alone.low[ends] * (1 + 2.0**-52))
@@ -239,10 +243,10 @@ def test_a_block_at_once_is_accepted_as_its_cells_are(low, stream, monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [ScriptedStream, EdgeStream])
-def test_the_largest_error_of_normals_is_no_smaller_than_any(stream):
+def test_the_largest_error_of_normals_bounds_all_errors(stream):
     with np.errstate(all="ignore"):
         for seed in range(200):
-            normals = Normals(stream(seed), 1 + seed % 7, margins.MARGIN)
+            normals = Normals(stream(seed), 1 + seed % 7, float_error.MARGIN)
             assert not np.any(normals.errors > normals.largest_error * (1 + 2.0**-50))
             assert not np.any(np.abs(normals.values) > normals.largest * (1 + 2.0**-50))
             assert not np.any(normals.errors < 0)
@@ -250,16 +254,16 @@ def test_the_largest_error_of_normals_is_no_smaller_than_any(stream):
 
 def test_a_wrong_bound_on_acceptance_is_caught(monkeypatch):
     exact, _ = draw("gamma, all shapes", 14, margin=np.inf)
-    monkeypatch.setattr(cubes, "_SQUEEZE", 1.01)
+    monkeypatch.setattr(gamma, "_SQUEEZE", 1.01)
     wrong, _ = draw("gamma, all shapes", 14)
     assert (wrong != exact).any()
 
 
-# Laws -------------------------------------------------------------------------------
+# Distributions ----------------------------------------------------------------------
 
 
 def p_value(cells, edges, cdf):
-    """Pearson's test of integer cells k = [edges[k], edges[k + 1]), rare ones together."""
+    """Pearson's test for integer cells k = [edges[k], edges[k + 1]), with rare cells merged."""
     below = np.array([float(cdf(edge)) for edge in edges])
     expected = np.concatenate([[below[0]], np.diff(below), [1 - below[-1]]]) * cells.size
     observed = np.bincount(np.clip(cells + 1, 0, len(edges)), minlength=len(edges) + 1)
@@ -279,7 +283,7 @@ def gamma_p_value(shape_numerator, places, seed, size=200_000):
         np.full(size, shape_numerator), places, np.random.default_rng(seed), _bits=bits
     )
     shape = mpmath.mpf(shape_numerator) / 2**places
-    # Cells in their order: four per power of two.
+    # Cells in increasing order, four per power of two.
     order = 4 * exponent + mantissa - 4
     low, high = int(np.quantile(order, 0.0001)), int(np.quantile(order, 0.9999))
     step = max((high - low) // 400, 1)  # tiny shapes have too many cells to list
@@ -314,7 +318,7 @@ def test_cells_of_gamma_variables_have_the_probabilities_of_an_incomplete_gamma_
 
 
 def test_a_wrong_envelope_is_caught(monkeypatch):
-    monkeypatch.setattr(cubes, "_OUTWARD", 0.9)
+    monkeypatch.setattr(gamma, "_OUTWARD", 0.9)
     assert gamma_p_value(5, 2, seed=5) < 1e-9
 
 
@@ -346,7 +350,7 @@ def test_the_two_normals_of_a_pair_are_independent():
 
 
 def urn(balls, draws):
-    """Probabilities of all counts of colours, when a ball drawn is put back with another."""
+    """Probabilities of all counts in Pólya's urn: each draw adds a ball of the same colour."""
     law = {(0,) * len(balls): Fraction(1)}
     for _ in range(draws):
         following = {}
@@ -388,13 +392,13 @@ def reachable(values, shape):
     return np.any([factor * x == values for x in around], axis=0)
 
 
-def test_low_order_bits_tell_neighbours_apart_in_floats_and_not_in_cells():
+def test_low_order_bits_distinguish_neighbours_for_floats_but_not_for_cells():
     size, rng = 20_000, np.random.default_rng(3)
     # Counts 4 and 5, r = alpha = 1.
     floats = {shape: rng.standard_gamma(shape, size) for shape in (5, 6)}
     assert reachable(floats[5], 5).all()
     assert reachable(floats[6], 6).all()
-    # One value in nine or so has bits that the neighbour cannot have produced.
+    # About one value in nine has bits that the neighbour cannot produce.
     assert reachable(floats[5], 6).mean() < 0.9
     assert reachable(floats[6], 5).mean() < 0.91
     cells = {shape: np.ldexp(*gamma_cells(np.full(size, shape), 0, rng)) for shape in (5, 6)}
@@ -408,7 +412,7 @@ def test_noisy_counts_of_neighbours_have_the_same_possible_values():
     size, rng = 50_000, np.random.default_rng(4)
 
     def fine(values):
-        """Of values in (0, 1/4), those with bits that a count of 1 plus noise cannot have."""
+        """Count values in (0, 1/4) with bits that a count of 1 plus noise cannot have, and all."""
         values = values[(values > 0) & (values < 0.25)]
         return np.count_nonzero(values % 2.0**-53), values.size
 
@@ -423,7 +427,7 @@ def test_noisy_counts_of_neighbours_have_the_same_possible_values():
         assert_array_equal(noisy % grid, 0)
 
 
-def test_every_cell_of_a_crude_grid_is_drawn_for_every_shape():
+def test_every_cell_of_a_coarse_grid_is_drawn_for_every_shape():
     for shape in (0.25, 1, 2.75, 6):
         mantissa, exponent = gamma_cells(
             np.full(300_000, int(4 * shape)), 2, np.random.default_rng(7), _bits=2
@@ -432,10 +436,10 @@ def test_every_cell_of_a_crude_grid_is_drawn_for_every_shape():
             assert np.any((mantissa == cell[0]) & (exponent == cell[1]))
 
 
-# Choices ----------------------------------------------------------------------------
+# Discrete choices ----------------------------------------------------------------------------
 
 
-def test_choices_follow_the_exact_weights_and_not_the_doubles_near_them():
+def test_choices_follow_the_exact_weights_and_not_their_approximations():
     true = [mpmath.sqrt(2), mpmath.mpf(0), mpmath.mpf(1) / 3, mpmath.mpf(-2), mpmath.mpf(-60)]
     balls = [lambda: arb(2).sqrt(), lambda: arb(0), lambda: arb(1) / 3, lambda: arb(-2)]
     balls.append(lambda: arb(-60))
@@ -452,7 +456,7 @@ def test_choices_follow_the_exact_weights_and_not_the_doubles_near_them():
     assert p(near) < 1e-9
 
 
-def test_exact_weights_are_asked_for_only_where_doubles_do_not_decide():
+def test_exact_weights_are_computed_only_for_undecided_proposals():
     asked = []
 
     def exact(i):
@@ -461,7 +465,7 @@ def test_exact_weights_are_asked_for_only_where_doubles_do_not_decide():
 
     stream = BitStream(np.random.default_rng(1))
     choose(-np.arange(1000.0), 1e-4, exact, 5000, stream)
-    # The doubles leave twice their error and its double to both sides: 4e-4 or so.
+    # Twice the error on both sides remains undecided: about 4e-4.
     assert 0 < len(asked) == stream.undecided < 20
 
 
@@ -471,7 +475,7 @@ def test_bernoulli_variables_have_their_probability(probability):
     assert stats.binomtest(hits, 100_000, probability).pvalue > LEAST_P_VALUE
 
 
-def test_a_bernoulli_variable_asks_for_more_bits_where_its_word_is_that_of_the_probability():
+def test_a_bernoulli_variable_draws_more_bits_if_the_first_word_does_not_decide():
     class Same(ScriptedStream):
         def _words(self, size):
             return np.full(size, int(Fraction(2.0**-12 / 3) * 2**64), np.uint64)
@@ -486,19 +490,21 @@ def test_a_bernoulli_variable_asks_for_more_bits_where_its_word_is_that_of_the_p
 # The platform -----------------------------------------------------------------------
 
 
-def test_this_platform_is_good_enough():
+def test_this_platform_is_precise_enough():
     check_platform()
 
 
 @pytest.mark.parametrize("name", ["log", "log1p", "exp", "tan"])
-def test_an_elementary_function_with_a_larger_error_is_refused_by_name(name):
+def test_an_elementary_function_with_a_larger_error_is_named_in_the_error(name):
     functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "tan")}
-    margins.check_functions(functions)
+    float_error.check_functions(functions)
     true = functions[name]
-    with pytest.raises(RuntimeError, match=rf"needs {name} to err by at most 4 .* errs by \d"):
-        margins.check_functions(functions | {name: lambda x: true(x) * (1 + 2.0**-49)})
+    with pytest.raises(
+        RuntimeError, match=rf"needs {name} with an error of at most 4 .* platform is \d"
+    ):
+        float_error.check_functions(functions | {name: lambda x: true(x) * (1 + 2.0**-49)})
     with pytest.raises(RuntimeError, match=f"needs {name} "):
-        margins.check_functions(functions | {name: lambda x: np.full(x.shape, np.nan)})
+        float_error.check_functions(functions | {name: lambda x: np.full(x.shape, np.nan)})
 
 
 # Constants of the proofs -------------------------------------------------------------
@@ -516,7 +522,9 @@ def test_the_constant_of_the_envelope_is_rounded_outward():
     numerators = np.concatenate([spread_shapes(1, 1e9, 300), [2**20 + 1, 2**61]])
     numerators = numerators[numerators > 2**20]
     with np.errstate(all="ignore"):
-        constants = cubes.Cubes(numerators, PLACES, ScriptedStream(1), margins.MARGIN)._c
+        constants = gamma.MarsagliaTsang(
+            numerators, PLACES, ScriptedStream(1), float_error.MARGIN
+        )._c
     for numerator, c in zip(numerators.tolist(), constants.tolist(), strict=True):
         excess = 9 * (Fraction(numerator, 2**20) - Fraction(1, 3)) * Fraction(c) ** 2 - 1
         assert 0 <= excess <= Fraction(1, 2**38)
@@ -545,18 +553,18 @@ def test_shapes_are_exact_integers_over_a_power_of_two():
         ([1], 0.0, 1.0, "positive and finite"),
     ],
 )
-def test_shapes_that_are_not_exact_are_refused(counts, r, alpha, message):
+def test_shapes_that_are_not_exact_raise_an_error(counts, r, alpha, message):
     with pytest.raises(ValueError, match=message):
         gamma_shapes(counts, r, alpha)
 
 
-def test_counts_of_zero_need_nothing_of_r():
+def test_zero_counts_allow_any_r():
     numerators, places = gamma_shapes([0, 0], 2.0**70, 0.5)
     assert_array_equal(numerators, 1)
     assert places == 1
 
 
-def test_rounding_goes_to_the_side_it_says():
+def test_values_are_rounded_in_the_stated_direction():
     rng = np.random.default_rng(5)
     for value in rng.lognormal(0, 5, 200).tolist():
         places = places_for(value, 20)
@@ -571,7 +579,7 @@ def test_rounding_goes_to_the_side_it_says():
     assert_array_equal(cut * 2**10 % 1, 0)
 
 
-def test_grids_of_noise_are_powers_of_two_far_below_it():
+def test_noise_grids_are_powers_of_two_far_below_the_scale():
     for scale in (1e-6, 0.3, 1.0, 5e4):
         grid = noise_grid(scale)
         assert np.frexp(grid)[0] == 0.5
@@ -598,7 +606,7 @@ def test_weights_are_relative_to_the_largest_of_their_row():
 
 
 @pytest.mark.parametrize("extremes", [(-1042, 1000), (-1041, 1024), (-1022, 1003), (-3, 1)])
-def test_middles_of_cells_are_exact(extremes):
+def test_midpoints_of_cells_are_exact(extremes):
     mantissa = np.array([2**19, 2**20 - 1, 3 * 2**18])
     exponent = np.array([extremes[0], 0, extremes[1]])
     with np.errstate(over="ignore"):
@@ -613,7 +621,7 @@ def test_middles_of_cells_are_exact(extremes):
     "source",
     [np.random.PCG64, np.random.MT19937, np.random.Philox, lambda seed: AESCounter(key=seed)],
 )
-def test_a_seed_gives_the_same_cells_whatever_the_generator(source):
+def test_a_seed_gives_the_same_cells_for_every_kind_of_generator(source):
     first, second = (
         gamma_cells(shapes([[0.001, 1], [3, 500]]), PLACES, np.random.Generator(source(42)))
         for _ in range(2)
@@ -633,7 +641,7 @@ def test_mantissas_and_exponents_are_within_their_bounds():
     assert smallest.min() < -(10**13)
 
 
-def test_arguments_that_are_no_shapes_are_refused():
+def test_invalid_shapes_raise_an_error():
     rng = np.random.default_rng(0)
     with pytest.raises(TypeError, match="numerators must be integers"):
         gamma_cells([1.5], 0, rng)
@@ -646,10 +654,10 @@ def test_arguments_that_are_no_shapes_are_refused():
     assert gamma_cells(np.zeros((0, 3), int), 0, rng)[0].shape == (0, 3)
 
 
-def test_a_ball_that_does_not_become_narrower_is_an_error_and_not_a_loop():
+def test_a_ball_that_does_not_become_narrower_raises_an_error():
     with pytest.raises(RuntimeError, match="does not become narrower"):
         choose([0.0], 0.25, lambda i: arb(0, 1), 50, np.random.default_rng(0))
 
 
-def test_the_package_names_what_it_offers():
+def test_all_exported_names_exist():
     assert all(hasattr(sampling, name) for name in sampling.__all__)

@@ -1,4 +1,4 @@
-"""Utility bounds: true, and inverted correctly."""
+"""Accuracy bounds hold, and their inverses are correct."""
 
 import mpmath
 import numpy as np
@@ -7,7 +7,7 @@ from scipy.stats import dirichlet
 
 from skdirdp import utility
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.utility.budgets import _first_within
+from skdirdp.utility.accuracy import _first_within
 
 COUNTS = np.array([70.0, 20.0, 10.0, 0.0])
 
@@ -21,7 +21,7 @@ def draws(counts, r, alpha, n, seed=0):
     return np.random.default_rng(seed).dirichlet(r * np.asarray(counts) + alpha, n)
 
 
-# What is known exactly -------------------------------------------------------------
+# Exact values ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("r", "alpha"), [(0.5, 2.0), (0.01, 0.3), (30.0, 1e6)])
@@ -52,7 +52,7 @@ def test_bias_and_variance_are_those_of_the_dirichlet_distribution(r, alpha):
     )
 
 
-def test_the_variance_on_the_simplex_is_the_papers():
+def test_the_variance_on_the_simplex_agrees_with_the_paper():
     p = np.array([0.5, 0.3, 0.2])
     np.testing.assert_allclose(utility.simplex_variance(p, 24.0), dirichlet.var(24 * p))
     # Section VI of the paper: k = 24 keeps the variance below 0.01.
@@ -60,7 +60,7 @@ def test_the_variance_on_the_simplex_is_the_papers():
     assert utility.simplex_variance([0.5, 0.5], 24.0).max() == pytest.approx(0.01)
 
 
-def test_the_divergence_of_dirichlets_is_an_integral():
+def test_the_divergence_of_dirichlets_agrees_with_quadrature():
     a, b = [2.0, 3.5], [4.0, 1.5]
     with mpmath.workdps(30):
 
@@ -132,7 +132,7 @@ def test_kl_tail_is_the_papers_formula_under_its_condition():
     eta, n, d, r, alpha = 0.5, 10_000, 10, 0.2, 2.0
     stated = np.exp(-r * n * eta**2 / (2 * (2 + eta) * (4 + 3 * eta)))
     assert utility.kl_tail(eta, n, d, r, alpha) == pytest.approx(stated, rel=1e-12)
-    # 20 / (e^(1/4) - 1) = 70.4: with r N below that nothing is claimed.
+    # 20 / (e^(1/4) - 1) = 70.4: for smaller r N the bound is trivial.
     assert utility.kl_tail(eta, 351, d, r, alpha) == 1.0
     assert utility.kl_tail(eta, 353, d, r, alpha) < 1.0
     with pytest.raises(ValueError, match=r"alpha must be at least 0\.5"):
@@ -157,7 +157,7 @@ def just_enough(bound, rows, target):
         assert bound(rows - 1) > target * (1 - 1e-9)
 
 
-def test_rows_are_just_enough():
+def test_the_number_of_rows_is_the_smallest_that_reaches_the_target():
     just_enough(
         lambda n: utility.linf_bound(n, 100, 3.0, 0.05, 0.4),
         utility.linf_rows(0.03, 100, 3.0, 0.05, 0.4),
@@ -184,7 +184,7 @@ def test_rows_are_just_enough():
     )
 
 
-def test_noise_is_just_enough():
+def test_noise_parameters_reach_the_target_exactly():
     alpha = utility.linf_alpha(0.1, 5000, 100, 0.05)
     assert utility.linf_bound(5000, 100, alpha, 0.05) == pytest.approx(0.1)
     assert np.isnan(utility.linf_alpha(1e-6, 5000, 100, 0.05))
@@ -199,8 +199,8 @@ def test_noise_is_just_enough():
     assert utility.kl_tail_error(0.05, 10, 10, 0.3, 2.0) == np.inf
 
 
-def test_the_order_of_growth_is_that_of_the_rows():
-    # (14) leaves out a constant: it stays between 1/3 and 3 over three decades.
+def test_the_number_of_rows_has_the_stated_order_of_growth():
+    # (14) omits a constant, which is between 1/3 and 3 over three decades.
     for rho in (0.01, 0.1):
         alpha = utility.tcdp_alpha(rho)
         for target in (0.3, 0.1, 0.03, 0.01, 0.003):
@@ -260,6 +260,6 @@ def test_a_calibrated_release_is_as_accurate_as_promised():
         (lambda: utility.concentration_for_variance(0.0), "target must be"),
     ],
 )
-def test_a_bad_argument_is_named(call, message):
+def test_an_invalid_argument_is_named_in_the_error(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()

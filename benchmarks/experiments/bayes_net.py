@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from skdirdp import PrivateBayesNetMLE
-from skdirdp.reading import Noise
+from skdirdp.postprocessing import Noise
 
 from .. import figures, networks
 from ..comparison import ModelComparison

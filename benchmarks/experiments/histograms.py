@@ -12,8 +12,8 @@ from skdirdp.histogram.grid import count_fine_bins, fine_grid
 from skdirdp.histogram.quantiles import quantile_borders
 from skdirdp.histogram.released import Histogram, ReleasedHistogram
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
-from skdirdp.reading import NoisyTable
-from skdirdp.reading.histogram import read_histogram
+from skdirdp.postprocessing import NoisyTable
+from skdirdp.postprocessing.histogram import read_histogram
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Settings, seeded

@@ -17,8 +17,8 @@ from skdirdp.mechanisms import CountTable, GaussianMechanism, calibrate
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.split import precision_beside
-from skdirdp.reading import NoisyTable, read_tables
-from skdirdp.reading.tables import CAUTION_OF_INDEPENDENCE, CAUTION_OF_NETWORKS
+from skdirdp.postprocessing import NoisyTable, read_tables
+from skdirdp.postprocessing.tables import CAUTION_OF_INDEPENDENCE, CAUTION_OF_NETWORKS
 
 from .. import data, figures
 from ..corpora import DOCSTRINGS, SOURCES, corpus, length

@@ -257,7 +257,7 @@ class PrivacyAccountant(StewardMixin):
 
     @property
     def unit(self) -> str | None:
-        """What the guarantee protects: "record", or the name of persons with several."""
+        """The protected unit: "record", or the name of a person with several records."""
         return self._ledger.header.unit
 
     def charge(

@@ -88,7 +88,7 @@ def parse(address: str) -> tuple[URL, str | None]:
     url = url.difference_update_query(["password"])
     if _may_show_password(url):
         raise LedgerError(
-            "the address of a ledger cannot be used: it cannot be told where its password ends. "
+            "the address of a ledger cannot be used: the end of its password is ambiguous. "
             "Write the characters : / @ of a password as %3A %2F %40"
         )
     # `set` leaves alone what is given as None.

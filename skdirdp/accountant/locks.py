@@ -38,7 +38,8 @@ BUSY_SECONDS = 60.0
 _PATIENCE_SECONDS = 3.0
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+# Why there may be no lock for those who only read: rights, or a full disk.
+_NO_LOCK_TO_READ = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 # How long to wait for the first content of a lock that another process has just made.
 _NEW_LOCK_SECONDS = 2.0
@@ -176,7 +177,7 @@ class FileLock:
                 # As an object, which closes itself, and so unlocks, even if it gets lost.
                 self._file = FileIO(self._open(), "r+")
             except OSError as error:
-                if error.errno in _NOT_OURS and not to_write:
+                if error.errno in _NO_LOCK_TO_READ and not to_write:
                     # A ledger to look at. SQLite's own locks have to do: no charge is committed
                     # between the first read and the last, so the memory is not ahead.
                     with suppress(OSError):
@@ -203,9 +204,14 @@ class FileLock:
             except FileExistsError:
                 continue  # another process was faster
             # At once, and on disk: later an empty lock is taken for a damaged one.
-            with suppress(OSError):
+            try:
                 os.pwrite(descriptor, _content(*_UNKNOWN), 0)
                 os.fsync(descriptor)
+            except OSError:  # a full disk, say
+                if _flock(descriptor) and self._is_current(descriptor):
+                    os.unlink(self.path)
+                os.close(descriptor)
+                raise
             # Who may use the ledger may lock it, as SQLite has it for its journals.
             with suppress(OSError):
                 os.fchmod(descriptor, os.stat(self._ledger).st_mode & 0o666)
@@ -239,7 +245,10 @@ class FileLock:
         """
         if self._file is None:
             return None
-        text = os.pread(self._file.fileno(), 1000, 0)
+        try:
+            text = os.pread(self._file.fileno(), 1000, 0)
+        except OSError:  # of a pipe, which is no file
+            text = b"-"
         if not text:
             return "", 0, ""
         try:

@@ -398,8 +398,8 @@ class PostgresStorage:
             return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
         if state == "42501":
             reason += (
-                ". Whoever keeps the database makes budgets and gives rights; those given with an "
-                "earlier version have to be given again, with roles_sql()"
+                ". The administrator of the database makes budgets and grants rights; those given "
+                "with an earlier version have to be given again, with roles_sql()"
             )
         if "no password supplied" in reason or "fe_sendauth" in reason:
             reason += ". Pickles do not carry it: set PGPASSWORD, or use ~/.pgpass"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..reporting.places import APPLICATION_ID, HEADER_BYTES, SQLITE_MAGIC, companion_of
+from ..reporting.places import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
 from . import locks
 from .chain import header_hash
 from .layout import LAYOUT_VERSION, TABLES, insert_header
@@ -31,7 +31,8 @@ from .records import Header, LedgerError, UnusableError
 from .version1 import convert
 
 _ROLLBACK_JOURNAL = b"\1\1"
-_DRAFT = ".skdirdp-draft"
+# File systems allow 255 bytes, and files beside the ledger have longer names.
+_LONGEST_NAME = 255 - len(f"{DRAFT}-journal")
 _MISSING = (
     "the file does not exist. A temporary ledger ends with the process that made it; give the "
     "accountant a path to keep one. What was charged cannot be recovered from here, so no new "
@@ -162,8 +163,10 @@ class SQLiteStorage:
 
     def find(self) -> int | None:
         """The number of the ledger here, or None; remains of its creation are removed."""
-        draft = self.place + _DRAFT
+        draft = self.place + DRAFT
         with self._explained():
+            if len(os.fsencode(os.path.basename(self.place))) > _LONGEST_NAME:
+                raise UnusableError(f"its name must have at most {_LONGEST_NAME} bytes")
             # What is not a ledger is refused before a lock is put beside it.
             version = _version(self.place)
             journal = version is not None and os.path.exists(f"{self.place}-journal")
@@ -187,7 +190,7 @@ class SQLiteStorage:
         with self._explained(), self._lock.held(to_write=True):
             if not os.path.exists(self.place):
                 self._check_free()
-                draft = self.place + _DRAFT
+                draft = self.place + DRAFT
                 try:
                     _write_empty(draft, header)
                     self._lock.remember(header.identity, 0, header_hash(header))
@@ -206,6 +209,8 @@ class SQLiteStorage:
                 f"a ledger with {known[1]} charges was here, and its file is gone; no "
                 f"empty one takes its place. To begin anew, remove {self._lock.path}"
             )
+        if self.place.endswith(DRAFT):
+            raise UnusableError(f"a name that ends in {DRAFT} is for ledgers that are being made")
         ledger = companion_of(self.place)
         if ledger is not None:
             raise UnusableError(f"the ledger {ledger} keeps a file of this name")

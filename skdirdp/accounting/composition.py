@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._validation import check_array, check_integer, check_real
-from ..numerics.roots import safe_root
-from ..numerics.rounding import round_up
+from ..numerics.conservative import round_up, safe_root
 from .conversions import renyi_epsilon, renyi_log_delta
 from .inversion import log_delta as inverted_log_delta
 from .loss_distribution import loss_distribution

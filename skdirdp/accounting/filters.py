@@ -24,7 +24,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..numerics.roots import safe_root
+from ..numerics.conservative import safe_root
 from .composition import MAX_RELEASES, PrivacyCurves
 from .conversions import renyi_log_delta
 from .pairs import Floats, GaussianPair

@@ -12,7 +12,7 @@ from math import fsum
 
 import numpy as np
 
-from ..numerics.roots import safe_root
+from ..numerics.conservative import safe_root
 from .condensed import NO_KINDS, SIGNS, Condensed, Kinds, condense, join, one_by_one
 from .contour import Contour, new_contour, with_far
 from .conversions import renyi_epsilon, renyi_log_delta

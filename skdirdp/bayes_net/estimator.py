@@ -19,8 +19,8 @@ from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.split import SPLITS, calibrate_split
 from ..mechanisms.table import READINGS, CountTable
-from ..reading import NoisyTable, read_tables
-from ..reading.tables import CAUTION_OF_NETWORKS
+from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing.tables import CAUTION_OF_NETWORKS
 from .columns import (
     Records,
     as_records,

@@ -52,7 +52,7 @@ def _address(argument: str) -> str:
 
 
 def _passwords(address: str) -> set[str]:
-    """What may be the password of an address, as it was written and as it is meant."""
+    """Candidates for the password of an address, as written and as decoded."""
     texts = (address, unquote(address))
     found = {match for text in texts for match in _PASSWORD.findall(text)}
     found |= {match.strip("'") for text in texts for match in _PARAMETER.findall(text)}

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from .._contributions import count_cells
-from ..numerics.blocks import row_blocks
+from ..numerics.rows import row_blocks
 
 #: How borders are spread: the fraction of them that follow the logarithm of |x|.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}

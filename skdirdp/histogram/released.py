@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.isotonic import isotonic_regression
 
 from ..mechanisms.base import Mechanism
-from ..reading import NoisyTable
-from ..reading.histogram import read_histogram
+from ..postprocessing import NoisyTable
+from ..postprocessing.histogram import read_histogram
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .._validation import check_cells, check_integer, check_real, in_order
 from ..base import CountingEstimator, Release
 from ..engines import TableCounts, by_blocks, open_table
 from ..mechanisms.table import READINGS, CountTable
-from ..numerics.blocks import row_blocks
+from ..numerics.rows import row_blocks
 from ..records import as_numbers
 from .counting import BinCounter, count_columns
 from .grid import (

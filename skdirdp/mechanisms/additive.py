@@ -21,7 +21,7 @@ from scipy.stats import norm
 from .._validation import store_real
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction, replaces
-from ..numerics.rounding import quotient_up
+from ..numerics.conservative import quotient_up
 from .base import Mechanism, normalise, sums_of_runs
 from .noise import Noise
 from .reference import entry_quadrature, row_total

@@ -14,8 +14,7 @@ from .._random import noise_generator
 from .._validation import check_choice, check_counts, check_real
 from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import REVEALS_ALL, TABLE_RELATIONS, WorstCase, in_every_direction
-from ..numerics.blocks import row_blocks
-from ..numerics.rounding import is_whole
+from ..numerics.rows import is_whole, row_blocks
 from .contribution import ContributionBound
 from .noise import Noise, expected_divergence_of_reading
 from .sampling import check_platform

@@ -19,7 +19,7 @@ from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentra
 from ..accounting.conversions import gaussian_mu, gaussian_slope
 from ..accounting.pairs import GaussianPair
 from ..accounting.worst_case import ADJACENCIES
-from ..numerics.roots import root_nearby, safe_root
+from ..numerics.conservative import root_nearby, safe_root
 from . import papers
 from .additive import GaussianMechanism, LaplaceMechanism
 from .base import Mechanism

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from .._validation import LARGEST, store_real
 from ..accounting.worst_case import replaces
-from ..numerics.rounding import product_up
+from ..numerics.conservative import product_up
 
 # Beyond this no float tells one cell more from none.
 _MOST_CELLS = 2.0**53

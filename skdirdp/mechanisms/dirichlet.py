@@ -12,7 +12,7 @@ from scipy.special import betainc, betaincc, digamma
 from .._validation import LARGEST, store_real
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.worst_case import DIRECTIONS, WorstCase
-from ..numerics.rounding import is_whole
+from ..numerics.rows import is_whole
 from .base import Mechanism, normalise, sums_of_runs, without_smoothing
 from .noise import Noise
 from .reference import entry_quadrature, row_total

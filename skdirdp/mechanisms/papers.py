@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import polygamma
 
 from ..accounting.guarantees import truncated_epsilon
-from ..numerics.roots import safe_root
+from ..numerics.conservative import safe_root
 
 
 class Sensitivity(NamedTuple):

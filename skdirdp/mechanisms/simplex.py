@@ -21,7 +21,7 @@ from .._validation import LARGEST, check_choice, check_integer, check_real, stor
 from ..accounting.composition import PrivacyCurves
 from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import VECTORS, WorstCase, in_every_direction
-from ..numerics.roots import safe_root
+from ..numerics.conservative import safe_root
 from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
 from .dirichlet_tail import probability_below
 from .sampling import MAX_PLACES, check_platform

@@ -31,7 +31,7 @@ class CountTable:
     of_persons : bool, default=False
         Whether the bound is on a person's entries, of all records of that person together.
     reading : {"plain", "best"}, default="plain"
-        What will be made of the release: see `skdirdp.reading`. Noise is chosen for it.
+        What will be made of the release: see `skdirdp.postprocessing`. Noise is chosen for it.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from scipy.optimize import brentq, linprog
 
 from ..accounting.pairs import BetaPair, FractionalPair, GammaPair
 from ..accounting.worst_case import WorstCase
-from ..numerics.rounding import quotient_up
+from ..numerics.conservative import quotient_up
 from .contribution import ContributionBound
 
 #: 1/2 + 1 / sqrt(12), rounded up.

@@ -31,7 +31,7 @@ from ..engines import batch_in_memory, by_blocks, gathered, open_table
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import READINGS, CountTable
-from ..reading import NoisyTable
+from ..postprocessing import NoisyTable
 from ..records import of_one_kind
 from .counting import NaiveBayesCounter
 from .tally import Estimate, FeatureCounts, Tally, estimates_of, shares_of

@@ -15,9 +15,9 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
-from ..numerics.rounding import product_up
-from ..reading import NoisyTable, read_tables
-from ..reading.tables import CAUTION_OF_INDEPENDENCE
+from ..numerics.conservative import product_up
+from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .numeric import _NumericNaiveBayes
 from .tally import read_classes
 

@@ -15,9 +15,9 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import check_cells, check_sizes, in_order
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
-from ..numerics.blocks import row_blocks
-from ..reading import NoisyTable, read_tables
-from ..reading.tables import CAUTION_OF_INDEPENDENCE
+from ..numerics.rows import row_blocks
+from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.

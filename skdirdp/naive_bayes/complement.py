@@ -7,7 +7,7 @@ from sklearn.naive_bayes import ComplementNB
 
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.table import CountTable
-from ..reading import NoisyTable, read_tables
+from ..postprocessing import NoisyTable, read_tables
 from .numeric import FeatureSums, _NumericNaiveBayes
 
 

@@ -16,8 +16,8 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.table import CountTable
-from ..reading import read_tables
-from ..reading.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import read_tables
+from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
 from .tally import read_classes
 

@@ -10,8 +10,8 @@ from .._persons import Selection
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.table import CountTable
-from ..numerics.stacks import stacks_by_shape
-from ..reading import NoisyTable, read_tables
+from ..numerics.rows import stacks_by_shape
+from ..postprocessing import NoisyTable, read_tables
 
 
 class FeatureCounts(Protocol):

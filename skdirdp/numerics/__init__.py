@@ -1,1 +1,1 @@
-"""Numerical work that knows nothing of privacy."""
+"""Numerical functions that are independent of privacy."""

@@ -1,9 +1,9 @@
-"""Differences of log-gamma functions and their kin, without cancellation.
+"""Differences of log-gamma and related functions, without cancellation.
 
 Every privacy curve of the Dirichlet mechanism is a difference of log-gamma
 functions that nearly cancel when the prior is large. The functions here compute
-such differences as sums of terms of one sign, so that the relative error stays
-near machine precision however small the result is.
+such differences as sums of terms of one sign. The relative error therefore stays
+near machine precision, even for very small results.
 """
 
 import numpy as np
@@ -20,17 +20,17 @@ _STIRLING = (
     1 / 156,
     -3617 / 122400,
 )
-# Past this argument the series above is exact to double precision, and past the larger one
-# its first terms are: the next is below 2^-60 of the first.
+# Above this argument the series is exact to double precision. Above the larger one its first
+# terms are enough, because the next is below 2^-60 of the first.
 _STIRLING_FROM = 10
 _FEW_TERMS, _FEW_TERMS_FROM = 3, 1 << 10
 
 _SERIES_RADIUS = 0.1
 _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
 _EXP_COEFFICIENTS = 1 / np.cumprod(np.arange(1.0, 20.0))[1:]
-# Up to this argument plain log-gamma functions have an absolute error near 1e-14.
+# Below this argument plain log-gamma functions have an absolute error near 1e-14.
 _ROUGH_BELOW = 100
-# Beyond this tilt squares overflow; a cumulant there is called infinite, which it nearly is.
+# Squares of larger tilts overflow. Cumulants are set to infinity there.
 _LARGEST_TILT = 1e100
 _MEAN_NODES, _MEAN_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -38,10 +38,9 @@ HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
 def log1p_excess(z, one_plus_z=None):
-    """``log(1 + z) - z`` for real or complex `z`, accurate for small `z`.
+    """Compute ``log(1 + z) - z`` for real or complex `z`, accurately for small `z`.
 
-    `one_plus_z` may be given where it is known more precisely than ``1 + z``,
-    that is, near -1.
+    Pass `one_plus_z` if it is known more precisely than ``1 + z``, that is, if z is near -1.
     """
     z = np.asarray(z)
     one_plus_z = 1 + z if one_plus_z is None else one_plus_z
@@ -55,7 +54,7 @@ def log1p_excess(z, one_plus_z=None):
 
 
 def expm1_excess(x):
-    """``exp(x) - 1 - x`` for real `x`, accurate for small `x`."""
+    """Compute ``exp(x) - 1 - x`` for real `x`, accurately for small `x`."""
     x = np.asarray(x, dtype=float)
     small = np.abs(x) < 1
     clipped = np.where(small, x, 0.0)
@@ -65,7 +64,7 @@ def expm1_excess(x):
 
 
 def _polynomial(x, coefficients):
-    """By Horner's rule, from the constant coefficient on; numpy's own looks at its arguments."""
+    """Evaluate a polynomial by Horner's rule, with less overhead than numpy.polynomial."""
     value = coefficients[-1]
     for coefficient in coefficients[-2::-1]:
         value = value * x + coefficient
@@ -73,7 +72,7 @@ def _polynomial(x, coefficients):
 
 
 def stirling_error(x):
-    """``lnGamma(x)`` minus Stirling's formula ``(x - 1/2) ln x - x + ln(2 pi)/2``."""
+    """Compute ``lnGamma(x)`` minus Stirling's formula ``(x - 1/2) ln x - x + ln(2 pi)/2``."""
     x = np.asarray(x, dtype=float)
     large = np.maximum(x, _STIRLING_FROM)
     series = _polynomial(large**-2.0, _STIRLING) / large
@@ -83,8 +82,10 @@ def stirling_error(x):
 
 
 def mean_digamma(start, length):
-    """The mean of digamma over [start, start + length], that is
-    ``(lnGamma(start + length) - lnGamma(start)) / length``."""
+    """Compute the mean of digamma over [start, start + length].
+
+    It is ``(lnGamma(start + length) - lnGamma(start)) / length``.
+    """
     if length > start:
         return (gammaln(start + length) - gammaln(start)) / length
     # Gauss-Legendre: the pole at 0 is at least three half-lengths away from the centre.
@@ -93,7 +94,7 @@ def mean_digamma(start, length):
 
 
 def mean_digamma_excess(start, length):
-    """`mean_digamma` minus ``log(start + length)``, which it approaches for large starts."""
+    """Compute `mean_digamma` minus ``log(start + length)``, which tends to 0 for large starts."""
     if start < _STIRLING_FROM:
         return mean_digamma(start, length) - np.log(start + length)
     ratio = length / start
@@ -102,17 +103,18 @@ def mean_digamma_excess(start, length):
 
 
 def _residue(alpha, tilt, step):
-    """``alpha - tilt * step`` without the rounding error of the product.
+    """Compute ``alpha - tilt * step`` without the rounding error of the product.
 
-    Near the largest finite order the difference is all that matters, and a
-    rounded product would leave none of its digits. Dekker's splitting recovers
-    the product's rounding error; it does so part by part for complex tilts.
+    Near the largest finite order this difference is tiny, and a rounded product
+    would lose all its digits. Dekker's splitting recovers the rounding error of
+    the product, separately for the real and the imaginary part of a complex tilt.
     """
     product = tilt * step
     return (alpha - product) - _product_error(tilt, step, product)
 
 
 def _product_error(a, b, product):
+    """Compute the rounding error of ``product = a * b``, by Dekker's algorithm."""
     if np.iscomplexobj(a):
         return _product_error(a.real, b, product.real) + 1j * _product_error(
             a.imag, b, product.imag
@@ -124,23 +126,24 @@ def _product_error(a, b, product):
 
 
 def _split(a):
+    """Split a double into two parts of at most 26 bits each."""
     scaled = 134217729.0 * a  # 2**27 + 1
     high = scaled - (scaled - a)
     return high, a - high
 
 
 def log_gamma_gap(a, b):
-    """``lnGamma(a) + lnGamma(b) - 2 lnGamma((a + b) / 2)`` for positive reals."""
+    """Compute ``lnGamma(a) + lnGamma(b) - 2 lnGamma((a + b) / 2)`` for positive reals."""
     return _log_gamma_gap(1.0, (a + b) / 2, (b - a) / 2, b, a)
 
 
 def _log_gamma_gap(tilt, centre, shift, near, far):
-    """``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
+    """Compute ``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
 
     The three points are ``centre``, ``near = centre + shift`` and
-    ``far = centre - tilt * shift``, so that the linear part of f drops out. Where one of them
-    is small, the recurrence of the gamma function lifts all three by ten, where Stirling's
-    series holds; in all parts each term is the Jensen gap of a convex function.
+    ``far = centre - tilt * shift``, so that the linear part of f cancels. If one of them is
+    small, the recurrence of the gamma function increases all three by ten, where Stirling's
+    series is accurate. Each term of the sum is the Jensen gap of a convex function.
     """
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
     steps = 0 if least >= _STIRLING_FROM else _STIRLING_FROM
@@ -150,15 +153,15 @@ def _log_gamma_gap(tilt, centre, shift, near, far):
 
 
 def log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, steps):
-    """`_log_gamma_gap` without the leading term of Stirling's formula.
+    """Compute `_log_gamma_gap` without the leading term of Stirling's formula.
 
-    That term is the gap of ``x log x`` at arguments lifted by `steps`, at least ten.
+    That term is the gap of ``x log x`` at arguments increased by `steps`, at least ten.
     """
     return _LiftedGap(tilt, centre, shift, near, far, steps).beyond_entropy(len(_STIRLING))
 
 
 class _LiftedGap:
-    """The parts of `_log_gamma_gap`, with arguments lifted by so many steps."""
+    """Parts of `_log_gamma_gap`, with arguments increased by a number of steps."""
 
     def __init__(self, tilt, centre, shift, near, far, steps):
         lift = np.arange(steps + 1)
@@ -174,19 +177,19 @@ class _LiftedGap:
         self._top = tuple(values[..., -1] for values in top)
 
     def entropy(self):
-        """The leading term of Stirling's formula."""
+        """Return the gap of the leading term of Stirling's formula."""
         tilt, x, near, far, a, b, excess_a, excess_b = self._top
         gap_a = entropy_excess(a, near / x, excess_a)
         return x * (tilt * gap_a + entropy_excess(b, far / x, excess_b))
 
     def beyond_entropy(self, terms):
-        """All but that, by so many terms of Stirling's series."""
+        """Return the gap of all other parts, with a number of terms of Stirling's series."""
         tilt, x, near, far, a, b, excess_a, excess_b = self._top
         series = term_a = term_b = 0.0
         power = np.ones_like(x)
         square_a, square_b = a * a, b * b
         for degree in range(1, 2 * terms):
-            # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence of positive terms
+            # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence with positive terms
             power_of_degree = degree * power
             term_a = (term_a + square_a * power_of_degree) / near
             term_b = (term_b + square_b * power_of_degree) / far
@@ -197,7 +200,7 @@ class _LiftedGap:
 
 
 def entropy_excess(z, one_plus_z, log_excess=None):
-    """``(1 + z) log(1 + z) - z``; `log1p_excess` of the same may be given."""
+    """Compute ``(1 + z) log(1 + z) - z``, optionally from a known `log1p_excess` of z."""
     if log_excess is None:
         log_excess = log1p_excess(z, one_plus_z)
     small = one_plus_z * log_excess + z * z
@@ -205,10 +208,10 @@ def entropy_excess(z, one_plus_z, log_excess=None):
 
 
 def gamma_add_cumulant(tilt, r, alpha, rough=False):
-    """``log E exp(tilt L)`` for the loss L of Gamma(alpha + r) against Gamma(alpha).
+    """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha + r) against Gamma(alpha).
 
-    Real tilts in (-1, inf), or complex ones over that range. Where `rough`, an absolute
-    error of about 1e-16 times the tilt is accepted.
+    Tilts are real in (-1, inf), or complex with such a real part. If `rough`, an absolute
+    error of about 1e-16 times the tilt is allowed.
     """
     tilt = np.asarray(tilt)
     finite = tilt.real < _LARGEST_TILT
@@ -222,9 +225,9 @@ def gamma_add_cumulant(tilt, r, alpha, rough=False):
 
 
 def gamma_remove_cumulant(tilt, r, alpha, rough=False):
-    """``log E exp(tilt L)`` for the loss L of Gamma(alpha) against Gamma(alpha + r).
+    """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha) against Gamma(alpha + r).
 
-    Infinite where the real part of the tilt reaches alpha / r.
+    The result is infinite if the real part of the tilt is at least alpha / r.
     """
     tilt = np.asarray(tilt)
     far = _residue(alpha, tilt, r)

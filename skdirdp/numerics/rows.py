@@ -1,6 +1,6 @@
-"""Rows of numbers, dense or sparse, in blocks: their totals, multiples, and sums by group."""
+"""Blocks of rows, dense or sparse: totals, scaling, and sums by group."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -11,21 +11,70 @@ from scipy import sparse
 
 from .._scipy_compat import add_columns, add_rows
 from .._validation import largest_count
-from .blocks import row_blocks
-from .rounding import is_whole
 
-#: Whole numbers up to this are added and multiplied without rounding.
+#: Sums and products of whole numbers up to this are exact in double precision.
 EXACT = 2.0**53
-# The same of floats in single precision.
+# The same limit in single precision.
 _EXACT_IN_SINGLE = 2.0**24
 
-# Blocks have about this many entries, which stay in cache.
+# Approximate number of entries per block. A block fits into the processor's cache.
 _DENSE_ENTRIES = 1 << 17
 _SPARSE_ENTRIES = 1 << 16
+_WHOLE_ENTRIES = 1 << 15
+
+
+def row_blocks(n_rows: int, n_columns: int, entries: int) -> Iterator[slice]:
+    """Split the rows of a table into consecutive blocks.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        Shape of the table.
+    entries : int
+        Approximate number of entries per block. A block has at least one row.
+
+    Yields
+    ------
+    slice
+        With a stop of at most `n_rows`.
+    """
+    rows = max(1, entries // max(n_columns, 1))
+    for start in range(0, n_rows, rows):
+        yield slice(start, min(start + rows, n_rows))
+
+
+def stacks_by_shape(arrays: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Stack arrays of the same shape, to avoid the overhead of many calls on small arrays.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray
+
+    Yields
+    ------
+    indices : list of int
+        Positions of these arrays in the sequence.
+    stack : ndarray
+        Copies of the arrays, along the first axis.
+    """
+    by_shape: dict[tuple[int, ...], list[int]] = {}
+    for index, array in enumerate(arrays):
+        by_shape.setdefault(array.shape, []).append(index)
+    for indices in by_shape.values():
+        yield indices, np.array([arrays[index] for index in indices])
+
+
+def is_whole(values: np.ndarray) -> bool:
+    """Return whether all values are whole numbers."""
+    if values.size <= _WHOLE_ENTRIES:
+        return bool((values == np.rint(values)).all())
+    flat = values.reshape(-1)
+    blocks = (flat[rows] for rows in row_blocks(flat.size, 1, _WHOLE_ENTRIES))
+    return all(bool((block == np.rint(block)).all()) for block in blocks)
 
 
 class Rows(Protocol):
-    """A block of rows as float64; nothing in it is changed in place."""
+    """Block of rows in float64. Methods return new blocks and change nothing in place."""
 
     @property
     def n_rows(self) -> int: ...
@@ -35,39 +84,42 @@ class Rows(Protocol):
 
     @property
     def entries(self) -> np.ndarray:
-        """All entries, or all but zeros."""
+        """All entries of dense rows; the stored entries of sparse rows."""
 
     @property
     def largest(self) -> float:
-        """The largest entry, or nan where some are not finite and at least 0."""
+        """Largest entry; nan unless all entries are finite and non-negative."""
 
     def with_entries(self, entries: np.ndarray) -> Any:
-        """Rows with these in the places of their entries."""
+        """Return a copy with the entries replaced."""
 
     def some(self, chosen: np.ndarray) -> Any:
-        """The rows where a mask is true."""
+        """Return the rows selected by a mask."""
 
     def replaced(self, chosen: np.ndarray, others: Any) -> Any:
-        """The rows with others where a mask is true."""
+        """Return a copy with the rows selected by a mask replaced."""
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values of the rows, as factors of their entries."""
+        """Broadcast one value per row to the entries."""
 
     def totals(self, *, exact_below: float = 0.0) -> np.ndarray:
-        """Row totals, added in an order that the row's size alone decides.
+        """Return row totals whose rounding depends on no other row.
 
-        A product with ones, or `sum`, takes an order that depends on the layout of the array
-        and on where a row stands in it: then one record decides how the totals of others are
-        rounded. Numbers whose sums are not rounded, as long as those are below a limit, are
-        added in any order: whole ones below 2**53, and multiples of a grid below 2**53 of it.
+        The order of summation depends only on the length of the row. In a matrix product or
+        in `sum` it depends on the memory layout and on the position of the row, so that one
+        record could change how the totals of others are rounded. Totals below `exact_below`
+        are taken to be exact in any order, as for whole numbers below 2**53, or multiples of a
+        grid below 2**53 times the grid.
         """
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        """Add each row to the row of the sums that its group has."""
+        """Add each row to the sums of its group, in place."""
 
 
 @dataclass(frozen=True)
 class DenseRows:
+    """Rows of a dense array."""
+
     entries: np.ndarray
 
     @property
@@ -121,8 +173,10 @@ class SparseRows:
 
     Attributes
     ----------
-    entries, columns : ndarray, row by row.
-    ends : ndarray, from 0: where each row starts and the last one ends.
+    entries, columns : ndarray
+        Stored values and their columns, row by row.
+    ends : ndarray of shape (n_rows + 1,)
+        Row i has the entries from ``ends[i]`` to ``ends[i + 1]``.
     n_columns : int
     """
 
@@ -140,24 +194,36 @@ class SparseRows:
         return np.diff(self.ends)
 
     def canonical(self) -> "SparseRows":
-        """The rows with their columns in order, and the entries of one cell added up.
+        """Return the rows with sorted columns, and with duplicate entries summed.
 
-        A column that does not exist is refused: it would count in another group.
+        Raise an error for invalid columns, which would be counted in another group.
         """
         columns = self.columns
         if columns.min(initial=0) < 0 or columns.max(initial=-1) >= self.n_columns:
             raise ValueError("X.indices must be columns of X; some are not")
-        rises = columns[1:] > columns[:-1]
-        inner = self.ends[1:-1]
-        rises[inner[(inner > 0) & (inner < len(columns))] - 1] = True
-        if rises.all():
+        if self._is_sorted():
             return self
-        # In the order in which a row has them, which other rows have no influence on.
+        shape = (self.n_rows, self.n_columns)
+        ordered = sparse.csr_array((self.entries, columns, self.ends), shape=shape, copy=True)
+        ordered.has_sorted_indices = False
+        ordered.sort_indices()
+        found = replace(self, entries=ordered.data, columns=ordered.indices)
+        if found._is_sorted():
+            return found
+        # Entries of one cell are added in the order in which the row has them. scipy may
+        # exchange them, and whether it does depends on other rows.
         cells = self.spread(np.arange(self.n_rows) * self.n_columns) + columns
         cells, places = np.unique(cells, return_inverse=True)
         entries = np.bincount(places, self.entries, len(cells))
         ends = np.searchsorted(cells, np.arange(self.n_rows + 1) * self.n_columns)
         return SparseRows(entries, cells % self.n_columns, ends, self.n_columns)
+
+    def _is_sorted(self) -> bool:
+        """Whether the columns of each row rise, so that none is there twice."""
+        rises = self.columns[1:] > self.columns[:-1]
+        inner = self.ends[1:-1]
+        rises[inner[(inner > 0) & (inner < len(self.columns))] - 1] = True
+        return bool(rises.all())
 
     def with_entries(self, entries: np.ndarray) -> "SparseRows":
         return replace(self, entries=entries)
@@ -188,7 +254,7 @@ class SparseRows:
                 totals[filled] = np.add.reduceat(self.entries, self.ends[filled])
                 if largest_of(totals) < exact_below:
                     return totals
-            # Entry by entry, row by row.
+            # Sums the entries of each row in their order.
             rows = self.spread(np.arange(self.n_rows))
             return np.bincount(rows, self.entries, self.n_rows)
 
@@ -199,23 +265,24 @@ class SparseRows:
 
 
 class GroupSums:
-    """Sums of rows by group, to which blocks are added one after another.
+    """Sums of rows by group, accumulated block by block.
 
-    Whole numbers of sparse rows are added in single precision as long as that is exact: the
-    sums, at places all over the table, then take half as much of the cache.
+    Whole numbers of sparse rows are summed in single precision as long as this is exact.
+    Sparse rows access the sums in random order, and single precision halves their memory.
 
     Parameters
     ----------
     n_groups, n_columns : int
+        Shape of the table of sums.
     """
 
     def __init__(self, n_groups: int, n_columns: int):
         self._sums = np.zeros((n_groups, n_columns))
         self._whole: np.ndarray | None = None
-        self._most = 0.0  # that a sum of whole numbers can be
+        self._most = 0.0  # upper bound on the sums in single precision
 
     def add(self, block: Rows, groups: np.ndarray, *, whole: bool) -> None:
-        """Add each row to those of its group; `whole` only if all entries are whole numbers."""
+        """Add each row to its group; `whole` says that all entries are whole numbers."""
         most = block.n_rows * block.largest
         if not (whole and isinstance(block, SparseRows) and most < _EXACT_IN_SINGLE):
             block.add_to(self._sums, groups)
@@ -228,21 +295,22 @@ class GroupSums:
         self._most += most
 
     def _move(self) -> None:
+        """Move the sums in single precision to the sums in double precision."""
         if self._whole is not None:
             self._sums += self._whole
         self._whole, self._most = None, 0.0
 
     def table(self) -> np.ndarray:
-        """The sums of all blocks."""
+        """Return the sums of all blocks."""
         self._move()
         return self._sums
 
 
 def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
-    """Blocks of rows that stay in the processor's cache, with one entry for each cell.
+    """Split a matrix into blocks that fit into the processor's cache.
 
-    Each block is a copy. Another process may write to the records, and the numbers that are
-    checked must be the numbers that are added.
+    Each block is a copy with at most one entry per cell. Copies ensure that the numbers that
+    are checked are the numbers that are added, even if another process changes the records.
 
     Parameters
     ----------
@@ -262,7 +330,7 @@ def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
         raise ValueError("X.indptr must start at 0 and not decrease; it does not")
     if ends[-1] > min(len(entries), len(columns)):
         raise ValueError("X.indptr must not end beyond X.indices and X.data; it does")
-    # Blocks of rows with about as many entries each.
+    # Blocks with about the same number of entries each.
     blocks = max(1, int(ends[-1]) // _SPARSE_ENTRIES)
     edges = np.searchsorted(ends, np.linspace(0, ends[-1], blocks + 1)).clip(0, n_rows)
     edges[0], edges[-1] = 0, n_rows
@@ -278,15 +346,15 @@ def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
 
 
 def largest_of(values: np.ndarray) -> float:
-    """The largest of non-negative numbers, 0 of none."""
+    """Return the largest of non-negative numbers; 0 if there are none."""
     return float(values.max(initial=0.0))
 
 
 def scaled_rows(block: Rows, factor: np.ndarray, grid: float | None = None) -> Rows:
-    """The rows times factors, rounded down to the grid where there is one."""
+    """Multiply each row by a factor, and round down to a multiple of the grid if there is one."""
     if grid is None:
         return block.with_entries(block.entries * block.spread(factor))
-    # In units of the grid, a power of two, by which nothing is rounded.
+    # The grid is a power of two, so dividing and multiplying by it is exact.
     entries = block.entries * block.spread(factor / grid)
     np.floor(entries, out=entries)
     entries *= grid
@@ -294,7 +362,7 @@ def scaled_rows(block: Rows, factor: np.ndarray, grid: float | None = None) -> R
 
 
 def whole_rows(block: Rows) -> np.ndarray:
-    """Which rows hold whole numbers only."""
+    """Return a mask of the rows that have only whole numbers."""
     if is_whole(block.entries):
         return np.ones(block.n_rows, dtype=bool)
     broken = block.entries != np.rint(block.entries)

@@ -155,7 +155,7 @@ def learns_nothing(step: Any) -> bool:
 
 
 def _seen_by_fit(step: Any, epsilon: float | None) -> str | None:
-    """What a fit to the records tells of them; a private pipeline shows it none."""
+    """A description of the facts about the records that a fit to them would reveal."""
     if (epsilon is not None and np.isfinite(epsilon)) or not is_known(step):
         return None
     return _apply(SEEN_BY_FIT.get(type(step).__name__), step)

@@ -271,7 +271,7 @@ class PrivatePipeline(Pipeline):
         return self._rehearsed(X, y, params).joint
 
     def _rehearsed(self, X: Any, y: Any, params: dict) -> Plan:
-        """What a fit would release and charge, and what it would not cover."""
+        """Describe the releases, the charge and the gaps of a fit, without fitting."""
         with only_own_warnings(bool(np.isfinite(self.epsilon))):
             params, groups = self._shared_groups(params)
             return self._plan(Pipeline.fit, X, y, params, groups)[0]

@@ -27,7 +27,7 @@ from sklearn.utils import get_tags
 
 from .._messages import only_own_warnings
 from ..base import PrivateEstimator
-from ..records import without_dictionaries
+from ..records import as_table, is_row, without_dictionaries
 from .structure import reachable
 
 #: The number of made-up records; SplineTransformer asks for two.
@@ -97,8 +97,8 @@ class _LearnsNothing:
         made, fitted = type(self), self._hidden_class
         instead = _WHILE_FITTED.get(fitted.__name__, {})
         own = {name: getattr(self, name) for name in instead}
+        records = _made_up(self, X)
         try:
-            records = _made_up(self, X)
             vars(self).update(instead)
             self.__class__ = fitted
             with only_own_warnings():
@@ -245,34 +245,13 @@ def record_wise(X: Any) -> Any:
         )
     if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
         return _arrow_with_floats(X, arrow)
-    if hasattr(X, "shape") or hasattr(X, "__array__") or not isinstance(X, Iterable):
-        return X
-    return _array_of_rows(X)
-
-
-def _array_of_rows(X: Iterable[Any]) -> Any:
-    """Rows of cells as an array of objects; anything else as it is, for scikit-learn to refuse."""
-    rows = list(X)
-    if not rows or not all(_is_row(row) for row in rows):
-        return X
-    width = len(rows[0])
-    if any(len(row) != width for row in rows):
-        return X
-    table = np.empty((len(rows), width), dtype=object)
-    for number, row in enumerate(rows):
-        for place, cell in enumerate(row):
-            table[number, place] = cell
-    return table
-
-
-def _is_row(row: Any) -> bool:
-    return isinstance(row, (list, tuple)) or getattr(row, "ndim", 0) == 1
+    return as_table(X)
 
 
 def _refuse_rows(step: Any, X: Any) -> None:
     """Refuse a list of rows where a function would see the list."""
     sees_lists = isinstance(step, FunctionTransformer) and not step.validate
-    if sees_lists and isinstance(X, Sequence) and any(_is_row(row) for row in X):
+    if sees_lists and isinstance(X, Sequence) and any(is_row(row) for row in X):
         raise TypeError(
             "X must be an array or a DataFrame where a FunctionTransformer is a step of a private "
             "pipeline; got a list of rows. The dtype that numpy gives a list depends on all records"

@@ -17,8 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..mechanisms.sampling import choose, floored_laplace_cells
-from ..numerics.roots import safe_root
-from ..numerics.rounding import quotient_up
+from ..numerics.conservative import quotient_up, safe_root
 from .hellinger import global_sensitivity, local_sensitivity, smooth_sensitivity
 from .lattice import PosteriorLattice, n_candidates, posterior_lattice
 

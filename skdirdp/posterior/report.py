@@ -161,7 +161,7 @@ def _check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None
     size = n_candidates(n_samples, n_categories)
     if size > MAX_CANDIDATES:
         raise ValueError(
-            f"{n_samples} records in {n_categories} categories have {size} possible posteriors; "
-            f"{mechanism!r} lists at most {MAX_CANDIDATES}. Use mechanism='lshist', which "
-            "lists none."
+            f"{n_samples} records in {n_categories} categories have more than {MAX_CANDIDATES} "
+            f"possible posteriors, the most that {mechanism!r} lists. Use mechanism='lshist', "
+            "which lists none."
         )

@@ -78,16 +78,26 @@ def as_numbers(X: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """A sequence of rows as an array of plain cells; another container unchanged.
+    """A sequence of rows as an array of objects, with one cell for each.
 
-    A sequence of texts is unchanged, too.
+    Any other container is returned unchanged, and so is a sequence of texts or mappings.
     """
-    if isinstance(X, str) or not isinstance(X, Sequence) or all(isinstance(row, str) for row in X):
+    if not isinstance(X, Sequence) or isinstance(X, (str, bytes)) or hasattr(X, "__array__"):
         return X
-    table = np.array([object_array(plain_values(cells_of(row))) for row in X])
-    if table.ndim != 2:
-        raise ValueError("X must have rows of one length; some have another")
+    rows = [list(row) for row in X if is_row(row)]
+    if not rows:
+        return X
+    if len(rows) < len(X) or len(set(map(len, rows))) > 1:
+        raise ValueError("X must have rows of one length; some records are no such rows")
+    table = np.empty((len(rows), len(rows[0])), dtype=object)
+    for number, row in enumerate(rows):
+        table[number] = object_array(row)
     return table
+
+
+def is_row(record: Any) -> bool:
+    """Whether a record in a list is a row of cells, and no text, mapping or set."""
+    return isinstance(record, Iterable) and not isinstance(record, (str, bytes, Mapping, Set))
 
 
 def column_names(X: Any) -> list[Any] | None:

@@ -143,8 +143,8 @@ def write(
 ) -> str:
     """Write a file whole or not at all, and give its path.
 
-    Whoever has an older one open keeps it, and a full disk leaves it as it was. A ledger, and
-    the inputs that the text was made from, are never replaced.
+    A reader that has the older file open keeps it, and a full disk leaves it unchanged. A
+    ledger, and the inputs that the text was made from, are never replaced.
     """
     check_output(path, inputs)
     target = Path(os.path.realpath(os.fspath(path)))

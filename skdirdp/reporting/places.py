@@ -1,4 +1,4 @@
-"""Where ledgers are: addresses without passwords, and files that no output may replace."""
+"""Locations of ledgers: addresses without passwords, and files that no output may replace."""
 
 import os
 import re
@@ -11,8 +11,10 @@ APPLICATION_ID = 0x44697250
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
+#: Ending of a ledger that is being made. Such a file is removed when the ledger is opened.
+DRAFT = ".skdirdp-draft"
 # Endings of the files that belong to a ledger: its lock, and those of SQLite.
-_COMPANIONS = (".lock", "-journal", "-wal", "-shm")
+_COMPANIONS = (".lock", "-journal", "-wal", "-shm", DRAFT)
 _LOCK_CONTENT = re.compile(rb"\S{1,32} +\d{20} \S{1,64} +[0-9a-f]{16}\n")
 
 # The last @ of the authority ends the password, which may hold others.

@@ -1,20 +1,20 @@
-"""Exact samples: the cell of a public grid that an ideal random number falls into.
+"""Exact samples of gamma, normal, Laplace and discrete distributions on public grids.
 
-Guarantees are proved for real numbers, and doubles have holes whose places depend on the
-data. A release is safe if it is an exact sample from a distribution with the same support
-for all data, and rounding an ideal release to a public grid is post-processing. So these
-functions return *which cell of a grid* a gamma, normal or Laplace variable lies in, with
-exactly the probability that the variable has of lying there.
+Privacy guarantees are proved for real numbers, but the set of doubles that a computation can
+return depends on the data. A release is safe if it is an exact sample from a distribution
+with the same support for all data. Rounding an ideal release to a public grid is
+post-processing. These functions therefore return *the cell of a grid* that contains a gamma,
+normal or Laplace variable, with exactly the probability of that cell.
 
-Random reals are uniform bits, as many as it takes. Decisions (accept a proposal or not,
-which cell) are taken in doubles with a margin far above what doubles can err by; where the
-margin does not decide, a few times in a million, ball arithmetic takes them, at growing
-precision and with further bits. Every decision is then the one that exact arithmetic
-takes. docs/sampling.md has the algorithms and the proofs.
+Random real numbers are uniform bits, drawn as needed. Decisions (whether a proposal is
+accepted, which cell contains a value) use doubles with a margin far above their error. The few
+in a million that are too close use ball arithmetic, with increasing precision and further
+bits. Every decision is therefore the same as in exact arithmetic. docs/sampling.md has the
+algorithms and the proofs.
 
-What the proofs rest on: bits of the generator that are fair and independent, doubles that
-follow IEEE 754, and numpy's log, log1p, exp and tan within four units of the last
-place, which `check_platform` measures. Time and memory are not constant.
+The proofs assume that the bits of the generator are fair and independent, that doubles follow
+IEEE 754, and that the error of numpy's log, log1p, exp and tan is at most four units in the
+last place, which `check_platform` measures. Time and memory are not constant.
 
 Examples
 --------
@@ -29,22 +29,29 @@ Examples
 """
 
 from .bits import BitStream, ScriptedStream
-from .cells import log_weights, middles, relative_weights
-from .discrete import bernoulli, choose
-from .dyadic import (
+from .distributions import (
+    bernoulli,
+    choose,
+    exponential_cells,
+    floored_laplace_cells,
+    laplace_cells,
+    normal_cells,
+)
+from .float_error import check_platform
+from .gamma import gamma_cells
+from .grids import (
     MAX_PLACES,
     check_noise,
     gamma_shapes,
+    log_weights,
+    middles,
     noise_grid,
     places_for,
+    relative_weights,
     round_down,
     round_up,
     truncate,
 )
-from .exponential import exponential_cells, floored_laplace_cells, laplace_cells
-from .gamma import gamma_cells
-from .margins import check_platform
-from .normal import normal_cells
 
 __all__ = [
     "MAX_PLACES",

@@ -1,27 +1,45 @@
-"""Gamma variables: the first bits of each, and their exponent.
+"""Exact gamma samples, given by their leading bits and an exponent.
 
-Shapes above 1 by the method of Marsaglia and Tsang, shape 1 by inversion, and shapes below
-1 as a gamma variable of shape + 1 times the power of a uniform (`halvings`).
+Shapes above 1 use the method of Marsaglia and Tsang, and shape 1 uses inversion. A variable of
+shape a below 1 is a gamma variable of shape a + 1 times a power of a uniform, ``U^(1 / a)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from flint import arb, fmpq
 from numpy.typing import ArrayLike
 
-from .bits import BitStream, as_stream
-from .cells import cells_of_interval
-from .cubes import Cubes
-from .dyadic import MAX_NUMERATOR, MAX_PLACES
-from .exact import decide, leading_bits
-from .exponential import unit_shape_cells
-from .halvings import Fractions, Halvings
-from .margins import MARGIN, check_platform
-from .rejection import BLOCK, fill
+from .bits import BLOCK, WORD, BitStream, Uniform, as_stream, fill
+from .distributions import Normals, unit_shape_cells
+from .float_error import (
+    LOST_BITS,
+    MARGIN,
+    check_platform,
+    decide,
+    floor,
+    is_positive,
+    leading_bits,
+)
+from .grids import MAX_NUMERATOR, MAX_PLACES, interval_cells
 
 BITS = 20
+
+# The envelope needs c >= 1 / (3 sqrt(d)). This factor exceeds the rounding error of c.
+_OUTWARD = 1 + 2.0**-40
+# Thresholds for accepting a proposal without a logarithm, see docs/sampling.md.
+_SQUEEZE = 1 - 2.0**-20
+_SQUEEZE_ERROR = 2.0**-36
+_SQUEEZE_BASE = 1 / 16
+# Below this c, bounds for a whole block are nearly as good as bounds for each cell.
+_SMALL_C = 2.0**-8
+_SMALL_C_ERROR = 2.0**-30
+
+# Shapes from 2^-8 to 1 use `PowerByInversion`, smaller ones `PowerByParts`.
+_INVERSION_BITS = 8
+_LOG2 = float(np.log(2))
 
 
 def gamma_cells(
@@ -32,20 +50,20 @@ def gamma_cells(
     _bits: int = BITS,
     _margin: float = MARGIN,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Standard gamma variables, rounded down to their first 20 bits.
+    """Draw standard gamma variables, rounded down to their first 20 bits.
 
     Parameters
     ----------
     numerators : array of int
-        Shapes are ``numerators / 2^places``; from 1 to below 2^62.
+        From 1 to below 2^62. The shapes are ``numerators / 2^places``.
     places : int
-        From 0 to 50. `gamma_shapes` makes both.
+        From 0 to 50. `gamma_shapes` computes numerators and places.
     generator : numpy.random.Generator or BitStream
 
     Returns
     -------
     mantissa, exponent : ndarray of int64
-        The variable lies in ``[mantissa, mantissa + 1) * 2^exponent``, with the mantissa in
+        The variable lies in ``[mantissa, mantissa + 1) * 2^exponent``, with mantissa in
         ``[2^19, 2^20)``. Every such pair is possible for every shape.
     """
     check_platform()
@@ -60,14 +78,14 @@ def gamma_cells(
     flat, one = numerators.astype(np.int64, copy=False).reshape(-1), 1 << places
     mantissa, exponent = np.empty((2, flat.size), np.int64)
     settings = _Settings(as_stream(generator), places, _bits, _margin)
-    tiny = max(one >> Fractions.LEAST_SHAPE, 1)
-    kinds = (
-        (one + 1, most, _fill_large),
-        (one, one, _fill_unit),
-        (tiny, one - 1, partial(_fill_small, Fractions)),
-        (1, tiny - 1, partial(_fill_small, Halvings)),
+    tiny = max(one >> _INVERSION_BITS, 1)
+    ranges = (
+        (one + 1, most, _fill_large_shapes),
+        (one, one, _fill_unit_shapes),
+        (tiny, one - 1, partial(_fill_small_shapes, PowerByInversion)),
+        (1, tiny - 1, partial(_fill_small_shapes, PowerByParts)),
     )
-    for low, high, sample in kinds:
+    for low, high, sample in ranges:
         if low <= least and most <= high:
             sample(flat, settings, mantissa, exponent)
         elif least <= high and low <= most:
@@ -81,9 +99,9 @@ def gamma_cells(
 def gamma_cells_of_all(
     shapes: Sequence[tuple[np.ndarray, int]], generator: np.random.Generator | BitStream
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`gamma_cells` of several arrays that each have places of their own, one after another.
+    """Draw `gamma_cells` for several arrays with different places, and concatenate them.
 
-    They are drawn in one call where all shapes are such numerators over one power of two.
+    One call draws all of them if their shapes fit a common power of two.
 
     Parameters
     ----------
@@ -114,13 +132,15 @@ def gamma_cells_of_all(
 
 
 class _Settings(NamedTuple):
+    """Stream and parameters common to all cells of a call."""
+
     stream: BitStream
     places: int
     bits: int
     margin: float
 
 
-def _fill_unit(numerators, settings, mantissa, exponent):
+def _fill_unit_shapes(numerators, settings, mantissa, exponent):
     for start in range(0, mantissa.size, BLOCK):
         part = slice(start, min(start + BLOCK, mantissa.size))
         mantissa[part], exponent[part] = unit_shape_cells(
@@ -128,64 +148,358 @@ def _fill_unit(numerators, settings, mantissa, exponent):
         )
 
 
-def _fill_large(numerators, settings, mantissa, exponent):
-    fill(numerators.size, partial(_propose_large, numerators, settings), mantissa, exponent)
-
-
-def _fill_small(powers, numerators, settings, mantissa, exponent):
-    propose = partial(_propose_small, powers, numerators, settings)
+def _fill_large_shapes(numerators, settings, mantissa, exponent):
+    propose = partial(_propose_large_shapes, numerators, settings)
     fill(numerators.size, propose, mantissa, exponent)
 
 
-def _propose_large(numerators, settings, cells):
+def _fill_small_shapes(power_class, numerators, settings, mantissa, exponent):
+    propose = partial(_propose_small_shapes, power_class, numerators, settings)
+    fill(numerators.size, propose, mantissa, exponent)
+
+
+def _propose_large_shapes(numerators, settings, cells):
     with np.errstate(all="ignore"):
-        cubes = Cubes(numerators[cells], settings.places, settings.stream, settings.margin)
-        mantissa, exponent, open_ = cells_of_interval(cubes.low, cubes.high, settings.bits)
-    accepted = cubes.accepted
-    open_ &= accepted
-    open_ |= cubes.open
-    for i in np.flatnonzero(open_).tolist():
-        accepted[i], value, uniforms = cubes.exact(i)
+        gammas = MarsagliaTsang(
+            numerators[cells], settings.places, settings.stream, settings.margin
+        )
+        mantissa, exponent, undecided = interval_cells(gammas.low, gammas.high, settings.bits)
+    accepted = gammas.accepted
+    undecided &= accepted
+    undecided |= gammas.undecided
+    for i in np.flatnonzero(undecided).tolist():
+        accepted[i], value, uniforms = gammas.exact(i)
         if accepted[i]:
-            question = partial(_cell, settings.bits, value)
-            mantissa[i], exponent[i] = decide(question, *uniforms)
-    settings.stream.undecided += int(np.count_nonzero(open_))
+            exact_cell = partial(_gamma_cell, settings.bits, value)
+            mantissa[i], exponent[i] = decide(exact_cell, *uniforms)
+    settings.stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
-def _cell(bits, value, *balls):
+def _gamma_cell(bits, value, *balls):
     return leading_bits(value(*balls), bits)
 
 
-def _propose_small(powers, numerators, settings, cells):
+def _propose_small_shapes(power_class, numerators, settings, cells):
     numerators = numerators[cells]
+    stream, places, bits, margin = settings
     with np.errstate(all="ignore"):
-        cubes = Cubes(
-            numerators + (1 << settings.places), settings.places, settings.stream, settings.margin
-        )
-        power = powers(numerators, settings.places, settings.stream, settings.margin)
-        low, high = cubes.low, cubes.high
-        low *= power.low
-        high *= power.high
-        mantissa, exponent, open_ = cells_of_interval(low, high, settings.bits)
-    accepted = cubes.accepted & power.accepted
-    open_ &= accepted
-    # A proposal that one of the two refuses is refused, whatever the other leaves open.
-    open_ |= cubes.open & (power.accepted | power.open)
-    open_ |= power.open & (cubes.accepted | cubes.open)
-    exponent -= power.halvings
-    for i in np.flatnonzero(open_).tolist():
-        accepted[i], value, uniforms = cubes.exact(i)
+        gammas = MarsagliaTsang(numerators + (1 << places), places, stream, margin)
+        powers = power_class(numerators, places, stream, margin)
+        low, high = gammas.low, gammas.high
+        low *= powers.low
+        high *= powers.high
+        mantissa, exponent, undecided = interval_cells(low, high, bits)
+    accepted = gammas.accepted & powers.accepted
+    undecided &= accepted
+    # A proposal is rejected if either part is rejected, even if the other is undecided.
+    undecided |= gammas.undecided & (powers.accepted | powers.undecided)
+    undecided |= powers.undecided & (gammas.accepted | gammas.undecided)
+    exponent -= powers.halvings
+    for i in np.flatnonzero(undecided).tolist():
+        accepted[i], value, uniforms = gammas.exact(i)
         if not accepted[i]:
             continue
-        accepted[i], halvings, factor, others = power.exact(i)
+        accepted[i], halvings, factor, others = powers.exact(i)
         if accepted[i]:
-            question = partial(_product_cell, settings.bits, value, factor)
-            mantissa[i], exponent[i] = decide(question, *uniforms, *others)
+            exact_cell = partial(_product_cell, bits, value, factor)
+            mantissa[i], exponent[i] = decide(exact_cell, *uniforms, *others)
             exponent[i] -= halvings
-    settings.stream.undecided += int(np.count_nonzero(open_))
+    stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
 def _product_cell(bits, value, factor, u, w, other):
     return leading_bits(value(u, w) * factor(other), bits)
+
+
+# Shapes above 1: Marsaglia and Tsang ---------------------------------------------------
+
+
+class MarsagliaTsang:
+    """Proposals ``d (1 + c z)^3`` of Marsaglia and Tsang for gamma variables of shape above 1.
+
+    With ``d = shape - 1/3``, z normal and ``y = c z``, a proposal is accepted if ``1 + y > 0``
+    and ``-log U + z^2 / 2 + d (3 log(1 + y) - 3 y - 3 y^2 - y^3) >= 0``.
+
+    Parameters
+    ----------
+    numerators : ndarray of int64
+    places : int
+        The shapes are ``numerators / 2^places``, above 1.
+    stream : BitStream
+    margin : float
+
+    Attributes
+    ----------
+    low, high : ndarray of float
+        Lower and upper bounds on the proposed values.
+    accepted, undecided : ndarray of bool
+        Masks of accepted proposals and of those that need exact arithmetic.
+    """
+
+    def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):
+        size = numerators.size
+        self._numerators, self._places, self._margin = numerators, places, margin
+        self._normals = Normals(stream, size, margin)
+        z = self._normals.values
+        self._u = stream.draw(size)
+        d = numerators.astype(float)
+        d *= 2.0**-places
+        d -= 1 / 3
+        c = np.sqrt(d)
+        np.divide(_OUTWARD / 3, c, out=c)
+        self._c = c
+
+        y = c * z
+        base = 1 + y
+        error = self._accept_block(c, base)
+        if error is None:
+            error = self._accept_each(c, z, y, base)
+        self.undecided = np.zeros(size, bool)
+        rest = np.flatnonzero(~self.accepted)
+        if rest.size:
+            parts = [part[rest] for part in (d, c, z, self._normals.errors, y, base)]
+            self.accepted[rest], self.undecided[rest] = _accept_by_slack(
+                margin, self._u.unit_floats(rest), *parts
+            )
+
+        value = base * base
+        value *= base
+        value *= d
+        error = error * value
+        self.low, self.high = value - error, value + error
+
+    def _accept_block(self, c: np.ndarray, base: np.ndarray) -> float | None:
+        """Accept proposals by one bound for the whole block.
+
+        For large shapes this accepts nearly all proposals. Return an upper bound on the
+        relative errors of the values, or None without accepting anything if each proposal
+        needs a bound of its own.
+        """
+        largest_c, margin = float(c.max(initial=0.0)), self._margin
+        if not largest_c < _SMALL_C:
+            return None
+        largest, z_error = self._normals.largest, self._normals.largest_error
+        least_base = float(base.min(initial=1.0))
+        bound = (largest_c * largest * largest) ** 2 / 12
+        error = (4 * largest_c * z_error + margin) / least_base + margin
+        # The negation also covers nan.
+        if not (z_error < _SMALL_C_ERROR and least_base > 1 / 2 and error < 4 * margin):
+            return None
+        # If the first word is below this integer, the uniform is below the bound.
+        most = int((_SQUEEZE - bound / least_base) * 2.0**WORD)
+        self.accepted = self._u.words < np.uint64(most)
+        return error
+
+    def _accept_each(self, c, z, y, base):
+        """Accept proposals by bounds without a logarithm; return relative errors of the values.
+
+        The slack is at least ``1 - U - 3/4 d y^4 / min(1, 1 + y) - 2^-39 z^2``.
+        """
+        bound = y * z
+        bound *= bound
+        bound *= 1 / 12  # 3/4 d c^2
+        bound /= np.minimum(base, 1)
+        bound += self._u.unit_floats()
+        z_error = self._normals.errors
+        self.accepted = bound < _SQUEEZE
+        self.accepted &= z_error < _SQUEEZE_ERROR
+        self.accepted &= base > _SQUEEZE_BASE
+        error = z_error * c
+        error *= 4
+        error += self._margin
+        error /= base
+        error += self._margin
+        return error
+
+    def exact(self, i: int) -> tuple[bool, Callable[..., Any], tuple[Uniform, ...]]:
+        """Decide proposal `i`; return its value as a function of balls, and their uniforms."""
+        one = 1 << self._places
+        d = fmpq(3 * int(self._numerators[i]) - one, 3 * one)
+        c = arb(float(self._c[i]))
+        normal, uniforms = self._normals.exact(i)
+
+        def value(u, w):
+            return d * (1 + c * normal(u, w)) ** 3
+
+        def is_accepted(u, w, v):
+            z = normal(u, w)
+            if not c * z > -1:
+                return False if c * z < -1 else None
+            return is_positive(exact_slack(d, c, z, v))
+
+        return decide(is_accepted, *uniforms, self._u.unit(i)), value, uniforms
+
+
+def exact_slack(d, c, z, v):
+    """Return the slack of the acceptance inequality as a ball; positive means accepted."""
+    y = c * z
+    return z * z / 2 + d * (3 * y.log1p() - y * (3 + y * (3 + y))) - v.log()
+
+
+def _accept_by_slack(margin, unit, d, c, z, z_error, y, base):
+    """Return masks of accepted and of undecided proposals; all others are rejected."""
+    slack, tolerance = slack_and_tolerance(margin, unit, d, c, z, z_error, y, base)
+    # The tolerance is valid if the base is not close to 0 and the interval is not too wide.
+    clear = np.abs(base) > 256 * (c * z_error + margin * (1 + np.abs(y)))
+    clear &= z_error < 1 / 8
+    positive = clear & (base > 0)
+    accepted = positive & (slack > tolerance)
+    rejected = (positive & (slack < -tolerance)) | (clear & (base < 0))
+    return accepted, ~(accepted | rejected)
+
+
+def slack_and_tolerance(margin, unit, d, c, z, z_error, y, base):
+    """Return the slack of the acceptance inequality and a bound on its error, as arrays."""
+    cube = y * (3 + y * (3 + y))  # (1 + y)^3 - 1
+    growth = 3 * np.log1p(np.maximum(y, -1 + 2.0**-53))
+    height = -np.log(unit)
+    square = z * z
+    slack = square / 2 + d * (growth - cube) + height
+    growth, cube = np.abs(growth), np.abs(cube)
+    # The derivative of the slack by z is z - ((1 + y)^3 - 1) / (3 c (1 + y)).
+    slope = 1 + np.abs(z) + cube / (c * base)
+    tolerance = (1 + height + square + d * (growth + cube)) * (margin + LOST_BITS / unit)
+    return slack, tolerance + 2 * z_error * slope
+
+
+# Shapes below 1: powers of a uniform ---------------------------------------------------
+#
+# The power U^(1 / shape) is 2^-halvings times a factor in [1/2, 1]. The halvings are exact
+# integers, so that small shapes need no more bits than others.
+
+#: Whether a power is accepted, its halvings, its factor as a function of a ball, its uniform.
+ExactPower = tuple[bool, int, Callable[[Any], Any], tuple[Uniform, ...]]
+
+
+class PowerByInversion:
+    """Powers ``U^(1 / shape)`` by inversion, from one uniform; for shapes from 2^-8 to 1.
+
+    Parameters
+    ----------
+    numerators : ndarray of int64
+    places : int
+        The shapes are ``numerators / 2^places``.
+    stream : BitStream
+    margin : float
+
+    Attributes
+    ----------
+    halvings : ndarray of int64
+        The power is ``2^-halvings`` times a factor.
+    low, high : ndarray of float
+        Lower and upper bounds on the factor.
+    accepted, undecided : ndarray of bool
+        Masks of accepted proposals and of those that need exact arithmetic.
+    """
+
+    def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):
+        size = numerators.size
+        self._numerators, self._places = numerators, places
+        self._u = stream.draw(size)
+        rate = numerators.astype(float)
+        np.divide(-(2.0**places) / _LOG2, rate, out=rate)
+        length, error = _binary_length(self._u, rate, margin)
+        # Any integer is valid, because the factor is computed from it.
+        whole = np.floor(length)
+        self.halvings = whole.astype(np.int64)
+        length -= whole
+        length *= -_LOG2
+        factor = np.exp(length, out=length)
+        error += margin
+        error *= factor
+        self.low, self.high = factor - error, factor + error
+        self.accepted = np.ones(size, bool)
+        self.undecided = np.zeros(size, bool)
+
+    def exact(self, i: int) -> ExactPower:
+        """Return power `i` in exact terms."""
+        shape = fmpq(int(self._numerators[i]), 1 << self._places)
+        halvings = int(self.halvings[i]) if np.isfinite(self.low[i]) else 0
+
+        def factor(u):
+            return (u.log() / shape).exp() * arb(2) ** halvings
+
+        return True, halvings, factor, (self._u.unit(i),)
+
+
+class PowerByParts:
+    """Powers ``U^(1 / shape)`` from several uniforms, for shapes below 2^-8.
+
+    One uniform would have too few bits. Let ``t = 2^s`` with ``b = shape * t`` in
+    [2^-9, 2^-8). Then ``-log2(U) / shape`` is ``t I + T``, where I is geometric,
+    ``floor(-log2(U) / b)``, and T in [0, t) has a density proportional to ``2^(-shape T)``. T is
+    drawn uniformly and accepted with that probability. I and T are independent, because the
+    exponential distribution is memoryless. The integer part of T consists of s bits of a word.
+
+    Parameters and attributes are the same as for `PowerByInversion`.
+    """
+
+    def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):
+        size = numerators.size
+        self._numerators, self._places = numerators, places
+        shapes = numerators.astype(float)
+        shapes *= 2.0**-places
+        rate, exponents = np.frexp(shapes)
+        np.divide(-(2.0**_INVERSION_BITS) / _LOG2, rate, out=rate)
+        self._doublings = (-_INVERSION_BITS - exponents).astype(np.int64)
+        self._i, words, self._f, self._v = (stream.draw(size) for _ in range(4))
+
+        length, error = _binary_length(self._i, rate, margin)
+        whole = np.floor(length - error)
+        length += error
+        self.undecided = whole != np.floor(length, out=length)
+        self.halvings = whole.astype(np.int64) << self._doublings
+
+        # Two shifts, because a shift by all 64 bits is undefined.
+        shift = (63 - self._doublings).view(np.uint64)
+        self._low_part = ((words.words >> np.uint64(1)) >> shift).view(np.int64)
+        self.halvings += self._low_part
+        fraction = self._f.unit_floats()
+        # 2^(-shape T) is above 1 - 2^-8, so few cells need the comparison below.
+        v = self._v.unit_floats()
+        self.accepted = v < 1 - (2.0**-_INVERSION_BITS + margin)
+        rest = np.flatnonzero(~self.accepted)
+        power = (fraction[rest] + self._low_part[rest]) * shapes[rest]
+        slack = np.exp(-_LOG2 * power) - v[rest]
+        self.accepted[rest] = slack > margin
+        self.undecided[rest] |= ~(np.abs(slack) > margin)
+        fraction *= -_LOG2
+        factor = np.exp(fraction, out=fraction)
+        error = margin * factor
+        self.low, self.high = factor - error, factor + error
+
+    def exact(self, i: int) -> ExactPower:
+        """Return power `i` in exact terms."""
+        shape = fmpq(int(self._numerators[i]), 1 << self._places)
+        doublings, low_part = int(self._doublings[i]), int(self._low_part[i])
+        rate = shape * 2**doublings
+        f = self._f.unit(i)
+
+        def is_accepted(f, v):
+            return is_positive(arb(2) ** (-(f + low_part) * shape) - v)
+
+        def geometric(u):
+            return floor(-u.log() / (arb(2).log() * rate))
+
+        def factor(f):
+            return arb(2) ** -f
+
+        if not decide(is_accepted, f, self._v.unit(i)):
+            return False, 0, factor, (f,)
+        halvings = (decide(geometric, self._i.unit(i)) << doublings) + low_part
+        return True, halvings, factor, (f,)
+
+
+def _binary_length(uniforms, rate: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``rate * log(U)`` for negative rates, and a bound on its error; overwrites `rate`."""
+    unit = uniforms.unit_floats()
+    error = LOST_BITS / unit
+    error += margin
+    length = np.log(unit, out=unit)
+    length *= rate
+    rate *= -2
+    rate += length
+    error *= rate
+    return length, error

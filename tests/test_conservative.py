@@ -1,9 +1,14 @@
-"""Roots: within tolerance, and always on the safe side."""
+"""Roots and rounding: within tolerance, and always on the safe side."""
+
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from skdirdp.numerics.roots import safe_root
+from skdirdp.accounting import Composition, PureDP
+from skdirdp.mechanisms import LaplaceMechanism
+from skdirdp.numerics.conservative import product_up, quotient_up, round_up, safe_root
 
 ROOTS = np.concatenate([[0.0], np.random.default_rng(0).uniform(-30, 30, 40)])
 
@@ -56,13 +61,44 @@ def test_a_margin_is_kept():
     )
 
 
-def test_without_a_root_the_answer_is_a_limit_or_none():
+def test_without_a_root_the_result_is_a_limit_or_nan():
     assert safe_root(lambda x: -1.0, 0.0, 1.0, tolerance=1e-9, limits=(-5, 7)) == 7
     assert safe_root(lambda x: -1.0, 0.0, -1.0, tolerance=1e-9, limits=(-5, 7)) == -5
     assert np.isnan(safe_root(lambda x: 1.0, 0.0, 1.0, tolerance=1e-9, limits=(-5, 7)))
     assert safe_root(lambda x: x - 7, 7.0, 1.0, tolerance=1e-9, limits=(-5, 7)) == 7
 
 
-def test_an_excess_that_is_not_a_number_is_an_error():
+def test_an_excess_of_nan_raises_an_error():
     with pytest.raises(FloatingPointError, match="could not be computed"):
         safe_root(lambda x: np.nan, 0.0, 1.0, tolerance=1e-9)
+
+
+# Rounding up -------------------------------------------------------------------------
+
+
+def test_products_and_quotients_are_the_least_floats_above_the_exact_ones():
+    rng = np.random.default_rng(0)
+    for a, b in rng.lognormal(sigma=30, size=(500, 2)).tolist():
+        for value, exact in (
+            (product_up(a, b), Fraction(a) * Fraction(b)),
+            (quotient_up(a, b), Fraction(a) / Fraction(b)),
+        ):
+            assert Fraction(math.nextafter(value, 0)) < exact <= Fraction(value)
+
+
+def test_numbers_beyond_the_largest_float_are_rounded_to_infinity():
+    assert round_up(Fraction(10) ** 400) == math.inf
+    assert product_up(1e200, 1e200) == math.inf
+    assert product_up(math.inf, 2.0) == math.inf
+
+
+@pytest.mark.parametrize(("epsilon", "releases"), [(0.3, 3), (0.1, 10), (0.7, 1000)])
+def test_the_sum_of_losses_is_rounded_up(epsilon, releases):
+    claimed = Composition([(PureDP(epsilon), releases)]).epsilon(1e-300)
+    assert Fraction(claimed) >= releases * Fraction(epsilon)
+    assert claimed <= releases * epsilon * (1 + 1e-15)
+
+
+def test_the_loss_of_laplace_noise_is_rounded_up():
+    claimed = LaplaceMechanism(3.0, adjacency="add_remove").epsilon(1e-300)
+    assert Fraction(claimed) >= Fraction(1, 3)

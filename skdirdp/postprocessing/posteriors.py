@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..numerics.blocks import row_blocks
+from ..numerics.rows import row_blocks
 from .lookup import look_up
 from .mixture import (
     LONG,

@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from ..numerics.blocks import row_blocks
+from ..numerics.rows import row_blocks
 from .mixture import Cells, Flat, Parts, cautious, exponential, own_variance, varying
 
 # Noisy counts, in deviations of their noise.

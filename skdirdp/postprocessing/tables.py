@@ -8,9 +8,8 @@ import numpy as np
 
 from .._validation import check_real
 from ..mechanisms.noise import Noise
-from .margins import Reconciled, reconcile
+from .margins import NoisyTable, Reconciled, reconcile
 from .mixture import LONG, OF_POOLS, OF_ROWS, Cells, varying
-from .noisy import NoisyTable
 from .posteriors import Posterior, read_cells
 
 #: What is added to a count that may be nothing, in deviations of its noise, by the kind of model.
@@ -35,7 +34,7 @@ class ReadTable:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.reading import Noise, NoisyTable, read_tables
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, read_tables
     >>> (read,) = read_tables([NoisyTable(np.array([60.0, 50.0]), Noise(4.0), ("x",))], total=110)
     >>> lower, upper = read.limits(0.95)
     >>> bool((lower < 6 / 11).any() and (upper > 6 / 11).any())
@@ -110,7 +109,7 @@ def read_tables(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.reading import Noise, NoisyTable, read_tables
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, read_tables
     >>> noisy = np.array([[430.0, 52.0, -11.0], [390.0, 61.0, 7.0]])
     >>> (read,) = read_tables([NoisyTable(noisy, Noise(400.0), ("class", "x"))])
     >>> bool((read.counts > 0).all())

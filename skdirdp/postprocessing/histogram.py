@@ -7,9 +7,8 @@ not as wide as a part of the equal share here, but as the noise allows.
 
 import numpy as np
 
-from .margins import reconcile
+from .margins import NoisyTable, reconcile
 from .mixture import OF_HISTOGRAMS, Cells
-from .noisy import NoisyTable
 from .posteriors import read_alike
 
 
@@ -30,8 +29,8 @@ def read_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.reading import Noise, NoisyTable
-    >>> from skdirdp.reading.histogram import read_histogram
+    >>> from skdirdp.postprocessing import Noise, NoisyTable
+    >>> from skdirdp.postprocessing.histogram import read_histogram
     >>> noisy = np.array([612.0, 377.0, -8.0, 11.0])
     >>> read_histogram(NoisyTable(noisy, Noise(100.0), ("ward",)), total=1000).round(2)
     array([0.61, 0.38, 0.  , 0.01])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from skdirdp.numerics.blocks import row_blocks
+from skdirdp.numerics.rows import row_blocks
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 7, 100])

@@ -1,0 +1,476 @@
+"""Exact samples of exponential, Laplace, normal and discrete distributions.
+
+Continuous samples are rounded to a grid. The exponential and Laplace distributions use
+inversion, the normal distribution uses the Box-Muller method, and indices are drawn by
+rejection.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike
+
+from .bits import BLOCK, BitStream, Uniform, as_stream, fill
+from .float_error import (
+    LOST_BITS,
+    MARGIN,
+    check_platform,
+    decide,
+    floor,
+    is_positive,
+    leading_bits,
+)
+from .grids import check_noise, interval_cells
+
+_MAGNITUDE_MASK = np.uint64(2**63 - 1)
+
+_WEIGHT_BITS = 40
+_MAX_ERROR = 0.25
+# Absolute error of a uniform near 0: bits beyond its first word, and rounding.
+_UNIFORM_ERROR = 2.0**-60
+
+
+# Exponential and Laplace ---------------------------------------------------------------
+
+
+def exponential_cells(
+    scale: float,
+    grid: float,
+    size: int | tuple[int, ...],
+    generator: np.random.Generator | BitStream,
+    *,
+    _margin: float = MARGIN,
+) -> np.ndarray:
+    """Draw exponential noise, rounded down to a multiple of a grid.
+
+    With a grid of 1 this is the geometric variable with ``P(k or more) = exp(-k / scale)``.
+
+    Parameters
+    ----------
+    scale : float
+        Mean, used exactly.
+    grid : float
+        A power of two.
+    size : int or tuple of int
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    ndarray of int64
+        Multiples of the grid: k if ``scale * E`` lies in ``[k, k + 1) * grid``.
+    """
+    magnitudes, _ = _exponential_floors(scale, grid, 0.0, size, generator, _margin)
+    return magnitudes
+
+
+def laplace_cells(
+    scale: float,
+    grid: float,
+    size: int | tuple[int, ...],
+    generator: np.random.Generator | BitStream,
+    *,
+    _margin: float = MARGIN,
+) -> np.ndarray:
+    """Draw Laplace noise, rounded to the nearest multiple of a grid.
+
+    Parameters
+    ----------
+    scale : float
+        The b of the density ``exp(-|x| / b) / (2 b)``, used exactly.
+    grid : float
+        A power of two.
+    size : int or tuple of int
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    ndarray of int64
+        Multiples of the grid: k if the noise lies in ``[k - 1/2, k + 1/2) * grid``.
+    """
+    magnitudes, negative = _exponential_floors(scale, grid, 0.5, size, generator, _margin)
+    return np.negative(magnitudes, out=magnitudes, where=negative)
+
+
+def floored_laplace_cells(
+    scale: float,
+    grid: float,
+    size: int | tuple[int, ...],
+    generator: np.random.Generator | BitStream,
+    *,
+    _margin: float = MARGIN,
+) -> np.ndarray:
+    """Draw Laplace noise, rounded down to a multiple of a grid.
+
+    Parameters
+    ----------
+    scale : float
+        The b of the density ``exp(-|x| / b) / (2 b)``, used exactly.
+    grid : float
+        A power of two.
+    size : int or tuple of int
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    ndarray of int64
+        Multiples of the grid: k if the noise lies in ``[k, k + 1) * grid``.
+    """
+    magnitudes, negative = _exponential_floors(scale, grid, 0.0, size, generator, _margin)
+    # The floor of -x is -1 - floor(x), except for integers x, which have probability zero.
+    return np.invert(magnitudes, out=magnitudes, where=negative)
+
+
+def _exponential_floors(
+    scale, grid, offset, size, generator, margin
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the floor of ``scale E / grid + offset`` and a fair sign, from one word each."""
+    check_platform()
+    steps = check_noise(scale, grid)
+    stream = as_stream(generator)
+    cells = np.empty(size, np.int64)
+    negative = np.empty(size, bool)
+    flat, signs = cells.reshape(-1), negative.reshape(-1)
+    for start in range(0, flat.size, BLOCK):
+        part = slice(start, start + BLOCK)
+        _fill_exponential_block(steps, offset, stream, margin, flat[part], signs[part])
+    return cells, negative
+
+
+def _fill_exponential_block(steps, offset, stream, margin, cells, signs) -> None:
+    uniforms = stream.draw(cells.size)
+    np.less(uniforms.words.view(np.int64), 0, out=signs)
+    unit = (uniforms.words & _MAGNITUDE_MASK).view(np.int64).astype(float)
+    unit *= 2.0**-63
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        value, error = _negative_log(unit, margin)
+        error *= steps
+        value *= steps
+        value += offset
+        low = np.floor(value - error)
+        value += error
+        # A unit of 0 gives nan, which compares unequal and so remains undecided.
+        undecided = low != np.floor(value, out=value)
+        cells[:] = low
+
+    def exact_floor(u):
+        return floor(-u.log() * arb(steps) + arb(offset))
+
+    for i in np.flatnonzero(undecided).tolist():
+        cells[i] = decide(exact_floor, uniforms.magnitude(i))
+    stream.undecided += int(np.count_nonzero(undecided))
+
+
+def unit_shape_cells(
+    size: int, stream: BitStream, bits: int, margin: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw standard exponential variables, rounded down to their leading bits.
+
+    Parameters
+    ----------
+    size : int
+        At most `BLOCK`.
+    stream : BitStream
+    bits : int
+        Number of leading bits.
+    margin : float
+
+    Returns
+    -------
+    mantissa, exponent : ndarray of int64
+    """
+    uniforms = stream.draw(size)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        value, error = _negative_log(uniforms.unit_floats(), margin)
+        mantissa, exponent, undecided = interval_cells(value - error, value + error, bits)
+    for i in np.flatnonzero(undecided).tolist():
+        mantissa[i], exponent[i] = decide(lambda u: leading_bits(-u.log(), bits), uniforms.unit(i))
+    stream.undecided += int(np.count_nonzero(undecided))
+    return mantissa, exponent
+
+
+def _negative_log(unit: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``-log(U)`` with a bound on its error; overwrites `unit`."""
+    error = LOST_BITS / unit
+    error += margin
+    value = np.log(unit, out=unit)
+    np.negative(value, out=value)
+    error *= value + 2
+    return value, error
+
+
+# Normal --------------------------------------------------------------------------------
+
+
+def normal_cells(
+    scale: float,
+    grid: float,
+    size: int | tuple[int, ...],
+    generator: np.random.Generator | BitStream,
+    *,
+    _margin: float = MARGIN,
+) -> np.ndarray:
+    """Draw normal noise, rounded to the nearest multiple of a grid.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation, used exactly.
+    grid : float
+        A power of two.
+    size : int or tuple of int
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    ndarray of int64
+        Multiples of the grid: k if ``scale * Z`` lies in ``[k - 1/2, k + 1/2) * grid``.
+    """
+    check_platform()
+    steps = check_noise(scale, grid)
+    stream = as_stream(generator)
+    cells = np.empty(size, np.int64)
+    flat = cells.reshape(-1)
+    for start in range(0, flat.size, BLOCK):
+        _fill_normal_block(steps, stream, _margin, flat[start : start + BLOCK])
+    return cells
+
+
+def _fill_normal_block(steps: float, stream: BitStream, margin: float, cells: np.ndarray) -> None:
+    with np.errstate(all="ignore"):
+        normals = Normals(stream, cells.size, margin)
+        value, error = normals.values, normals.errors
+        value *= steps
+        value += 0.5
+        error *= steps
+        low = np.floor(value - error)
+        value += error
+        # nan compares unequal and so remains undecided.
+        undecided = low != np.floor(value, out=value)
+        cells[:] = low
+    for i in np.flatnonzero(undecided).tolist():
+        z, uniforms = normals.exact(i)
+        cells[i] = decide(lambda u, w: floor(z(u, w) * arb(steps) + arb(0.5)), *uniforms)  # noqa: B023
+    stream.undecided += int(np.count_nonzero(undecided))
+
+
+class Normals:
+    """Standard normal variables by the Box-Muller method.
+
+    Each pair of uniforms gives two variables, ``sqrt(-2 log U) (cos, sin)(pi W)``.
+
+    Parameters
+    ----------
+    stream : BitStream
+    size : int
+    margin : float
+
+    Attributes
+    ----------
+    values, errors : ndarray of float
+        Each variable lies in ``[value - error, value + error]``.
+    """
+
+    def __init__(self, stream: BitStream, size: int, margin: float):
+        half = (size + 1) // 2
+        self._half, self._size, self._margin = half, size, margin
+        self._u, self._w = stream.draw(half), stream.draw(half)
+        self._unit = self._u.unit_floats()
+        radius = np.log(self._unit)
+        radius *= -2
+        self._radius = np.sqrt(radius, out=radius)
+        # Cosine and sine from the tangent of the half angle: one function call instead of two.
+        tangent = self._w.symmetric_floats()
+        tangent *= np.pi / 2
+        np.tan(tangent, out=tangent)
+        square = tangent * tangent
+        values = np.empty(2 * half)
+        np.subtract(1, square, out=values[:half])
+        square += 1
+        scale = np.divide(radius, square, out=square)
+        values[:half] *= scale
+        tangent *= 2
+        np.multiply(tangent, scale, out=values[half:])
+        self.values = values[:size]
+
+    @cached_property
+    def errors(self) -> np.ndarray:
+        relative = LOST_BITS / self._unit
+        relative += self._margin
+        error = 2 / self._radius
+        np.abs(error, out=error)  # the radius may be a negative zero
+        error += self._radius
+        error *= relative
+        return np.concatenate([error, error[: self._size - self._half]])
+
+    @property
+    def largest(self) -> float:
+        """Upper bound on all absolute values, up to rounding."""
+        return float(self._radius.max(initial=0.0))
+
+    @property
+    def largest_error(self) -> float:
+        """Upper bound on all errors; infinite or nan if there is none."""
+        relative = LOST_BITS / self._unit.min(initial=1.0) + self._margin
+        return float(relative * (2 / np.abs(self._radius.min(initial=np.inf)) + self.largest))
+
+    def exact(self, i: int) -> tuple[Callable[[Any, Any], Any], tuple[Uniform, Uniform]]:
+        """Return variable `i` as a function of two balls, and the corresponding uniforms."""
+        pair, is_sine = i % self._half, i >= self._half
+
+        def value(u, w):
+            return (-2 * u.log()).sqrt() * (w.sin_pi() if is_sine else w.cos_pi())
+
+        return value, (self._u.unit(pair), self._w.symmetric(pair))
+
+
+# Discrete ------------------------------------------------------------------------------
+
+
+def choose(
+    log_weights: ArrayLike,
+    error: float,
+    exact: Callable[[int], Any] | None,
+    size: int | tuple[int, ...],
+    generator: np.random.Generator | BitStream,
+    *,
+    _margin: float = MARGIN,
+) -> np.ndarray:
+    """Draw indices with probabilities proportional to ``exp(L_i)``, as exponential mechanisms do.
+
+    The ``L_i`` are real numbers. They are given as doubles, a bound on the error of these, and
+    a function that returns balls of any precision.
+
+    Parameters
+    ----------
+    log_weights : array of float, shape (n,)
+        Finite approximations of ``L_i``; n is at most 2^20.
+    error : float
+        Upper bound on the absolute errors of `log_weights`; at most 1/4. The smaller it is,
+        the less often `exact` is called.
+    exact : callable or None
+        Maps an index to a ball (`flint.arb`) that contains ``L_i``, computed at the current
+        precision of `flint.ctx`. The ball must become narrower as the precision increases.
+        None if `log_weights` are exact; the error must then be 0.
+    size : int or tuple of int
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    ndarray of int64
+    """
+    check_platform()
+    logs = np.asarray(log_weights, dtype=float)
+    if logs.ndim != 1 or not 1 <= logs.size <= 1 << 20 or not np.isfinite(logs).all():
+        raise ValueError("log_weights must be from 1 to 2^20 finite numbers")
+    if not 0 <= error <= _MAX_ERROR:
+        raise ValueError(f"error must be from 0 to {_MAX_ERROR}; got {error}")
+    if exact is None:
+        if error != 0:
+            raise ValueError(f"error must be 0 if exact is None; got {error}")
+
+        def exact(i: int) -> Any:
+            return arb(float(logs[i]))
+
+    drawn = np.empty(size, np.int64)
+    proposals = _IndexProposals(logs, error, exact, as_stream(generator), _margin)
+    fill(drawn.size, proposals, drawn.reshape(-1))
+    return drawn
+
+
+class _IndexProposals:
+    """Proposal of index i with probability proportional to an integer Q_i.
+
+    The index is accepted if ``V Q_i < q_i``, with ``q_i = 2^40 exp(L_i - reference) <= Q_i``.
+    Accepted indices therefore have probabilities proportional to q_i. Exact arithmetic is
+    needed only for the proposed index, never for the sum of all weights.
+    """
+
+    def __init__(self, logs, error, exact, stream, margin):
+        self.reference = float(logs.max())
+        self.exact, self.stream = exact, stream
+        weights = np.exp(logs - self.reference)
+        weights *= 2.0**_WEIGHT_BITS
+        # Weights whose relative rounding error may be larger than this are below 1.
+        outward = math.exp(error) * (1 + 2.0**-40)
+        self.integers = np.floor(weights * outward).astype(np.int64) + 1
+        self.cumulative = np.cumsum(self.integers)
+        self.ratios = weights / self.integers
+        self.relative_error = 2 * error + margin
+        self.absolute_error = _UNIFORM_ERROR + margin
+
+    def __call__(self, cells):
+        size = _n_cells(cells)
+        index = self._propose(size)
+        v = self.stream.draw(size)
+        ratio = self.ratios[index]
+        slack = ratio - v.unit_floats()
+        tolerance = ratio * self.relative_error + self.absolute_error
+        accepted = slack > tolerance
+        undecided = ~(accepted | (slack < -tolerance))
+        for j in np.flatnonzero(undecided).tolist():
+            accepted[j] = decide(partial(self._is_accepted, int(index[j])), v.unit(j))
+        self.stream.undecided += int(np.count_nonzero(undecided))
+        return accepted, (index,)
+
+    def _propose(self, size: int) -> np.ndarray:
+        total = int(self.cumulative[-1])
+        # Words beyond the last multiple of the total would favour small remainders.
+        last = np.uint64((1 << 64) // total * total - 1)
+        position = np.empty(size, np.uint64)
+
+        def remainders(cells):
+            words = self.stream.draw(_n_cells(cells)).words
+            return words <= last, (words % np.uint64(total),)
+
+        fill(size, remainders, position)
+        return np.searchsorted(self.cumulative, position.view(np.int64), side="right")
+
+    def _is_accepted(self, i, v):
+        log_integer = arb(int(self.integers[i])).log() - _WEIGHT_BITS * arb(2).log()
+        return is_positive(self.exact(i) - arb(self.reference) - v.log() - log_integer)
+
+
+def _n_cells(cells: slice | np.ndarray) -> int:
+    return cells.stop - cells.start if isinstance(cells, slice) else cells.size
+
+
+def bernoulli(
+    probability: float,
+    size: int | tuple[int, ...],
+    generator: np.random.Generator | BitStream,
+) -> np.ndarray:
+    """Draw booleans that are True with exactly the given probability.
+
+    Parameters
+    ----------
+    probability : float
+        From 0 to 1, used exactly.
+    size : int or tuple of int
+    generator : numpy.random.Generator or BitStream
+
+    Returns
+    -------
+    ndarray of bool
+    """
+    if not 0 <= probability <= 1:
+        raise ValueError(f"probability must be from 0 to 1; got {probability}")
+    stream = as_stream(generator)
+    result = np.empty(size, bool)
+    if probability == 1:
+        result[...] = True
+        return result
+    numerator, denominator = float(probability).as_integer_ratio()
+    threshold = (numerator << 64) // denominator
+    uniforms = stream.draw(result.size)
+    flat = result.reshape(-1)
+    np.less(uniforms.words, np.uint64(threshold), out=flat)
+    # The first word decides unless it equals the first word of the probability.
+    undecided = np.flatnonzero(uniforms.words == np.uint64(threshold)).tolist()
+    for i in undecided:
+        flat[i] = decide(lambda u: is_positive(arb(probability) - u), uniforms.unit(i))
+    stream.undecided += len(undecided)
+    return result

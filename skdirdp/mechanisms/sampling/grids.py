@@ -1,0 +1,305 @@
+"""Public grids: binary fractions for parameters, and cells for samples.
+
+Every double is a multiple of a power of two. The product ``r * x`` and its sum with ``alpha``
+are integers over a common power of two, and exact as long as they fit into 62 bits.
+
+The cell of a positive number consists of its leading bits and their exponent.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+#: Numerators of shapes are below this.
+MAX_NUMERATOR = 2**62
+#: Shapes are positive multiples of ``2^-MAX_PLACES``.
+MAX_PLACES = 50
+# Largest number of grid cells per noise scale, so that samples fit into 64 bits.
+_MAX_STEPS = 2.0**50
+
+_MANTISSA_BITS = 52  # stored bits of a double's mantissa
+_EXPONENT_BIAS = 1023
+_MIN_NORMAL = 2.0**-1000  # well above the subnormal numbers
+
+
+# Binary fractions ----------------------------------------------------------------------
+
+
+def places_for(value: float, bits: int) -> int:
+    """Return the number of binary places that gives a value so many significant bits.
+
+    Parameters
+    ----------
+    value : float
+        Positive.
+    bits : int
+        Number of significant bits.
+
+    Returns
+    -------
+    int
+        May be negative.
+    """
+    return bits - math.frexp(value)[1]
+
+
+def round_down(value: float, places: int) -> float:
+    """Round down to a multiple of ``2^-places``.
+
+    Parameters
+    ----------
+    value : float
+    places : int
+
+    Returns
+    -------
+    float
+        Exact: the multiple has no more bits than the value.
+    """
+    return math.ldexp(math.floor(Fraction(value) * Fraction(2) ** places), -places)
+
+
+def round_up(value: float, places: int) -> float:
+    """Round up to a multiple of ``2^-places``.
+
+    Parameters
+    ----------
+    value : float
+    places : int
+
+    Returns
+    -------
+    float
+        Exact. If the grid is finer than the last bit of the value, the value itself.
+    """
+    return math.ldexp(math.ceil(Fraction(value) * Fraction(2) ** places), -places)
+
+
+def truncate(values: ArrayLike, places: int) -> np.ndarray:
+    """Round towards 0 to multiples of ``2^-places``.
+
+    Parameters
+    ----------
+    values : array of float
+    places : int
+
+    Returns
+    -------
+    ndarray of float
+        Exact. Their sums are exact too, as long as they are below ``2^(53 - places)``.
+    """
+    unit = 2.0**places
+    return np.trunc(np.asarray(values, dtype=float) * unit) / unit
+
+
+def gamma_shapes(
+    counts: ArrayLike, r: float, alpha: float, count_places: int = 0
+) -> tuple[np.ndarray, int]:
+    """Compute the shapes ``r * counts + alpha`` as integers over a power of two.
+
+    Parameters
+    ----------
+    counts : array of int or float
+        Non-negative multiples of ``2^-count_places``.
+    r, alpha : float
+        Positive, used exactly. Shorten them with `round_down` and `round_up` first.
+    count_places : int, default=0
+
+    Returns
+    -------
+    numerators : ndarray of int64
+    places : int
+        The shapes are ``numerators / 2^places``.
+    """
+    counts = np.asarray(counts)
+    scaled = np.ldexp(counts.astype(float), count_places) if count_places else counts
+    with np.errstate(invalid="ignore"):
+        integers = scaled.astype(np.int64)  # values that do not fit fail the comparison below
+    if not np.all(integers == scaled):
+        raise ValueError(f"counts must be multiples of 2^-{count_places}; some are not")
+    (r_numerator, r_places), (alpha_numerator, alpha_places) = map(_as_fraction, (r, alpha))
+    places = max(r_places + count_places, alpha_places, 0)
+    if places > MAX_PLACES:
+        raise ValueError(
+            f"r and alpha must be multiples of 2^-{MAX_PLACES} (times the grid of the counts); "
+            f"got r={r!r}, alpha={alpha!r}, count_places={count_places}: round them first"
+        )
+    factor = r_numerator << (places - r_places - count_places)
+    shift = alpha_numerator << (places - alpha_places)
+    largest = int(integers.max(initial=0))
+    if largest * factor + shift >= MAX_NUMERATOR:
+        raise ValueError(
+            f"r * counts + alpha must have at most 62 bits on the grid of 2^-{places}; "
+            "round r and alpha to fewer bits"
+        )
+    if integers.min(initial=0) < 0:
+        raise ValueError("counts must be at least 0; some are not")
+    return integers * (factor if largest else 0) + shift, places
+
+
+def _as_fraction(value: float) -> tuple[int, int]:
+    """Return the numerator and the number of binary places of a positive double."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"r and alpha must be positive and finite; got {value!r}")
+    numerator, denominator = float(value).as_integer_ratio()
+    return numerator, denominator.bit_length() - 1
+
+
+# Grids of additive noise ---------------------------------------------------------------
+
+
+def noise_grid(scale: float, bits: int = 20, at_most: float = 1.0) -> float:
+    """Return a public grid for additive noise: a power of two much smaller than its scale.
+
+    Parameters
+    ----------
+    scale : float
+    bits : int, default=20
+        The grid is at most ``scale / 2^bits``, and more than half of it.
+    at_most : float, default=1.0
+        Upper bound on the grid, a power of two. With the grid of the values that receive the
+        noise, the rounded sum equals the value plus the rounded noise.
+
+    Returns
+    -------
+    float
+    """
+    if not 0 < scale < math.inf:
+        raise ValueError(f"scale must be positive and finite; got {scale!r}")
+    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - bits), at_most)
+
+
+def check_noise(scale: float, grid: float) -> float:
+    """Validate scale and grid of additive noise, and return their exact ratio.
+
+    Parameters
+    ----------
+    scale, grid : float
+
+    Returns
+    -------
+    float
+        Number of grid cells per scale.
+    """
+    if not 0 < scale < math.inf:
+        raise ValueError(f"scale must be positive and finite; got {scale!r}")
+    if not 0 < grid < math.inf or math.frexp(grid)[0] != 0.5:
+        raise ValueError(f"grid must be a power of two; got {grid!r}")
+    steps = scale / grid
+    if not steps <= _MAX_STEPS or steps * grid != scale:
+        raise ValueError(f"scale must be at most 2^50 times grid; got {scale!r} and {grid!r}")
+    return steps
+
+
+# Cells of positive numbers -------------------------------------------------------------
+
+
+def interval_cells(
+    low: np.ndarray, high: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the cell that contains each interval.
+
+    Parameters
+    ----------
+    low, high : ndarray of float
+        Endpoints of the intervals.
+    bits : int
+        Number of leading bits of a cell.
+
+    Returns
+    -------
+    mantissa, exponent : ndarray of int64
+        ``mantissa * 2^exponent`` is the lower endpoint, rounded down to its leading bits.
+    undecided : ndarray of bool
+        True if the endpoints lie in different cells, or are not normal positive numbers.
+    """
+    # The bit pattern of a positive double, taken as an integer, increases with its value. A
+    # right shift leaves the exponent and the leading mantissa bits, which form the cell.
+    stored = bits - 1
+    code = low.view(np.int64) >> (_MANTISSA_BITS - stored)
+    decided = code == (high.view(np.int64) >> (_MANTISSA_BITS - stored))
+    # Check all intervals together first. Both tests are false for nan.
+    if not (low.min(initial=1.0) > _MIN_NORMAL and high.max(initial=1.0) < np.inf):
+        decided &= low > _MIN_NORMAL
+        decided &= high < np.inf
+    exponent = code >> stored
+    exponent -= _EXPONENT_BIAS + stored
+    code &= (1 << stored) - 1
+    code |= 1 << stored
+    return code, exponent, ~decided
+
+
+def relative_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -> np.ndarray:
+    """Divide the numbers ``mantissa * 2^exponent`` by the largest of their row.
+
+    Floating-point arithmetic is safe here, because it only post-processes the cells.
+
+    Parameters
+    ----------
+    mantissa, exponent : array of int
+    axis : int, default=-1
+        Axis along which rows run.
+
+    Returns
+    -------
+    ndarray of float
+        At most 1, and 1 for the largest. Ratios below about 2^-1022 become 0.
+    """
+    mantissa, exponent = np.asarray(mantissa), np.asarray(exponent, dtype=np.int64)
+    # All mantissas have the same length, so the largest number has the largest exponent.
+    shift = exponent - exponent.max(axis=axis, keepdims=True)
+    # Subnormal weights are negligible next to the largest weight, and become 0.
+    np.maximum(shift, -_EXPONENT_BIAS, out=shift)
+    weights = mantissa.astype(float)
+    weights *= _powers_of_two(shift)
+    weights /= weights.max(axis=axis, keepdims=True)
+    return weights
+
+
+def middles(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """Return the midpoints of cells, ``(mantissa + 1/2) * 2^exponent``.
+
+    Parameters
+    ----------
+    mantissa, exponent : ndarray of int64
+
+    Returns
+    -------
+    ndarray of float
+        Exact, except for underflow and overflow.
+    """
+    values = mantissa + 0.5
+    if exponent.min(initial=0) > -_EXPONENT_BIAS and exponent.max(initial=0) <= _EXPONENT_BIAS:
+        values *= _powers_of_two(exponent)
+        return values
+    return np.ldexp(values, exponent, out=values)
+
+
+def _powers_of_two(exponent: np.ndarray) -> np.ndarray:
+    """Compute ``2^exponent`` from bits, much faster than ldexp; 0 for the least exponent, -1023."""
+    bits = exponent + _EXPONENT_BIAS
+    bits <<= _MANTISSA_BITS
+    return bits.view(np.float64)
+
+
+def log_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -> np.ndarray:
+    """Compute natural logarithms of `relative_weights` without underflow.
+
+    Parameters
+    ----------
+    mantissa, exponent : array of int
+    axis : int, default=-1
+        Axis along which rows run.
+
+    Returns
+    -------
+    ndarray of float
+        At most 0, and 0 for the largest.
+    """
+    mantissa, exponent = np.asarray(mantissa), np.asarray(exponent, dtype=np.int64)
+    shift = exponent - exponent.max(axis=axis, keepdims=True)
+    logs = np.log(mantissa.astype(float)) + np.log(2) * shift
+    logs -= logs.max(axis=axis, keepdims=True)
+    return logs

@@ -1,0 +1,257 @@
+"""Noisy tables, and tables that agree on the margins that several of them have.
+
+Sets of variables that tables share are processed in turn, smaller ones first. For each set the
+margins of the tables are averaged, weighted by their precision, and each table is moved to the
+average by equal amounts in all cells that add up to a cell of the margin. Margins that agree
+already stay equal: on a larger set the tables differ by values that sum to 0 over the smaller one.
+
+The noise of a table splits into independent effects, one for each set of its variables: the mean,
+main effects, interactions of two variables, and so on. Each effect has the noise of the first
+average that contains it, or of the table itself.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain, combinations
+from math import prod
+from operator import mul
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..mechanisms.noise import Noise
+
+_Variables = frozenset[Hashable]
+_Mask = tuple[bool, ...]
+# The variance of a margin that is public, relative to that of a cell: rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class NoisyTable:
+    """Counts with unbiased noise, one dimension for each variable.
+
+    Attributes
+    ----------
+    counts : ndarray
+        Some may be negative. The last dimension is the variable whose conditional distribution,
+        given the other variables, is to be estimated.
+    noise : Noise
+        Variance of the noise, which is independent from cell to cell.
+    axes : tuple
+        The variable of each dimension. Tables that share a variable count the same records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable
+    >>> NoisyTable(np.array([[12.5, -3.0], [7.5, 3.0]]), Noise(4.0, 0.5), ("class", "x")).variance
+    6.5
+    """
+
+    counts: np.ndarray
+    noise: Noise
+    axes: tuple[Hashable, ...]
+
+    def __post_init__(self):
+        if len(self.axes) != self.counts.ndim or len(set(self.axes)) < len(self.axes):
+            raise ValueError(
+                f"axes must name each of the {self.counts.ndim} dimensions once; got {self.axes}"
+            )
+
+    @cached_property
+    def variance(self) -> float:
+        """Mean variance of the noise of a cell."""
+        return float(self.noise.of(max(self.counts.sum() / self.counts.size, 0.0)))
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """A noisy table that agrees with others on common margins.
+
+    Attributes
+    ----------
+    counts : ndarray
+    table : NoisyTable
+        The released table.
+    shared : tuple of tuples of bool
+        For each average, in turn, which of the table's variables it has.
+    variances : tuple of float
+        Variances of a cell of each average, and of a cell of the released table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, reconcile
+    >>> tables = [NoisyTable(np.array([60.0, 50.0]), Noise(2.0), ("x",))] * 2
+    >>> reconcile(tables)[0].variance(["x"])  # of the average of two
+    1.0
+    """
+
+    counts: np.ndarray
+    table: NoisyTable
+    shared: tuple[_Mask, ...]
+    variances: tuple[float, ...]
+
+    def variance(self, kept: Sequence[Hashable]) -> float:
+        """Variance of a cell of the margin that keeps some variables."""
+        return self.variance_at(tuple([name in kept for name in self.table.axes]))
+
+    def variance_at(self, kept: _Mask) -> float:
+        """The same, for the dimensions that a mask selects."""
+        parts = _noise_shares(self.counts.shape, kept, self.shared)
+        return max(sum(map(mul, parts, self.variances)), _ROUNDING * self.variances[-1])
+
+    def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
+        """Sums over all other variables, in the order of the table's own."""
+        lost = tuple([i for i, name in enumerate(self.table.axes) if name not in kept])
+        return self.counts.sum(axis=lost) if lost else self.counts
+
+
+def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[Reconciled]:
+    """Make tables agree on all margins that several of them have.
+
+    Parameters
+    ----------
+    tables : sequence of NoisyTable
+    total : float, optional
+        The public number of records in each table; estimated where it is not given.
+
+    Returns
+    -------
+    list of Reconciled
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, reconcile
+    >>> by_class = NoisyTable(np.array([60.0, 40.0]), Noise(1.0), ("class",))
+    >>> table = NoisyTable(np.array([[30.0, 34.0], [21.0, 21.0]]), Noise(1.0), ("class", "x"))
+    >>> first, second = reconcile([by_class, table])
+    >>> bool(np.allclose(first.counts, second.counts.sum(axis=1)))
+    True
+    """
+    counts = [np.asarray(table.counts, dtype=float) for table in tables]
+    shared: list[list[_Mask]] = [[] for _ in tables]
+    variances: list[list[float]] = [[] for _ in tables]
+    for variables in _shared_sets(tables, total is not None):
+        holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
+        stacks = _stacks(variables, [tables[i].axes for i in holders], [counts[i] for i in holders])
+        margins = [stack.margins() for stack in stacks]
+        size = margins[0][0].size
+        if not variables and total is not None:
+            average, variance = np.array(total), 0.0
+        else:
+            spreads = [tables[i].variance * counts[i].size / size for i in holders]
+            precisions = 1 / np.array(spreads)
+            variance = float(1 / precisions.sum())
+            order = [place for stack in stacks for place in stack.places]
+            average = np.tensordot(precisions[order] * variance, np.concatenate(margins), axes=1)
+        for stack, margin in zip(stacks, margins, strict=True):
+            stack.add(average - margin)
+            for place, moved in zip(stack.places, stack.counts, strict=True):
+                counts[holders[place]] = moved
+                shared[holders[place]].append(stack.mask)
+                variances[holders[place]].append(variance)
+    return [
+        Reconciled(count, table, tuple(masks), (*of_averages, table.variance))
+        for count, table, masks, of_averages in zip(counts, tables, shared, variances, strict=True)
+    ]
+
+
+class _Stack(NamedTuple):
+    """Tables of one shape that have the shared variables in the same dimensions.
+
+    Attributes
+    ----------
+    places : list of int
+        Indices of the tables.
+    counts : ndarray
+        The tables along the first dimension.
+    turned : ndarray
+        A view of `counts`, with dimensions of the shared variables before all others.
+    mask : tuple of bool
+        Which dimensions of a table are of shared variables.
+    """
+
+    places: list[int]
+    counts: np.ndarray
+    turned: np.ndarray
+    mask: _Mask
+
+    def margins(self) -> np.ndarray:
+        """Sums over all other variables."""
+        return self.turned.sum(axis=tuple(range(1 + sum(self.mask), self.turned.ndim)))
+
+    def add(self, off: np.ndarray) -> None:
+        """Add to the margins, by equal amounts in all cells."""
+        others = self.turned.shape[1 + sum(self.mask) :]
+        each = off.reshape(off.shape + (1,) * len(others)) / prod(others)
+        np.add(self.turned, each, out=self.turned)
+
+
+def _stacks(
+    variables: _Variables, axes: Sequence[Sequence[Hashable]], counts: Sequence[np.ndarray]
+) -> list[_Stack]:
+    """Group tables that have some variables, whose margins then have them in one order."""
+    order = [name for name in axes[0] if name in variables]
+    alike: dict[Any, list[int]] = {}
+    for place, (names, table) in enumerate(zip(axes, counts, strict=True)):
+        alike.setdefault((table.shape, *[names.index(name) for name in order]), []).append(place)
+    found = []
+    for (shape, *shared), places in alike.items():
+        stack = np.array([counts[place] for place in places])
+        others = [axis for axis in range(len(shape)) if axis not in shared]
+        turned = stack.transpose([0, *(axis + 1 for axis in (*shared, *others))])
+        mask = tuple([axis in shared for axis in range(len(shape))])
+        found.append(_Stack(places, stack, turned, mask))
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def _noise_shares(
+    shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...]
+) -> tuple[float, ...]:
+    """Weights of the variances of each average, and of the table, in that of a margin's cell.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the table.
+    kept : tuple of bool
+        Dimensions that the margin has.
+    shared : tuple of tuples of bool
+        Dimensions of each average, in turn.
+    """
+    every = (*shared, (True,) * len(shape))
+    places = [axis for axis, keeps in enumerate(kept) if keeps]
+    size = prod(shape[axis] for axis in places)
+    shares = [0.0] * len(every)
+    for effect in chain.from_iterable(combinations(places, n) for n in range(len(places) + 1)):
+        # The first average that contains an effect determines its noise.
+        place = next(i for i, has in enumerate(every) if all(has[axis] for axis in effect))
+        freedom = prod(shape[axis] - 1 for axis in effect)
+        cells = prod(n for n, has in zip(shape, every[place], strict=True) if has)
+        # Its sum of squares is spread over the cells of the margin.
+        shares[place] += freedom * cells / size**2
+    return tuple(shares)
+
+
+def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variables]:
+    """All intersections of tables' variables, smaller ones first."""
+    if len(tables) == 1:
+        return [frozenset()] if with_total else []
+    often = Counter(name for table in tables for name in table.axes)
+    # Variables of one table cannot be shared, and without them many tables are alike.
+    held = Counter(frozenset(name for name in table.axes if often[name] > 1) for table in tables)
+    found = {variables for variables, count in held.items() if count > 1}
+    found |= {first & second for first, second in combinations(held, 2)}
+    while more := {first & second for first, second in combinations(found, 2)} - found:
+        found |= more
+    if with_total:
+        found.add(frozenset())
+    elif not any(found):
+        found.discard(frozenset())
+    return sorted(found, key=lambda variables: (len(variables), sorted(map(repr, variables))))

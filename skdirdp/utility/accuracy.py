@@ -1,0 +1,394 @@
+"""Accuracy at a privacy budget, and exact moments and divergences of Dirichlet releases."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import digamma, gammaln, xlogy
+
+from .._validation import check_choice, check_real
+from ..mechanisms import DirichletMechanism, SimplexMechanism
+from ..mechanisms.dirichlet import dirichlet_variance
+from ..numerics.conservative import safe_root
+from .bounds import (
+    MIN_ALPHA,
+    cdf_bound,
+    check_distribution,
+    check_r_alpha,
+    check_row,
+    kl_tail_error,
+    linf_bound,
+)
+
+_LOG_TOLERANCE = 1e-3
+_STRIDE = np.log(4.0)
+_MEASURES = ("linf", "cdf", "kl")
+
+
+# Accuracy at a privacy budget ----------------------------------------------------------
+
+
+def accuracy_from_budget(
+    measure: str,
+    n_samples: int,
+    n_categories: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    beta: float = 0.05,
+    releases: int = 1,
+) -> float:
+    """Compute an error that a calibrated Dirichlet release exceeds with probability at most beta.
+
+    Parameters
+    ----------
+    measure : {"linf", "cdf", "kl"}
+        The error bounded by `linf_bound`, `cdf_bound` or `kl_tail_error`. The last is
+        infinite if the calibrated prior is too small for its theorem.
+    n_samples, n_categories : int
+        Public number of records and of categories.
+    epsilon, delta : float
+        The privacy budget of all releases together.
+    beta : float, default=0.05
+        Largest probability that the bound fails.
+    releases : int, default=1
+        Number of histograms that share the budget.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import accuracy_from_budget
+    >>> round(accuracy_from_budget("linf", 5000, 20, epsilon=1.0), 3)
+    0.092
+    """
+    check_choice("measure", measure, _MEASURES)
+    found = DirichletMechanism.calibrate(
+        epsilon=epsilon,
+        delta=delta,
+        releases=releases,
+        n_samples=n_samples,
+        n_categories=n_categories,
+        min_smoothing=0.0,
+    )
+    if measure == "kl":
+        if found.alpha < MIN_ALPHA:
+            return np.inf
+        return kl_tail_error(beta, n_samples, n_categories, found.r, found.alpha)
+    bound = linf_bound if measure == "linf" else cdf_bound
+    return bound(n_samples, n_categories, found.alpha, beta, found.r)
+
+
+def budget_for_accuracy(
+    measure: str,
+    target: float,
+    n_samples: int,
+    n_categories: int,
+    *,
+    delta: float = 1e-5,
+    beta: float = 0.05,
+    releases: int = 1,
+) -> float:
+    """Find the smallest epsilon for which `accuracy_from_budget` reaches a target, to 0.1%.
+
+    Parameters
+    ----------
+    measure : {"linf", "cdf", "kl"}
+        Error measure, as in `accuracy_from_budget`.
+    target : float
+        Largest error.
+    n_samples, n_categories : int
+        Public number of records and of categories.
+    delta : float, default=1e-5
+        Delta of all releases together.
+    beta : float, default=0.05
+        Largest probability that the bound fails.
+    releases : int, default=1
+        Number of histograms that share the budget.
+
+    Returns
+    -------
+    float
+        Infinite if an epsilon of 1000 is not enough.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import accuracy_from_budget, budget_for_accuracy
+    >>> error = accuracy_from_budget("linf", 5000, 20, epsilon=1.0)
+    >>> bool(0.98 < budget_for_accuracy("linf", error, 5000, 20) < 1.02)
+    True
+    """
+    target = check_real("target", target, above=0)
+
+    def excess(log_epsilon):
+        return np.log(
+            accuracy_from_budget(
+                measure,
+                n_samples,
+                n_categories,
+                epsilon=float(np.exp(log_epsilon)),
+                delta=delta,
+                beta=beta,
+                releases=releases,
+            )
+            / target
+        )
+
+    return float(np.exp(_first_within(excess, 0.0, np.log(1e-3), np.log(1e3))))
+
+
+def rows_for_accuracy(
+    measure: str,
+    target: float,
+    n_categories: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    beta: float = 0.05,
+    releases: int = 1,
+) -> float:
+    """Find the smallest number of rows for which `accuracy_from_budget` reaches a target, to 0.1%.
+
+    Parameters
+    ----------
+    measure : {"linf", "cdf", "kl"}
+        Error measure, as in `accuracy_from_budget`.
+    target : float
+        Largest error.
+    n_categories : int
+        d, the number of categories.
+    epsilon, delta : float
+        The privacy budget of all releases together.
+    beta : float, default=0.05
+        Largest probability that the bound fails.
+    releases : int, default=1
+        Number of histograms that share the budget.
+
+    Returns
+    -------
+    float
+        A whole number, or infinite if 10^12 rows are not enough.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import rows_for_accuracy
+    >>> bool(11_000 < rows_for_accuracy("linf", 0.05, 20, epsilon=1.0) < 12_000)
+    True
+    """
+    target = check_real("target", target, above=0)
+
+    def excess(log_rows):
+        return np.log(
+            accuracy_from_budget(
+                measure,
+                round(np.exp(log_rows)),
+                n_categories,
+                epsilon=epsilon,
+                delta=delta,
+                beta=beta,
+                releases=releases,
+            )
+            / target
+        )
+
+    return float(np.ceil(np.exp(_first_within(excess, np.log(1e4), 0.0, np.log(1e12)))))
+
+
+def _first_within(
+    excess: Callable[[float], float], start: float, least: float, most: float
+) -> float:
+    """Find where a decreasing `excess` becomes non-positive; infinite if it does not."""
+    found = safe_root(excess, start, -_STRIDE, tolerance=_LOG_TOLERANCE / 4, limits=(least, most))
+    return np.inf if np.isnan(found) else found
+
+
+# Exact moments and divergences ---------------------------------------------------------
+
+
+def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
+    """Compute the expectation of KL(p || Y) in closed form.
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_categories,)
+        x, the true counts.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import expected_kl
+    >>> round(expected_kl([70, 20, 10], r=0.5, alpha=2.0), 6)
+    0.020627
+    """
+    counts = check_row(counts)
+    r, alpha = check_r_alpha(r, alpha)
+    p = counts / counts.sum()
+    log_ratio = xlogy(p, p) - p * digamma(r * counts + alpha)
+    return float(log_ratio.sum() + digamma(r * counts.sum() + counts.size * alpha))
+
+
+def bias(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
+    """Compute the bias ``E[Y] - p``; its norm is (3) of paper A.
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_categories,)
+        x, the true counts.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Returns
+    -------
+    ndarray of shape (n_categories,)
+
+    Examples
+    --------
+    >>> from skdirdp.utility import bias
+    >>> bias([70, 20, 10], r=0.5, alpha=2.0).round(4)
+    array([-0.0393,  0.0143,  0.025 ])
+    """
+    counts = check_row(counts)
+    r, alpha = check_r_alpha(r, alpha)
+    total, size = counts.sum(), counts.size
+    return alpha * (total - size * counts) / (total * (r * total + size * alpha))
+
+
+def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
+    """Compute the variance of each entry of Y.
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_categories,)
+        x, the true counts.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Returns
+    -------
+    ndarray of shape (n_categories,)
+
+    Examples
+    --------
+    >>> from skdirdp.utility import variance
+    >>> variance([70, 20, 10], r=0.5, alpha=2.0).round(6)
+    array([0.003933, 0.002954, 0.001919])
+    """
+    counts = check_row(counts)
+    r, alpha = check_r_alpha(r, alpha)
+    shapes = r * counts + alpha
+    return dirichlet_variance(shapes / shapes.sum(), shapes.sum())
+
+
+def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
+    """Compute the variance of each entry of ``Dirichlet(k p)``, which has mean p.
+
+    Proposition 1 of "The Dirichlet Mechanism for Differential Privacy on the Unit
+    Simplex".
+
+    Parameters
+    ----------
+    p : array-like of shape (n_categories,)
+        Probabilities.
+    k : float
+        Concentration.
+
+    Returns
+    -------
+    ndarray of shape (n_categories,)
+
+    Examples
+    --------
+    >>> from skdirdp.utility import simplex_variance
+    >>> simplex_variance([0.5, 0.3, 0.2], k=24).round(6)
+    array([0.01  , 0.0084, 0.0064])
+    """
+    p = check_distribution(p)
+    return dirichlet_variance(p, check_real("k", k, above=0))
+
+
+def concentration_for_variance(target: float) -> float:
+    """Find the k for which no entry of ``Dirichlet(k p)`` exceeds a variance, for any p.
+
+    Parameters
+    ----------
+    target : float
+        Largest variance.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import concentration_for_variance
+    >>> concentration_for_variance(0.01)
+    24.0
+    """
+    target = check_real("target", target, above=0)
+    return 0.0 if target >= 0.25 else SimplexMechanism.k_for_variance(target)
+
+
+def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
+    """Compute the KL divergence between two Dirichlet distributions, (20) of paper B.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n_categories,)
+        Positive parameters.
+
+    Returns
+    -------
+    float
+        Divergence of the first from the second.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import dirichlet_kl
+    >>> round(dirichlet_kl([1, 1], [2, 1]), 6)
+    0.306853
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    normaliser = gammaln(a.sum()) - gammaln(a).sum() - gammaln(b.sum()) + gammaln(b).sum()
+    return float(normaliser - (b - a) @ (digamma(a) - digamma(a.sum())))
+
+
+def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
+    """Compute the Renyi divergence between two Dirichlet distributions, (3) of paper B.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n_categories,)
+        Positive parameters.
+    order : float
+        Greater than 1.
+
+    Returns
+    -------
+    float
+        Divergence of the first from the second. May be infinite.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import dirichlet_renyi
+    >>> round(dirichlet_renyi([2, 1], [1, 1], order=2.0), 6)
+    0.287682
+    >>> dirichlet_renyi([1, 1], [2, 1], order=2.0)
+    inf
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    order = check_real("order", order, above=1)
+    tilted = a + (order - 1) * (a - b)
+    if tilted.min() <= 0:
+        return np.inf
+
+    def log_beta(shapes):
+        return gammaln(shapes).sum() - gammaln(shapes.sum())
+
+    return float((log_beta(b) - log_beta(a)) + (log_beta(tilted) - log_beta(a)) / (order - 1))

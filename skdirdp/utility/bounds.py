@@ -1,0 +1,668 @@
+"""Bounds on the error of Dirichlet and Gaussian releases, each with its inverses."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .._validation import check_counts, check_integer, check_real
+from ..mechanisms import papers
+from ..numerics.conservative import safe_root
+
+#: Smallest prior for which Theorem 2 of paper A is proved.
+MIN_ALPHA = 0.5
+_LOG_ALPHAS = (-40.0, 40.0)
+
+
+# Largest error of a histogram ----------------------------------------------------------
+
+
+def linf_bound(
+    n_samples: float, n_categories: int, alpha: float, beta: float, r: float = 1.0
+) -> float:
+    """Bound ``max |Y - p|`` except with probability beta, by (13) of paper B.
+
+    Parameters
+    ----------
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    alpha : float
+        Prior of every cell.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    r : float, default=1.0
+        Weight of a record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import linf_bound
+    >>> round(linf_bound(10_000, 100, alpha=3.0, beta=0.05), 4)
+    0.0492
+    """
+    size = check_integer("n_categories", n_categories, at_least=1)
+    r, alpha = check_r_alpha(r, alpha)
+    total = r * check_real("n_samples", n_samples, at_least=0) + size * alpha
+    return _beta_deviation(size, total, beta) + size * alpha / total
+
+
+def linf_rows(target: float, n_categories: int, alpha: float, beta: float, r: float = 1.0) -> int:
+    """Find the smallest number of rows for which `linf_bound` reaches a target.
+
+    Parameters
+    ----------
+    target : float
+        Largest error.
+    n_categories : int
+        d, the number of categories.
+    alpha : float
+        Prior of every cell.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    r : float, default=1.0
+        Weight of a record.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from skdirdp.utility import linf_rows
+    >>> linf_rows(0.05, 100, alpha=3.0, beta=0.05)
+    9792
+    """
+    return _smallest_rows(target, lambda n: linf_bound(n, n_categories, alpha, beta, r))
+
+
+def linf_alpha(
+    target: float, n_samples: float, n_categories: int, beta: float, r: float = 1.0
+) -> float:
+    """Find the largest prior for which `linf_bound` is within a target; nan if there is none.
+
+    Parameters
+    ----------
+    target : float
+        Largest error.
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    r : float, default=1.0
+        Weight of a record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import linf_alpha
+    >>> round(linf_alpha(0.05, 10_000, 100, beta=0.05), 4)
+    3.0868
+    """
+    check_real("target", target, above=0)
+
+    def excess(log_alpha):
+        return linf_bound(n_samples, n_categories, np.exp(log_alpha), beta, r) - target
+
+    log_alpha = safe_root(excess, 0.0, 4.0, tolerance=1e-12, limits=_LOG_ALPHAS)
+    return np.inf if log_alpha == _LOG_ALPHAS[1] else float(np.exp(log_alpha))
+
+
+def linf_rows_order(
+    target: float,
+    n_categories: int,
+    rho: float,
+    beta: float,
+    *,
+    gamma: float = 1.0,
+    squared_sensitivity: float = 2.0,
+) -> float:
+    """Compute the order of growth of the rows for a target, (14) and (15) of paper B.
+
+    The order is ``log(2 d / beta) / t^2 + (d / t) (c + gamma)``, with ``c = D^2 / (2 rho)``
+    if privacy is high (c > 1), and ``c = D / sqrt(2 rho)`` otherwise. It omits the paper's
+    constant; `linf_rows` is exact.
+
+    Parameters
+    ----------
+    target : float
+        Largest error.
+    n_categories : int
+        d, the number of categories.
+    rho : float
+        Budget of tCDP.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    gamma : float, default=1.0
+        The tCDP guarantee holds up to the order gamma + 1, for counts that a record changes
+        by at most 1.
+    squared_sensitivity : float, default=2.0
+        D^2, the largest squared l2 norm of the change of the counts by one record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import linf_rows_order
+    >>> halved = linf_rows_order(0.05, 100, rho=0.1, beta=0.05)
+    >>> bool(halved > 2 * linf_rows_order(0.1, 100, rho=0.1, beta=0.05))
+    True
+    """
+    size = check_integer("n_categories", n_categories, at_least=1)
+    target, rho = check_real("target", target, above=0), check_real("rho", rho, above=0)
+    spread = squared_sensitivity / (2 * rho)
+    prior = (spread if spread > 1 else np.sqrt(spread)) + gamma
+    return float(np.log(2 * size / _check_beta(beta)) / target**2 + size * prior / target)
+
+
+def gaussian_linf_bound(
+    n_samples: float, n_categories: int, rho: float, beta: float, squared_sensitivity: float = 2.0
+) -> float:
+    """Bound rho-zCDP Gaussian noise on p except with probability beta, by (16) of paper B.
+
+    Parameters
+    ----------
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    rho : float
+        Budget of zCDP.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    squared_sensitivity : float, default=2.0
+        D^2, the largest squared l2 norm of the change of the counts by one record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import gaussian_linf_bound
+    >>> round(gaussian_linf_bound(10_000, 100, rho=0.1, beta=0.05), 6)
+    0.001288
+    """
+    size = check_integer("n_categories", n_categories, at_least=1)
+    n_samples, rho = check_real("n_samples", n_samples, above=0), check_real("rho", rho, above=0)
+    return float(np.sqrt(np.log(2 * size / _check_beta(beta)) * squared_sensitivity / rho)) / (
+        n_samples
+    )
+
+
+def gaussian_linf_rows(
+    target: float, n_categories: int, rho: float, beta: float, squared_sensitivity: float = 2.0
+) -> int:
+    """Find the smallest number of rows for which `gaussian_linf_bound` reaches a target.
+
+    Parameters
+    ----------
+    target : float
+        Largest error.
+    n_categories : int
+        d, the number of categories.
+    rho : float
+        Budget of zCDP.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    squared_sensitivity : float, default=2.0
+        D^2, the largest squared l2 norm of the change of the counts by one record.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from skdirdp.utility import gaussian_linf_rows
+    >>> gaussian_linf_rows(0.001, 100, rho=0.1, beta=0.05)
+    12880
+    """
+    target = check_real("target", target, above=0)
+    return _round_up_rows(
+        gaussian_linf_bound(1.0, n_categories, rho, beta, squared_sensitivity) / target
+    )
+
+
+def gaussian_linf_rho(
+    target: float,
+    n_samples: float,
+    n_categories: int,
+    beta: float,
+    squared_sensitivity: float = 2.0,
+) -> float:
+    """Find the rho for which `gaussian_linf_bound` reaches a target.
+
+    Parameters
+    ----------
+    target : float
+        Largest error.
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    squared_sensitivity : float, default=2.0
+        D^2, the largest squared l2 norm of the change of the counts by one record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import gaussian_linf_rho
+    >>> round(gaussian_linf_rho(0.001, 10_000, 100, beta=0.05), 4)
+    0.1659
+    """
+    target = check_real("target", target, above=0)
+    at_one = gaussian_linf_bound(n_samples, n_categories, 1.0, beta, squared_sensitivity)
+    return (at_one / target) ** 2
+
+
+# Error of a CDF ------------------------------------------------------------------------
+
+
+def cdf_bound(
+    n_samples: float, n_categories: int, alpha: float, beta: float, r: float = 1.0
+) -> float:
+    """Bound the error of a histogram's CDF; the bound fails with probability at most beta.
+
+    With ``s = alpha / r``, ``Y (1 + d s / N) - s / N`` has mean p. A sum of its entries
+    is a scaled beta variable, which is sub-Gaussian, as in (13) of paper B but without the
+    bias. For all d - 1 sums together, the error is at most
+    ``(1 + d s / N) sqrt(log(2 (d - 1) / beta) / (2 (r N + d alpha + 1)))``. Isotonic
+    regression, which makes the CDF monotone, does not increase the error.
+
+    Parameters
+    ----------
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    alpha : float
+        Prior of every cell.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    r : float, default=1.0
+        Weight of a record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import cdf_bound
+    >>> round(cdf_bound(10_000, 512, alpha=3.15, beta=0.05, r=0.272), 4)
+    0.0539
+    """
+    size = check_integer("n_categories", n_categories, at_least=2)
+    r, alpha = check_r_alpha(r, alpha)
+    counts = r * check_real("n_samples", n_samples, above=0)
+    total = counts + size * alpha
+    return total / counts * _beta_deviation(size - 1, total, beta)
+
+
+def cdf_rows(target: float, n_categories: int, alpha: float, beta: float, r: float = 1.0) -> int:
+    """Find the smallest number of rows for which `cdf_bound` reaches a target.
+
+    Parameters
+    ----------
+    target : float
+        Largest error.
+    n_categories : int
+        d, the number of categories.
+    alpha : float
+        Prior of every cell.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    r : float, default=1.0
+        Weight of a record.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from skdirdp.utility import cdf_rows
+    >>> cdf_rows(0.05, 512, alpha=3.15, beta=0.05, r=0.272)
+    11170
+    """
+    return _smallest_rows(target, lambda n: cdf_bound(n, n_categories, alpha, beta, r))
+
+
+# KL divergence -------------------------------------------------------------------------
+
+
+def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: float) -> float:
+    """Bound the probability that KL(p || Y) exceeds eta, by Theorem 2 of paper A.
+
+    The theorem needs ``r N >= d alpha / (exp(eta / 2) - 1)``; otherwise 1 is returned. The
+    paper states it for every alpha, but its proof uses alpha >= 1/2. A smaller alpha raises
+    an error here.
+
+    Parameters
+    ----------
+    eta : float
+        Divergence.
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Returns
+    -------
+    float
+        Upper bound on the probability.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import kl_tail
+    >>> round(kl_tail(0.5, n_samples=10_000, n_categories=10, r=0.2, alpha=2.0), 11)
+    1.27e-08
+    """
+    eta = check_real("eta", eta, above=0)
+    total = check_real("n_samples", n_samples, above=0) * check_r_alpha(r, alpha)[0]
+    if total < _total_prior(n_categories, alpha) / np.expm1(eta / 2):
+        return 1.0
+    return float(np.exp(-total * _kl_rate(eta)))
+
+
+def kl_tail_error(
+    beta: float, n_samples: float, n_categories: int, r: float, alpha: float
+) -> float:
+    """Find the eta that KL(p || Y) exceeds with probability at most beta, by `kl_tail`.
+
+    Parameters
+    ----------
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    n_samples : float
+        N, the number of records.
+    n_categories : int
+        d, the number of categories.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Returns
+    -------
+    float
+        Infinite if there are too few rows.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import kl_tail_error
+    >>> round(kl_tail_error(0.05, n_samples=10_000, n_categories=10, r=0.2, alpha=2.0), 4)
+    0.1714
+    """
+    log_inverse = -np.log(_check_beta(beta))
+    total = check_real("n_samples", n_samples, above=0) * check_r_alpha(r, alpha)[0]
+    condition = 2 * np.log1p(_total_prior(n_categories, alpha) / total)
+
+    def excess(log_eta):
+        return np.log(log_inverse) - np.log(total * _kl_rate(np.exp(log_eta)))
+
+    # The rate tends to 1/6 as eta grows, so with too few rows no eta is large enough.
+    if total / 6 <= log_inverse:
+        return np.inf
+    log_eta = safe_root(excess, 0.0, -1.0, tolerance=1e-13, limits=(-60.0, np.inf))
+    return float(max(condition, np.exp(log_eta))) * (1 + 1e-12)
+
+
+def kl_tail_rows(eta: float, beta: float, n_categories: int, r: float, alpha: float) -> int:
+    """Find the number of rows for which KL(p || Y) exceeds eta with probability at most beta.
+
+    Parameters
+    ----------
+    eta : float
+        Divergence.
+    beta : float in (0, 1)
+        Largest probability that the bound fails.
+    n_categories : int
+        d, the number of categories.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from skdirdp.utility import kl_tail_rows
+    >>> kl_tail_rows(0.1, beta=0.05, n_categories=10, r=0.2, alpha=2.0)
+    27052
+    """
+    eta = check_real("eta", eta, above=0)
+    r, alpha = check_r_alpha(r, alpha)
+    condition = _total_prior(n_categories, alpha) / np.expm1(eta / 2)
+    return _round_up_rows(max(condition, -np.log(_check_beta(beta)) / _kl_rate(eta)) / r)
+
+
+def _kl_rate(eta):
+    return eta**2 / (2 * (2 + eta) * (4 + 3 * eta))
+
+
+def _total_prior(n_categories: int, alpha: float) -> float:
+    check_real("alpha", alpha, at_least=MIN_ALPHA)
+    return check_integer("n_categories", n_categories, at_least=1) * alpha
+
+
+# Posterior sampling with a larger prior ------------------------------------------------
+
+
+def posterior_kl_bound(p: ArrayLike, n_samples: float, extra: float) -> float:
+    """Bound the expected divergence of posteriors with different priors, (10) and (11) of paper B.
+
+    The bound is ``G(p) s^2 / (N + 1)`` with ``G(p) = sum(1 / p)``. It holds for the expected
+    KL divergence of ``Dirichlet(X + alpha + s)``, the distribution of a private sample, from
+    ``Dirichlet(X + alpha)``, for X multinomial with probabilities p and every alpha >= 1.
+
+    Parameters
+    ----------
+    p : array-like of shape (n_categories,)
+        Positive probabilities.
+    n_samples : float
+        N, the number of records.
+    extra : float
+        s, the increase of the prior of every cell.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import posterior_kl_bound
+    >>> round(posterior_kl_bound([0.5, 0.3, 0.2], n_samples=999, extra=2.0), 6)
+    0.041333
+    """
+    extra = check_real("extra", extra, at_least=0)
+    return _inverse_sum(p) * extra**2 / (check_real("n_samples", n_samples, at_least=0) + 1)
+
+
+def posterior_kl_rows(p: ArrayLike, extra: float, target: float) -> int:
+    """Find the smallest number of rows for which `posterior_kl_bound` reaches a target.
+
+    Parameters
+    ----------
+    p : array-like of shape (n_categories,)
+        Positive probabilities.
+    extra : float
+        s, the increase of the prior of every cell.
+    target : float
+        Largest value of the bound.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from skdirdp.utility import posterior_kl_rows
+    >>> posterior_kl_rows([0.5, 0.3, 0.2], extra=2.0, target=0.01)
+    4133
+    """
+    extra, target = check_real("extra", extra, at_least=0), check_real("target", target, above=0)
+    return _round_up_rows(_inverse_sum(p) * extra**2 / target - 1)
+
+
+def posterior_kl_extra(p: ArrayLike, n_samples: float, target: float) -> float:
+    """Find the largest increase of the prior for which `posterior_kl_bound` is within a target.
+
+    Parameters
+    ----------
+    p : array-like of shape (n_categories,)
+        Positive probabilities.
+    n_samples : float
+        N, the number of records.
+    target : float
+        Largest value of the bound.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import posterior_kl_extra
+    >>> round(posterior_kl_extra([0.5, 0.3, 0.2], n_samples=999, target=0.01), 4)
+    0.9837
+    """
+    target = check_real("target", target, above=0)
+    rows = check_real("n_samples", n_samples, at_least=0) + 1
+    return float(np.sqrt(target * rows / _inverse_sum(p)))
+
+
+def _inverse_sum(p: ArrayLike) -> float:
+    p = check_distribution(p)
+    if p.min() <= 0:
+        raise ValueError(f"p must be positive; got {p.min()}")
+    return float((1 / p).sum())
+
+
+def tcdp_alpha(rho: float, *, gamma: float = 1.0, squared_sensitivity: float = 2.0) -> float:
+    """Find the prior for which posterior sampling is rho-tCDP, by (2) of paper B.
+
+    Parameters
+    ----------
+    rho : float
+        Budget of tCDP.
+    gamma : float, default=1.0
+        The tCDP guarantee holds up to the order gamma + 1, for counts that a record changes
+        by at most 1.
+    squared_sensitivity : float, default=2.0
+        D^2, the largest squared l2 norm of the change of the counts by one record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import tcdp_alpha, tcdp_rho
+    >>> round(tcdp_rho(tcdp_alpha(0.1)), 12)
+    0.1
+    """
+    rho = check_real("rho", rho, above=0)
+    return papers.tcdp_alpha(rho, gamma, papers.Sensitivity(squared_sensitivity, 1.0))
+
+
+def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2.0) -> float:
+    """Compute the rho for which posterior sampling is rho-tCDP, by (2) of paper B.
+
+    It is ``D^2 trigamma(alpha - gamma) / 2``, for records of weight 1.
+
+    Parameters
+    ----------
+    alpha : float
+        Prior of every cell, greater than gamma.
+    gamma : float, default=1.0
+        The tCDP guarantee holds up to the order gamma + 1, for counts that a record changes
+        by at most 1.
+    squared_sensitivity : float, default=2.0
+        D^2, the largest squared l2 norm of the change of the counts by one record.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skdirdp.utility import tcdp_rho
+    >>> round(tcdp_rho(20.0), 6)
+    0.054041
+    """
+    alpha = check_real("alpha", alpha, above=gamma)
+    sensitivity = papers.Sensitivity(squared_sensitivity, 1.0)
+    return float(papers.tcdp_rho(1.0, alpha, gamma, sensitivity))
+
+
+# Shared by several bounds --------------------------------------------------------------
+
+
+def _beta_deviation(events: int, total: float, beta: float) -> float:
+    """Bound the deviations of several beta variables from their means, together."""
+    # A Beta(a, b) variable is sub-Gaussian with variance proxy 1 / (4 (a + b + 1)).
+    return float(np.sqrt(np.log(2 * events / _check_beta(beta)) / (2 * (total + 1))))
+
+
+def _smallest_rows(target: float, bound: Callable[[int], float]) -> int:
+    """Find the smallest number of rows for which a decreasing bound is within the target."""
+    target = check_real("target", target, above=0)
+    high = 1
+    while bound(high) > target:
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if bound(middle) > target else (low, middle)
+    return high
+
+
+def _round_up_rows(rows: float) -> int:
+    """Round a number of rows up, ignoring its rounding error; return at least 1."""
+    return max(int(np.ceil(rows * (1 - 1e-12))), 1)
+
+
+def check_row(counts: ArrayLike) -> np.ndarray:
+    """Validate one row of counts."""
+    counts = check_counts(counts)
+    if counts.ndim != 1 or counts.sum() == 0:
+        raise ValueError(
+            f"counts must be one row with at least one record; got shape {counts.shape}"
+        )
+    return counts
+
+
+def check_distribution(p: ArrayLike) -> np.ndarray:
+    """Validate a vector of probabilities."""
+    p = np.asarray(p, dtype=float)
+    if p.ndim != 1 or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-9:
+        raise ValueError("p must be a vector of probabilities that sum to 1")
+    return p
+
+
+def check_r_alpha(r: float, alpha: float) -> tuple[float, float]:
+    """Validate the parameters of a Dirichlet release."""
+    return check_real("r", r, above=0), check_real("alpha", alpha, above=0)
+
+
+def _check_beta(beta: float) -> float:
+    return check_real("beta", beta, above=0, below=1)
