@@ -35,7 +35,7 @@ __all__ = [
     "_name_estimators",
     "_num_samples",
     "_routing_enabled",
-    "_safe_indexing",
+    "take_records",
     "validate_records",
 ]
 
@@ -71,6 +71,16 @@ def validate_records(
         if is_sound:
             return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
         return validate_data(estimator, as_numbers(X), as_labels(y), reset=reset, **checks)
+
+
+def take_records(X: Any, positions: np.ndarray) -> Any:
+    """The records at some positions, in a container of the same kind.
+
+    scikit-learn 1.6 refuses Arrow tables, and 1.9 makes no table of a record batch.
+    """
+    if type(X).__module__.partition(".")[0] == "pyarrow":
+        return X.take(positions)
+    return _safe_indexing(X, positions)
 
 
 def _check_sample_weight(

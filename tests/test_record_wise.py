@@ -742,6 +742,15 @@ def test_a_missing_cell_does_not_change_the_scores_of_others():
         assert scores[1] >= 0.99
 
 
+@pytest.mark.parametrize("container", [pa.table, pa.record_batch, pl.DataFrame, pd.DataFrame])
+def test_a_record_that_cannot_be_scored_costs_its_own_score(container):
+    y = [0, 1] * 50
+    X = container({"a": pa.array([None, *y[1:]], pa.int64())})
+    model = DirichletBernoulliNB(classes=[0, 1], epsilon=float("inf"))
+    model.fit(pd.DataFrame({"a": [0, 1]}), [0, 1])
+    assert private_score(model, X, y, epsilon=float("inf")).value == pytest.approx(0.99)
+
+
 @pytest.mark.parametrize("odd", [2, np.nan, "x"])
 def test_a_private_score_does_not_warn_of_a_record(odd):
     y = [0, 1] * 50

@@ -311,6 +311,15 @@ def test_a_missing_label_in_an_array_of_strings_is_no_class():
     assert label_codes(as_labels(y), np.array(["a", "b"])).tolist() == [0, -1, 1]
 
 
+def test_a_category_does_not_change_the_type_of_others():
+    for odd in ("x", 10**400):
+        categories = pd.Index([pd.Timestamp("2020"), odd], dtype=object)
+        column = pd.Series(pd.Categorical.from_codes([0, 0, 1], categories=categories))
+        alone = pd.Series(pd.Categorical.from_codes([0, 0], categories=categories[:1]))
+        assert factorise(column)[0].tolist() == [0, 0, 1]
+        assert _numbers(column)[1][:2].tolist() == _numbers(alone)[1].tolist()
+
+
 def test_a_time_out_of_range_has_no_name():
     codes, distinct = factorise(np.array([0, 10**15], dtype="M8[D]"))
     assert (codes.tolist(), distinct) == ([0, OUTSIDE], [dt.date(1970, 1, 1)])

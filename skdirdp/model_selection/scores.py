@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, exactly, is_error, only_own_warnings, warn
 from .._random import noise_generator
-from .._sklearn_compat import _safe_indexing
+from .._sklearn_compat import take_records
 from .._validation import check_choice, check_real
 from ..base import PrivacyReport
 from ..mechanisms import GaussianMechanism, calibrate
@@ -268,7 +268,7 @@ def _each_record(function: Values, estimator: Any, X: Any, y: Any) -> np.ndarray
         part = waiting.pop()
         if part.size == 0:
             continue
-        records = X if part.size == n_records else _safe_indexing(X, part)
+        records = X if part.size == n_records else take_records(X, part)
         labels = None if y is None else y[part]
         try:
             found = np.asarray(function(estimator, as_table(records), labels), dtype=float)

@@ -22,7 +22,7 @@ from .._sklearn_compat import (
     StrOptions,
     _check_method_params,
     _num_samples,
-    _safe_indexing,
+    take_records,
 )
 from ..accounting import NoPrivacy
 from ..accounting.worst_case import ADJACENCIES
@@ -256,7 +256,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     @staticmethod
     def _part(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
-        return _safe_indexing(X, positions), None if y is None else _safe_indexing(y, positions)
+        return take_records(X, positions), None if y is None else take_records(y, positions)
 
     def _plan(
         self,

@@ -111,7 +111,7 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
         codes = values.cat.codes.to_numpy()
-        numbers, wrong = _numbers(pd.Series(values.cat.categories))
+        numbers, wrong = _numbers(values.cat.categories)
         return np.append(numbers, np.nan)[codes], np.append(wrong, False)[codes]
     cells = _cells_of_column(values)
     data, missing = cells.data, cells.missing
@@ -184,7 +184,8 @@ def _cells_of_column(values: Any) -> _Cells:
     if package == "pyarrow" and hasattr(values, "to_pylist"):
         return _arrow_cells(values)
     if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
-        return _pandas_cells(pd.Series(values))
+        # With the dtype that it has: pandas 2 looks at all cells for another.
+        return _pandas_cells(pd.Series(values, dtype=values.dtype))
     if isinstance(values, np.ndarray):
         return _numpy_cells(values)
     return _Cells(list(values))
@@ -272,7 +273,7 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
     """Codes and distinct values, some of which may not occur or be `UNKNOWN`."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
-        codes, distinct = _numbered(pd.Series(values.cat.categories), declared)
+        codes, distinct = _numbered(values.cat.categories, declared)
         return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
     cells = _cells_of_column(values)
     if not cells.has_dtype:
