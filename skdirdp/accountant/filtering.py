@@ -12,8 +12,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from .._messages import plural
-from ..accounting.filters import PrivacyFilter
-from ..accounting.filters import Usage as Tally
+from ..accounting.filters import PrivacyFilter, Usage
 from . import admission
 from .codec import decode, describe
 from .records import First, Limits
@@ -101,7 +100,7 @@ class _Taken:
     def __init__(self, spending: PrivacyFilter):
         self._filter = spending
         # Replaced as one, so that threads need no lock.
-        self._last: tuple[Mapping[str, int], Tally] = {}, spending.nothing()
+        self._last: tuple[Mapping[str, int], Usage] = {}, spending.nothing()
 
     def share(self, exposure: Exposure) -> Fraction:
         counts = exposure.counts

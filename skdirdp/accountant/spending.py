@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..accounting import Composition
-from ..accounting.products import FEW
-from ..accounting.products import LargeProduct as Tally
+from ..accounting.products import FEW, LargeProduct
 from ..accounting.worst_case import REVEALS_NOTHING, directions_of
 from .codec import decode
 from .ledger import Transaction
@@ -36,7 +35,7 @@ class Exposure:
 
     def __init__(self, counts: Mapping[str, int]):
         self.counts = counts
-        self._tallies: dict[str, Tally] | None = None
+        self._tallies: dict[str, LargeProduct] | None = None
         self._epsilons: dict[float, float] = {}
 
     def plus(self, added: Mapping[str, int], kinds: Mapping[str, Any] | None = None) -> "Exposure":
@@ -103,22 +102,22 @@ class Exposure:
         """Whether `epsilon` was computed before."""
         return delta in self._epsilons
 
-    def _many(self) -> dict[str, Tally] | None:
+    def _many(self) -> dict[str, LargeProduct] | None:
         """Tallies by direction; None for a few kinds, and where a tally cannot do it."""
         if self.is_few:
             return None
         # Without directions, where none could be made.
         return self._tallies or None
 
-    def _none(self, spec: str) -> dict[str, Tally]:
-        nothing = Tally.of(REVEALS_NOTHING)
+    def _none(self, spec: str) -> dict[str, LargeProduct]:
+        nothing = LargeProduct.from_worst_case(REVEALS_NOTHING)
         assert nothing is not None
         return dict.fromkeys(directions_of(decode(spec).adjacency), nothing)
 
 
 def _plus(
-    tallies: Mapping[str, Tally], added: Mapping[str, int], kinds: Mapping[str, Any]
-) -> dict[str, Tally]:
+    tallies: Mapping[str, LargeProduct], added: Mapping[str, int], kinds: Mapping[str, Any]
+) -> dict[str, LargeProduct]:
     cases = [
         ((kinds.get(spec) or decode(spec)).worst_cases(), releases)
         for spec, releases in added.items()

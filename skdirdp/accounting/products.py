@@ -484,9 +484,6 @@ class LargeProduct(DirectionCurves):
         assert nothing is not None
         return cls(nothing, nothing, 0.0).plus([(case, 1)])
 
-    # The name that `accountant.spending` calls.
-    of = from_worst_case
-
     def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
         """Return the curves with more releases, or None if a parameter is out of range."""
         cases = list(cases)
