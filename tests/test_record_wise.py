@@ -664,11 +664,17 @@ def compare(case, container, rng):
     records = case.records(rng)
     place = int(rng.integers(N))
     vector = list(VECTORS)[rng.integers(len(VECTORS))]
+    places = {place}
     if "groups" in case.vectors:
-        records[place]["groups"] = 99  # a person with a single record
+        # A person with a single record, or with more than are counted.
+        places |= set(rng.permutation(N)[: rng.choice([0, 5])].tolist())
+        for each in places:
+            records[each]["groups"] = 99
     odd = [*records]
     odd[place] = odd_record(case, container, records[place], rng)
-    others = records[:place] + records[place + 1 :]
+    if len(places) > 1:
+        odd[place]["groups"] = 99
+    others = [record for each, record in enumerate(records) if each not in places]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
