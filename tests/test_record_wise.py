@@ -44,6 +44,7 @@ from skdirdp import (
     DirichletNB,
     PrivateBayesNet,
     PrivateBayesNetMLE,
+    PrivateCountVectorizer,
     PrivateDirichletPosterior,
     make_private_pipeline,
 )
@@ -52,6 +53,7 @@ from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.estimator import count_labels
 from skdirdp.records import columns as record_columns
+from skdirdp.text import vectorizer
 
 from .probes import drawn_tables, outside_bounds
 
@@ -408,6 +410,23 @@ class Posterior(Case):
         return found
 
 
+class Words(Case):
+    """A vocabulary, whose words are captured where they are counted."""
+
+    def tables(self, records, container, vector):
+        found = []
+        count = vectorizer.count_names
+
+        def listening(*given):
+            counts = count(*given)
+            found.append((None, {repr(word): number for word, number in counts.items()}))
+            return counts
+
+        with patch.object(vectorizer, "count_names", listening):
+            self.make().fit([list(record.values()) for record in records])
+        return found
+
+
 PRIVATE = {"adjacency": "add_remove", "n_samples": N}
 COUNTS = {"a": "int", "b": "int", "c": "int"}
 FLOATS = {"a": "float", "b": "float", "c": "float"}
@@ -441,6 +460,13 @@ CASES = [
         PERSONS,
         ("y", "groups"),
         frames=tuple(name for name in FRAMES if name not in ("polars lazy", "duckdb")),
+    ),
+    Case(
+        "DirichletNB, weights",
+        lambda: DirichletNB(classes=[0, 1], max_count=2, max_total=4, max_weight=1, **PRIVATE),
+        COUNTS,
+        {**LABELS, "sample_weight": [0, 1]},
+        ("y", "sample_weight"),
     ),
     Batches(
         "DirichletNB, batches",
@@ -514,6 +540,14 @@ CASES = [
         {kind: [*cells, None] for kind, cells in CELLS.items()},
         frames=TYPED,
         rows=(),
+    ),
+    Words(
+        "PrivateCountVectorizer",
+        lambda: PrivateCountVectorizer(analyzer=list, max_words=1, adjacency="add_remove"),
+        MIXED,
+        CELLS,
+        frames=(),
+        rows=("list",),
     ),
     Command(
         "the command",
@@ -664,11 +698,17 @@ def compare(case, container, rng):
     records = case.records(rng)
     place = int(rng.integers(N))
     vector = list(VECTORS)[rng.integers(len(VECTORS))]
+    places = {place}
     if "groups" in case.vectors:
-        records[place]["groups"] = 99  # a person with a single record
+        # A person with a single record, or with more than are counted.
+        places |= set(rng.permutation(N)[: rng.choice([0, 5])].tolist())
+        for each in places:
+            records[each]["groups"] = 99
     odd = [*records]
     odd[place] = odd_record(case, container, records[place], rng)
-    others = records[:place] + records[place + 1 :]
+    if len(places) > 1:
+        odd[place]["groups"] = 99
+    others = [record for each, record in enumerate(records) if each not in places]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
