@@ -228,9 +228,11 @@ def _profile(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     curves = accountant.curves() if limited else accountant.compositions()
     try:
         epsilons = profile_epsilons(curves, marked, points)
+        deltas = profile_deltas(curves, epsilons)
     except ValueError:
         return [tag("p", "There is no profile: something was released without noise.")]
-    deltas = profile_deltas(curves, epsilons)
+    except ArithmeticError:
+        return [tag("p", "There is no profile: the limit is too large to be drawn.")]
     plot = profile_plot(epsilons.tolist(), deltas.tolist(), marked, "limit")
     whom = (
         "whatever the limit admits, however the budgets are chosen."
