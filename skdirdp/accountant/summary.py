@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from .._messages import plural
 from ..accounting import Composition
 from ..accounting.worst_case import common_unit
@@ -227,8 +229,9 @@ def _profile(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     limited = is_adaptive(accountant) and has_point and hasattr(accountant, "curves")
     curves = accountant.curves() if limited else accountant.compositions()
     try:
-        epsilons = profile_epsilons(curves, marked, points)
-        deltas = profile_deltas(curves, epsilons)
+        with np.errstate(all="ignore"):
+            epsilons = profile_epsilons(curves, marked, points)
+            deltas = profile_deltas(curves, epsilons)
     except ValueError:
         return [tag("p", "There is no profile: something was released without noise.")]
     except ArithmeticError:
