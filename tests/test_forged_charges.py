@@ -226,6 +226,8 @@ SENSELESS_COLUMNS = {
     "no time": {"time": ""},
     "time of no zone": {"time": "2026-01-01T00:00:00"},
     "month 13": {"time": "2026-13-01T00:00:00+00:00"},
+    "before the first year": {"time": "0001-01-01T00:00:00+23:59"},
+    "after the last year": {"time": "9999-12-31T23:59:59-23:59"},
     "a part of no split": {"part": "north"},
     "a split without a name": {"split": "s", "part": "north"},
     "a split of nothing known": {

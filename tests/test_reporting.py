@@ -353,6 +353,14 @@ def test_a_model_of_nothing_or_without_noise_has_a_page(mechanisms, tmp_path):
     assert_loads_nothing((tmp_path / "model.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("epsilon", [1e20, 1e308])
+def test_a_ledger_with_a_huge_limit_has_a_page(epsilon, tmp_path):
+    accountant = PrivacyAccountant(epsilon=epsilon)
+    accountant.charge(PureDP(0.1))
+    accountant.report(tmp_path / "page.html")
+    assert_loads_nothing((tmp_path / "page.html").read_text(encoding="utf-8"))
+
+
 def test_a_page_may_be_written_into_a_pipe_by_the_number_of_its_file():
     read, write = os.pipe()
     fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 1 << 20)

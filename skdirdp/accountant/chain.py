@@ -14,7 +14,7 @@ forger has to find all of these, or the roles of a database have to keep him out
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from hashlib import sha256
 from typing import Any
 
@@ -111,8 +111,10 @@ def _damage(entry: Sequence[Any]) -> str | None:
     if type(releases) is not int or releases < 1:
         return "its number of releases is none"
     try:
-        has_zone = datetime.fromisoformat(time).tzinfo is not None
-    except ValueError:
+        at = datetime.fromisoformat(time)
+        at.astimezone(timezone.utc)  # fails for the first and last hours of all
+        has_zone = at.tzinfo is not None
+    except (ValueError, OverflowError):
         has_zone = False
     if not has_zone:
         return "its time is none"

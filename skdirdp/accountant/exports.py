@@ -142,7 +142,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
         return made_with, entries
     except LedgerError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise LedgerError(
             f"the export {path} cannot be read: it has a charge that makes no sense, "
             f"{type(error).__name__}"
@@ -155,6 +155,7 @@ def _entry(charge: dict[str, Any]) -> Entry:
         raise TypeError("mechanism")
     releases, split = charge["releases"], charge["split"]
     time = datetime.fromisoformat(charge["time"])
+    time.astimezone(timezone.utc)
     texts = [charge["origin"], charge["key"], *(split or {}).values()]
     texts += [charge[name] for name in ("user", "label") if charge[name] is not None]
     if type(releases) is not int or not 1 <= releases <= MAX_RELEASES:

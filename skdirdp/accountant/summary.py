@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from .._messages import plural
 from ..accounting import Composition
 from ..accounting.worst_case import common_unit
@@ -227,10 +229,13 @@ def _profile(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     limited = is_adaptive(accountant) and has_point and hasattr(accountant, "curves")
     curves = accountant.curves() if limited else accountant.compositions()
     try:
-        epsilons = profile_epsilons(curves, marked, points)
+        with np.errstate(all="ignore"):
+            epsilons = profile_epsilons(curves, marked, points)
+            deltas = profile_deltas(curves, epsilons)
     except ValueError:
         return [tag("p", "There is no profile: something was released without noise.")]
-    deltas = profile_deltas(curves, epsilons)
+    except ArithmeticError:
+        return [tag("p", "There is no profile: the limit is too large to be drawn.")]
     plot = profile_plot(epsilons.tolist(), deltas.tolist(), marked, "limit")
     whom = (
         "whatever the limit admits, however the budgets are chosen."
