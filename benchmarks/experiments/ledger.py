@@ -16,7 +16,7 @@ from scipy.stats import loguniform
 from sklearn.model_selection import RandomizedSearchCV
 
 from skdirdp import BudgetExceededError, DirichletCategoricalNB, PrivacyAccountant
-from skdirdp.accountant.codec import decode, encode
+from skdirdp.accountant import codec
 from skdirdp.accounting import ApproximateDP, Composition, PureDP
 from skdirdp.mechanisms import (
     DirichletMechanism,
@@ -130,8 +130,8 @@ class Ledger(Experiment):
             )
             with accountant._ledger.writing() as transaction:
                 for kind in made:
-                    transaction.append(encode(kind), 1, None, None)
-            decode.cache_clear()
+                    transaction.append(codec.encode(kind), 1, None, None)
+            codec._decode.cache_clear()
             row: Row = {}
             row["repr"], _ = processor_time(partial(repr, accountant))
             row["cold total"], total = processor_time(accountant.total)
