@@ -10,7 +10,7 @@ Ids are whole numbers or texts. The number 12, the float 12.0 and the text "12" 
 another. Other objects, and numbers with rounding errors, are refused.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -159,8 +159,10 @@ def select_rows(
 
 def _ids(groups: Any) -> np.ndarray | list:
     """The ids, as an array of integers or as a list of Python's integers and strings."""
-    if sparse.issparse(groups) or isinstance(groups, (str, bytes, Mapping, Set)):
+    if sparse.issparse(groups) or isinstance(groups, (str, bytes, Mapping, Set, Iterator)):
         raise TypeError(f"{_WANTED}; got {describe(groups)}")
+    if len(getattr(groups, "shape", ())) > 1:  # a frame would give the names of its columns
+        raise ValueError(f"{_WANTED}; got {describe(groups)}")
     if np.ma.is_masked(groups):
         raise ValueError(f"{_WANTED}; some are missing")
     if isinstance(getattr(groups, "dtype", None), np.dtype):
@@ -171,7 +173,7 @@ def _ids(groups: Any) -> np.ndarray | list:
             raise TypeError(f"{_WANTED}; got {describe(groups)}")
     if isinstance(groups, np.ndarray):
         if groups.ndim != 1:
-            raise ValueError(f"{_WANTED}; got an array of shape {groups.shape}")
+            raise ValueError(f"{_WANTED}; got {describe(groups)}")
         if groups.dtype.kind in "iu":
             return groups
         if groups.dtype.kind not in "fOUT":

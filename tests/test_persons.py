@@ -251,6 +251,12 @@ def test_floats_that_cannot_tell_ids_apart_are_refused(kind):
         select_rows(np.array([first, first + 1], dtype=kind), 2, 1)
 
 
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_the_names_of_the_columns_of_a_frame_are_no_ids(frame):
+    with pytest.raises(ValueError, match="an id for each row; got"):
+        select_rows(frame({"a": [7, 7], "b": [7, 7]}), 2, 1)
+
+
 def test_one_person_is_one_person_in_all_types_of_ids():
     kept = None
     same = [[7, 8], [7.0], np.array([7], np.int8), np.array([7], np.uint64), pd.Series([7])]
@@ -260,9 +266,9 @@ def test_one_person_is_one_person_in_all_types_of_ids():
         assert kept.n_rows == (2 if kept.kept.keys() == {7, 8} and ids is same[0] else 0)
     for ids in (["7"], np.array(["7"]), pd.Categorical(["7"]), pl.Series(["7"])):
         kept = select_rows(ids, 1, 1, kept)
-    assert kept.kept == {7: 1, 8: 1, "7": 1}
-    # Neither as strings nor as floats do two become one.
-    assert select_rows([1, "1"], 2, 1).n_rows == 2
+    assert kept.kept == {7: 1, 8: 1}
+    # A text that spells a number is that number; nothing else makes two ids one.
+    assert select_rows([1, "1", "01"], 3, 1).n_rows == 2
     assert select_rows([2**53, 2**53 + 1, "x"], 3, 1).n_rows == 3
     assert select_rows(["a\0b", "a\0c", "a"], 3, 1).n_rows == 3
     assert select_rows([0.0, -0.0, 0], 3, 1).n_rows == 1
@@ -557,7 +563,7 @@ def test_a_posterior_takes_ids_only_where_the_number_of_records_is_that_of_perso
     assert model.n_samples_ == 3
     assert model.privacy_.unit == Unit(1, by_ids=True)
     assert model.privacy_.mechanisms[0][0].adjacency == "replace_person"
-    with pytest.raises(ValueError, match="max_rows must be 1 where groups are given"):
+    with pytest.raises(ValueError, match="max_rows must be 1 if groups are given"):
         model.set_params(max_rows=2).fit([0, 1, 2, 1], groups=[1, 2, 1, 3])
 
 
