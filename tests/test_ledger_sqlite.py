@@ -960,11 +960,6 @@ def test_a_ledger_is_not_made_under_the_name_of_a_draft_which_would_be_removed(p
         PrivacyAccountant().report(name)
 
 
-def test_a_name_that_is_too_long_for_the_draft_is_a_ledger_error(tmp_path):
-    with pytest.raises(LedgerError, match="File name too long"):
-        Ledger.create_or_open(tmp_path / ("a" * 250), LIMITS)
-
-
 def test_a_pipe_is_no_ledger_and_nobody_waits_for_it(path):
     os.mkfifo(path)
     with pytest.raises(LedgerError, match="never was a ledger"):
