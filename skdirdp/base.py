@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._messages import beyond_the_guarantee, exactly, only_own_warnings, plural, warn
-from ._persons import MOST_ROWS, RECORD, Selection, Unit
+from ._messages import describe_not_covered, format_exact, plural, suppress_other_warnings, warn
+from ._persons import MOST_ROWS, RECORD, CountedRows, Unit
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
@@ -179,9 +179,9 @@ class PrivacyReport:
         kind = "differentially private"
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
-        guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
+        guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
         statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
-        return statement + beyond_the_guarantee(self.not_covered)
+        return statement + describe_not_covered(self.not_covered)
 
     def _means(self) -> str:
         """What was released and by what, for the sentence that states the guarantee."""
@@ -235,7 +235,7 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
         try:
-            with only_own_warnings(self.epsilon != np.inf):
+            with suppress_other_warnings(self.epsilon != np.inf):
                 yield
         except BaseException:
             self.__dict__.clear()
@@ -429,16 +429,16 @@ class CountingEstimator(PrivateEstimator):
                 "looked for in it"
             )
 
-    def _selected(self, n_samples: Any) -> Selection:
+    def _selected(self, n_samples: Any) -> CountedRows:
         """How many records are in tables that are counted already, and whose they may be."""
         n_rows = check_integer("n_samples", n_samples, at_least=1)
-        return Selection(Unit(int(self.max_rows)), n_rows)
+        return CountedRows(Unit(int(self.max_rows)), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
         """Parameters of a next step that hold for what a transformer gives it, data aside."""
         return {}
 
-    def _public_n_samples(self, counted: Selection) -> tuple[float, list[str]]:
+    def _public_n_samples(self, counted: CountedRows) -> tuple[float, list[str]]:
         """The number of records that noise is chosen for, and what taking it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
@@ -465,7 +465,7 @@ class CountingEstimator(PrivateEstimator):
         self,
         tables: Sequence[tuple[CountTable, np.ndarray]],
         leaks: Sequence[str],
-        counted: Selection,
+        counted: CountedRows,
     ) -> list[Release]:
         """The one way by which counts leave an estimator: paid for, and with noise.
 
@@ -477,7 +477,7 @@ class CountingEstimator(PrivateEstimator):
             Public descriptions, by the bounds of one record, and exact counts.
         leaks : sequence of str
             Public parameters that were taken from the data.
-        counted : Selection
+        counted : CountedRows
             How many records were counted, and whose they may be.
         """
         self._unit_ = counted.unit

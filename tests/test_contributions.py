@@ -558,7 +558,7 @@ def changing(monkeypatch, owner, name, *changes, calls=1):
 def test_rows_are_counted_as_they_were_checked(make, step, max_total, monkeypatch):
     X = make(np.ones((4, 3)))
     entries = X.data if sparse.issparse(X) else X
-    changing(monkeypatch, contributions.RowRule, step, (entries, 1e7))
+    changing(monkeypatch, contributions.RowBounds, step, (entries, 1e7))
     found = sum_rows(X, np.zeros(4, dtype=int), 1, UNWEIGHTED, 1, max_total)
     assert entries.max() == 1e7
     assert found.table.max() <= 4
@@ -569,7 +569,7 @@ def test_sparse_rows_keep_the_columns_and_the_lengths_that_were_checked(step, mo
     X = sparse.csr_array(np.ones((4, 3)))
     groups = np.array([0, 1, 0, 1])
     changes = (X.indices, 0), (X.indptr, [0, 12, 12, 12, 12])
-    changing(monkeypatch, contributions.RowRule, step, *changes)
+    changing(monkeypatch, contributions.RowBounds, step, *changes)
     found = sum_rows(X, groups, 2, UNWEIGHTED, 1, 3)
     assert (found.table == 2).all()
 

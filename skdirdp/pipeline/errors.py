@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .._messages import is_raised_here, known_message
+from .._messages import is_own_error, known_message
 from ..base import Terms
 
 # What these say is about the machine, not about records.
@@ -38,7 +38,7 @@ def errors_of_steps_without_data(stage: Pass) -> Iterator[None]:
     except _HARMLESS:
         raise
     except Exception as error:
-        if np.isinf(stage.terms.epsilon) or not stage.step or is_raised_here(error):
+        if np.isinf(stage.terms.epsilon) or not stage.step or is_own_error(error):
             raise
         refusal = _refusal(error, stage)
         try:

@@ -20,7 +20,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import check_array, check_integer, check_real, real_array
+from .._validation import check_array, check_integer, check_real, check_real_array
 from ..numerics.log_gamma import entropy_excess, log_gamma_gap, log_gamma_gap_beyond_entropy
 
 __all__ = [
@@ -289,7 +289,7 @@ def _check_data(counts: ArrayLike, prior: ArrayLike) -> tuple[np.ndarray, np.nda
 
 def check_count_vector(counts: ArrayLike, n_categories: int) -> np.ndarray:
     """Check integer counts of at least one record; errors do not show the counts."""
-    counts = real_array("counts", counts)
+    counts = check_real_array("counts", counts)
     if counts.shape != (n_categories,):
         raise ValueError(f"counts must have shape ({n_categories},); got {counts.shape}")
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts % 1 != 0).any():
