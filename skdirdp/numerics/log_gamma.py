@@ -22,7 +22,7 @@ _STIRLING = (
 # Above this argument the series is exact to double precision. Above the larger one its first
 # terms are enough, because the next is below 2^-60 of the first.
 _STIRLING_FROM = 10
-_FEW_TERMS, _FEW_TERMS_FROM = 3, 1 << 10
+_FEW_TERMS, _FEW_TERMS_FROM, _ALL_TERMS = 3, 1 << 10, len(_STIRLING)
 
 _SERIES_RADIUS = 0.1
 _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
@@ -141,7 +141,7 @@ def _log_gamma_gap(tilt, centre, shift, near, far):
     """
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
     steps = 0 if least >= _STIRLING_FROM else _STIRLING_FROM
-    terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else len(_STIRLING)
+    terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS
     lifted = LiftedGap(tilt, centre, shift, near, far, steps)
     return lifted.entropy() + lifted.beyond_entropy(terms)
 
@@ -168,7 +168,7 @@ class LiftedGap:
         gap_a = entropy_excess(a, near / x, excess_a)
         return x * (tilt * gap_a + entropy_excess(b, far / x, excess_b))
 
-    def beyond_entropy(self, terms=len(_STIRLING)):
+    def beyond_entropy(self, terms=_ALL_TERMS):
         """Return the gap of all other parts, with a number of terms of Stirling's series."""
         tilt, x, near, far, a, b, excess_a, excess_b = self._top
         series = term_a = term_b = 0.0
