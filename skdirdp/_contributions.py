@@ -12,7 +12,8 @@ only its functions add them up:
 Each looks at what it is about to add, however that came, and refuses a contribution
 beyond its bound. Records are copied once, and the copy is checked and added: another process
 may write to the records at the same time. What was added up elsewhere, by an engine beside the
-data, passes here as well: `Weights.of_groups`, `RowRule.admit` and `admit_counts` look at it.
+data, passes here as well: `Weights.with_group_totals`, `RowBounds.admit` and
+`check_given_counts` look at it.
 Why the bounds hold in floating point, and not only for real numbers, is shown in
 ``docs/theory.md``, "Where the data enter".
 """
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from ._validation import LARGEST, real_array
+from ._validation import LARGEST, check_real_array
 from .mechanisms.contribution import ContributionBound
 from .numerics.conservative import product_up
 from .numerics.rows import (
@@ -112,7 +113,7 @@ class Weights:
             _check(self.grouped or self.values.max() <= self.bound)
 
     @classmethod
-    def of(
+    def from_values(
         cls, values: np.ndarray | None, max_weight: float | None, *, exact: bool = False
     ) -> "Weights":
         """Weights within a declared bound; without one, within 1 or the largest of them.
@@ -138,7 +139,7 @@ class Weights:
         # Division and multiplication by a power of two are exact.
         return cls(np.floor(values / grid) * grid, bound, missing, grid)
 
-    def of_groups(self, totals: np.ndarray) -> "Weights":
+    def with_group_totals(self, totals: np.ndarray) -> "Weights":
         """What groups of equal records count for: these totals of their weights.
 
         `self` has the terms, and no values: the records are where they were added up.
@@ -229,7 +230,7 @@ def count_categories(
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
 
 
-def admit_counts(
+def check_given_counts(
     name: str,
     counts: Any,
     shape: tuple[int, ...],
@@ -260,7 +261,7 @@ def admit_counts(
     -------
     ndarray of float of that shape
     """
-    table = real_array(name, counts)
+    table = check_real_array(name, counts)
     if table.shape != shape:
         raise ValueError(f"{name} must be of shape {shape}; got {table.shape}")
     if not (np.isfinite(table).all() and table.min(initial=0.0) >= 0 and _is_on(table, 1.0)):
@@ -356,7 +357,7 @@ def sum_rows(
     if max_count is None or weights.exact:
         largest = max((largest_of(block.entries) for _, block in blocks_of_rows(X)), default=0.0)
     columns = max(X.shape[1], n_columns or 0)
-    rule = RowRule.of(weights, columns, max_count, max_total, largest)
+    rule = RowBounds.from_limits(weights, columns, max_count, max_total, largest)
     sums = GroupSums(n_groups, X.shape[1])
     largest_total = 0.0
     for rows, block in blocks_of_rows(X):
@@ -368,7 +369,7 @@ def sum_rows(
 
 
 @dataclass(frozen=True)
-class RowRule:
+class RowBounds:
     """How a row is held to its bounds, by looking at that row alone.
 
     With a row of n entries, and u the unit roundoff, its total as computed is off by a part
@@ -394,14 +395,14 @@ class RowRule:
     missing: tuple[str, ...]
 
     @classmethod
-    def of(
+    def from_limits(
         cls,
         weights: Weights,
         n_columns: int,
         max_count: float | None,
         max_total: float | None,
         largest: float = 0.0,
-    ) -> "RowRule":
+    ) -> "RowBounds":
         """The rule for public bounds; `largest` is the largest entry, where it has a say."""
         exact = weights.exact
         clip = largest if max_count is None or exact else float(max_count)
@@ -477,7 +478,7 @@ class RowRule:
         if 2 * np.count_nonzero(changed) > len(changed):
             block = scaled_rows(block, factor, self.grid)
             return block, largest_of(block.totals(exact_below=exact_below)), False
-        part = scaled_rows(block.some(changed), factor[changed], self.grid)
+        part = scaled_rows(block.take(changed), factor[changed], self.grid)
         kept = largest_of(totals[~changed])
         scaled = largest_of(part.totals(exact_below=exact_below))
-        return block.replaced(changed, part), max(kept, scaled), False
+        return block.with_rows(changed, part), max(kept, scaled), False

@@ -128,7 +128,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
     except BaseException as error:
         if not is_error(error):
             raise
-        refusal = error if is_raised_here(error) else _refusal(error, given)
+        refusal = error if is_own_error(error) else _refusal(error, given)
         try:
             raise refusal from None
         finally:
@@ -141,7 +141,7 @@ def is_error(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def is_raised_here(error: BaseException) -> bool:
+def is_own_error(error: BaseException) -> bool:
     """Whether a raise statement of this package made the error."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
@@ -225,7 +225,7 @@ _FILTER = ("ignore", _OfOtherLibraries(), Warning, None, 0)
 
 
 @contextmanager
-def only_own_warnings(enabled: bool = True) -> Iterator[None]:
+def suppress_other_warnings(enabled: bool = True) -> Iterator[None]:
     """Drop warnings of other libraries, which may depend on a single record.
 
     What this package warns of with `warn` depends on public facts, and passes. Neither the
@@ -251,7 +251,7 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def beyond_the_guarantee(not_covered: Sequence[str]) -> str:
+def describe_not_covered(not_covered: Sequence[str]) -> str:
     """Exceptions to a guarantee, as the end of the sentence that states it."""
     exceptions = ""
     from_data = [name for name in not_covered if name != "random_state"]
@@ -267,12 +267,12 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def exactly(claimed: float) -> str:
+def format_exact(claimed: float) -> str:
     """A claim in as many digits as it has: rounded, it might say less than is true."""
     short = f"{claimed:g}"
     return short if float(short) == claimed else repr(float(claimed))
 
 
-def brief(value: Any) -> str:
+def format_short(value: Any) -> str:
     """A noise level in few digits, for readers; a claim is never shortened so."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

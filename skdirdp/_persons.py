@@ -22,9 +22,9 @@ from scipy import sparse
 from ._messages import describe, errors_without_data
 from ._validation import check_integer
 from .accounting.worst_case import MOST_ROWS, RECORD, Unit, common_unit
-from .records import cells_of
+from .records import list_cells
 
-__all__ = ["MOST_ROWS", "RECORD", "Selection", "Unit", "common_unit", "select_rows"]
+__all__ = ["MOST_ROWS", "RECORD", "CountedRows", "Unit", "common_unit", "select_rows"]
 
 # Longer texts are not compared with numbers.
 _LONGEST_NUMBER = 1000
@@ -32,7 +32,7 @@ _WANTED = "groups must hold whole numbers or strings, an id for each row"
 
 
 @dataclass(frozen=True)
-class Selection:
+class CountedRows:
     """Which rows of a batch are counted.
 
     Attributes
@@ -51,13 +51,13 @@ class Selection:
     rows: np.ndarray | None = None
     kept: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
 
-    def __add__(self, other: "Selection") -> "Selection":
+    def __add__(self, other: "CountedRows") -> "CountedRows":
         """Both batches, of which the other one knew of this."""
         max_rows = max(self.unit.max_rows, other.unit.max_rows)
         unit = Unit(max_rows, self.unit.by_ids and other.unit.by_ids)
-        return Selection(unit, self.n_rows + other.n_rows, kept=other.kept)
+        return CountedRows(unit, self.n_rows + other.n_rows, kept=other.kept)
 
-    def of(self, values: Any) -> Any:
+    def take(self, values: Any) -> Any:
         """The rows that are counted, of an array with a row for each record, or of None."""
         return values if values is None or self.rows is None else values[self.rows]
 
@@ -109,8 +109,8 @@ SHARED_GROUPS: ContextVar[SharedGroups | None] = ContextVar("SHARED_GROUPS", def
 
 
 def select_rows(
-    groups: Any, n_rows: int, max_rows: int, before: Selection | None = None
-) -> Selection:
+    groups: Any, n_rows: int, max_rows: int, before: CountedRows | None = None
+) -> CountedRows:
     """The rows that are counted: of each person the first, up to `max_rows`.
 
     Parameters
@@ -119,7 +119,7 @@ def select_rows(
         The id of the person that each row belongs to.
     n_rows : int
     max_rows : int
-    before : Selection, optional
+    before : CountedRows, optional
         What earlier batches counted.
     """
     max_rows = check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS)
@@ -132,7 +132,7 @@ def select_rows(
     if shared is not None:
         groups = shared.take(groups)
     if groups is None:
-        return Selection(Unit(max_rows), n_rows)
+        return CountedRows(Unit(max_rows), n_rows)
     kept = {} if before is None else before.kept
     with errors_without_data(groups=groups):
         ids = _ids(groups)
@@ -149,7 +149,7 @@ def select_rows(
     earlier[order] = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rows = np.flatnonzero(earlier + already[codes] < max_rows)
     counted = already + np.bincount(codes[rows], minlength=len(persons))
-    return Selection(
+    return CountedRows(
         Unit(max_rows, by_ids=True),
         len(rows),
         None if len(rows) == n_rows else rows,
@@ -168,7 +168,7 @@ def _ids(groups: Any) -> np.ndarray | list:
     if isinstance(getattr(groups, "dtype", None), np.dtype):
         groups = np.asarray(groups)
     else:  # numpy would choose one type for all ids, by all of them
-        groups = cells_of(groups)
+        groups = list_cells(groups)
         if not isinstance(groups, Iterable):
             raise TypeError(f"{_WANTED}; got {describe(groups)}")
     if isinstance(groups, np.ndarray):

@@ -41,7 +41,7 @@ __all__ = [
 
 
 def validate_records(
-    estimator: Any, X: Any, y: Any, *, reset: bool, as_they_are: Sequence[type], **checks: Any
+    estimator: Any, X: Any, y: Any, *, reset: bool, unchecked_dtypes: Sequence[type], **checks: Any
 ) -> Any:
     """scikit-learn's `validate_data`, without a look at arrays that leave nothing to find.
 
@@ -52,7 +52,7 @@ def validate_records(
     ----------
     estimator, X, y, reset, **checks
         As for `validate_data`.
-    as_they_are : sequence of types
+    unchecked_dtypes : sequence of types
         Those of X that the checks neither change nor look into.
 
     Returns
@@ -64,7 +64,7 @@ def validate_records(
         and (X.ndim, y.ndim) == (2, 1)
         and len(X) == len(y)
         and X.size > 0
-        and X.dtype in as_they_are
+        and X.dtype in unchecked_dtypes
         and y.dtype.kind in "biu"
     )
     with errors_without_data(X=X, y=y):

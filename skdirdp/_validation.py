@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._messages import describe, errors_without_data, warn
-from .records import as_labels, label_codes, of_one_kind, plain_value
+from .records import as_labels, label_codes, plain_value, to_common_dtype
 
 #: Far beyond any count or parameter in use, and far from overflow.
 LARGEST = 1e100
@@ -110,7 +110,7 @@ def check_array(
     return values
 
 
-def real_array(name: str, values: Any) -> np.ndarray:
+def check_real_array(name: str, values: Any) -> np.ndarray:
     """The values as an array of floats, of any shape; an error does not print them."""
     array = None
     with suppress(Exception):
@@ -125,7 +125,7 @@ def real_array(name: str, values: Any) -> np.ndarray:
 
 def check_counts(counts: Any) -> np.ndarray:
     """A table of counts as floats."""
-    counts = real_array("counts", counts)
+    counts = check_real_array("counts", counts)
     if counts.ndim == 0 or counts.size == 0:
         raise ValueError(
             f"counts must hold at least one cell; got an array of shape {counts.shape}"
@@ -152,7 +152,7 @@ def largest_count(values: np.ndarray) -> float:
     return float(largest) if least >= 0 and np.isfinite(largest) else math.nan
 
 
-def in_order(name: str, given: Any, names: Any, n_features: int) -> Any:
+def by_column(name: str, given: Any, names: Any, n_features: int) -> Any:
     """A parameter that may be given by column: the values in the order of the columns.
 
     Columns that are not named get None. Whatever is no mapping is left as it is.
@@ -219,7 +219,7 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
             is_object and any(plain_value(label) is np.nan for label in labels)
         ):
             raise ValueError("classes must hold no missing value; some are nan or None")
-        labels = of_one_kind("classes", as_labels(classes))
+        labels = to_common_dtype("classes", as_labels(classes))
         distinct = np.unique(labels)
     if class_prior is not None and not np.array_equal(distinct, labels):
         raise ValueError(
@@ -243,7 +243,7 @@ def check_tables(tables: Any, names: Iterable) -> Mapping:
 
 def check_class_prior(class_prior: Any, n_classes: int) -> np.ndarray:
     """A probability for each class."""
-    prior = real_array("class_prior", class_prior)
+    prior = check_real_array("class_prior", class_prior)
     if prior.shape != (n_classes,):
         raise ValueError(
             "Number of priors must match number of classes: class_prior must have one entry per "

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._messages import beyond_the_guarantee, exactly, only_own_warnings, plural, warn
-from ._persons import MOST_ROWS, RECORD, Selection, Unit
+from ._messages import describe_not_covered, format_exact, plural, suppress_other_warnings, warn
+from ._persons import MOST_ROWS, RECORD, CountedRows, Unit
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
@@ -179,9 +179,9 @@ class PrivacyReport:
         kind = "differentially private"
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
-        guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
+        guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
         statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
-        return statement + beyond_the_guarantee(self.not_covered)
+        return statement + describe_not_covered(self.not_covered)
 
     def _means(self) -> str:
         """What was released and by what, for the sentence that states the guarantee."""
@@ -238,7 +238,7 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
         try:
-            with only_own_warnings(self.epsilon != np.inf):
+            with suppress_other_warnings(self.epsilon != np.inf):
                 yield self._release_context()
         except BaseException:
             self.__dict__.clear()
@@ -349,7 +349,7 @@ class ReleasePlan:
     context : ReleaseContext
     tables : sequence of (CountTable, ndarray of shape (n_rows, n_categories))
         Public descriptions, with the bounds of one record, and exact counts.
-    selection : Selection
+    selection : CountedRows
         Number of counted records, and the unit of privacy.
     leaks : sequence of str
         Public parameters that were taken from the data.
@@ -360,7 +360,7 @@ class ReleasePlan:
         estimator: "CountingEstimator",
         context: "ReleaseContext",
         tables: Sequence[tuple[CountTable, np.ndarray]],
-        selection: Selection,
+        selection: CountedRows,
         leaks: Sequence[str] = (),
     ):
         self.estimator = estimator
@@ -531,16 +531,16 @@ class CountingEstimator(PrivateEstimator):
                 "looked for in it"
             )
 
-    def _selected(self, n_samples: Any) -> Selection:
+    def _selected(self, n_samples: Any) -> CountedRows:
         """Return the selection of records that were counted by the user."""
         n_rows = check_integer("n_samples", n_samples, at_least=1)
-        return Selection(Unit(int(self.max_rows)), n_rows)
+        return CountedRows(Unit(int(self.max_rows)), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
         """Return public parameters of a next step that hold for any data."""
         return {}
 
-    def _public_n_samples(self, selection: Selection, budget: Budget) -> tuple[float, list[str]]:
+    def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
         """Return the number of records to calibrate for, and the parameters that it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []

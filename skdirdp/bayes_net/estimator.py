@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._contributions import admit_counts
-from .._persons import Selection, select_rows
+from .._contributions import check_given_counts
+from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_tables
 from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
-from ..engines import Part, TableCounts, by_blocks, open_table
+from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.split import SPLITS, calibrate_split
@@ -225,7 +225,9 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             self.structure_ = parse_structure(self.structure)
             self._check_target()
             table = open_table(X, groups=groups)
-            found = self._count_here(table.part) if table.is_here else self._count_elsewhere(table)
+            found = (
+                self._count_here(table.part) if table.in_memory else self._count_elsewhere(table)
+            )
             self._release_counts(context, *found)
         return self
 
@@ -266,7 +268,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             given = check_tables(tables, self.structure_)
             counted = self._selected(n_samples)
             counts = [
-                admit_counts(
+                check_given_counts(
                     f"the table of {node!r}",
                     given[node],
                     (family.n_rows, family.n_states),
@@ -341,7 +343,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         self._check_columns(names)
         self._declare_states(table.kind)
         counter = FamilyCounter(self._families, self.states_, self.columns, int(self.max_rows))
-        return table.looking_at(list(self.structure_)).count(counter), names, []
+        return table.select_features(list(self.structure_)).count(counter), names, []
 
     def _declare_states(self, kind: str) -> None:
         """Take the states as they are declared, all of them."""
@@ -367,7 +369,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             counts = table.counts.reshape(families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
-    def _encode(self, records: Records, counted: Selection):
+    def _encode(self, records: Records, counted: CountedRows):
         """The states of all variables, their numbers in the data, and what was not given."""
         states = check_states(self.states or {}, self.structure_)
         missing = [node for node in self.structure_ if node not in states]
@@ -430,7 +432,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
 
     # Scoring ---------------------------------------------------------------------
 
-    @by_blocks(lambda model: (None, np.empty(0)))
+    @lazy_for_dask(lambda model: (None, np.empty(0)))
     def score_samples(self, X):
         """The log-likelihood of each record.
 

@@ -9,7 +9,7 @@ from .._contributions import count_cells
 from ..mechanisms import GaussianMechanism
 from ..mechanisms.division import divided, for_distances
 from ..mechanisms.selection import SelectionMechanism
-from ..records import in_fixed_order
+from ..records import sort_values
 from .domains import NO_VALUE, OTHER, Categories
 
 # Parts of the budget: for each column's own counts, for the scores of pairs, for the tables
@@ -114,7 +114,7 @@ def found_categories(
     # In a fixed order: that of the data would tell of the data.
     found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
     # A text that stands for missing values cannot be a state of its own.
-    names = in_fixed_order(name for name in found if name != NO_VALUE)
+    names = sort_values(name for name in found if name != NO_VALUE)
     other = OTHER
     while other in names:
         other = f"({other})"

@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import count_cells
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
@@ -274,7 +274,7 @@ class PrivateBayesNet(ReleasedNetwork):
                 self.feature_names_in_ = np.array(records.names, dtype=object)
         return self
 
-    def _encode(self, records: Records, counted: Selection):
+    def _encode(self, records: Records, counted: CountedRows):
         """Public domains and exact cells of columns, and of unlisted ones their numbered values."""
         states, bounds = self.states or {}, self.bounds or {}
         both = [name for name in states if name in bounds]
@@ -350,7 +350,7 @@ class PrivateBayesNet(ReleasedNetwork):
                 )
 
     def _noise(
-        self, n_unlisted: int, counted: Selection, budget: Budget
+        self, n_unlisted: int, counted: CountedRows, budget: Budget
     ) -> tuple[GaussianMechanism, list[SelectionMechanism]]:
         """The one Gaussian release that all steps are parts of, and what finds names."""
         table = CountTable(1.0, 2)

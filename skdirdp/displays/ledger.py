@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._messages import exactly
+from .._messages import format_exact
 from .._validation import check_choice, check_integer, check_real
 from .axes import axes_for
 
@@ -120,17 +120,17 @@ class LedgerDisplay:
         charges = accountant.history()
         if not charges:
             raise ValueError("accountant must have at least 1 charge; got 0")
-        limit, terms = accountant.epsilon, f"$\\delta$ = {exactly(accountant.delta)}"
+        limit, terms = accountant.epsilon, f"$\\delta$ = {format_exact(accountant.delta)}"
         what = "total $\\varepsilon$"
         if delta is not None:
             delta = check_real("delta", delta, above=0, below=1)
             if accountant.order is not None or delta != accountant.delta:
                 limit = None
-            terms = f"$\\delta$ = {exactly(delta)}"
+            terms = f"$\\delta$ = {format_exact(delta)}"
         elif accountant.order is None and accountant.adaptive and limit is not None:
             what = "spent of the limit, times its $\\varepsilon$,"
         elif accountant.order is not None:
-            terms = f"Renyi order {exactly(accountant.order)}"
+            terms = f"Renyi order {format_exact(accountant.order)}"
         shown = _evenly(len(charges), max_points)
         display = cls(
             [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
@@ -173,7 +173,9 @@ class LedgerDisplay:
         )
         self._draw_charges(ax, x, thinned)
         if self.limit is not None:
-            ax.axhline(self.limit, color="k", linestyle="--", label=f"limit {exactly(self.limit)}")
+            ax.axhline(
+                self.limit, color="k", linestyle="--", label=f"limit {format_exact(self.limit)}"
+            )
         if np.isinf(self.totals).any():
             first = x[self.shown[np.argmax(np.isinf(self.totals))]]
             ax.axvline(first, color="k", linestyle=":", label="infinite from here on")

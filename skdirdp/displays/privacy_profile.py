@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import exactly, plural
+from .._messages import format_exact, plural
 from .._validation import check_array, check_integer
 from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
@@ -235,7 +235,7 @@ class PrivacyProfileDisplay:
             epsilon, delta = self.budget
             mark = {
                 "color": self.line_.get_color(),
-                "label": f"{self.budget_name} ({exactly(epsilon)}, {exactly(delta)})",
+                "label": f"{self.budget_name} ({format_exact(epsilon)}, {format_exact(delta)})",
             }
             if delta > 0:
                 ax.plot([epsilon], [delta], linestyle="none", marker="o", **mark)
@@ -249,7 +249,7 @@ class PrivacyProfileDisplay:
                 linestyle="none",
                 marker="x",
                 color=self.line_.get_color(),
-                label=f"total ({epsilon:.3g}, {exactly(delta)})",
+                label=f"total ({epsilon:.3g}, {format_exact(delta)})",
             )
         ax.set(xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
         ax.grid(alpha=0.3)

@@ -10,14 +10,14 @@ from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .._contributions import admit_counts
+from .._contributions import check_given_counts
 from .._messages import errors_without_data, warn
 from .._persons import select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
-from .._validation import check_cells, check_integer, check_real, in_order
+from .._validation import by_column, check_cells, check_integer, check_real
 from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
-from ..engines import TableCounts, by_blocks, open_table
+from ..engines import TableCounts, lazy_for_dask, open_table
 from ..mechanisms.table import CountTable
 from ..numerics.rows import row_blocks
 from ..records import as_numbers
@@ -237,10 +237,10 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """
         with self._fitting() as context:
             table = open_table(X, groups=groups)
-            if table.is_here:
+            if table.in_memory:
                 X = self._validated(table.part.X, reset=True)
                 counted = select_rows(table.part.groups, len(X), self.max_rows)
-                X = counted.of(X)
+                X = counted.take(X)
                 n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
                 sizes = self._public_sizes(X.shape[1])
                 check_categories(X, sizes)
@@ -293,7 +293,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             sizes, grids = self._public_bins()
             counted = self._selected(n_samples)
             counts = [
-                admit_counts(f"the table of feature {k}", cells, (len(edges) - 1,), counted.n_rows)
+                check_given_counts(
+                    f"the table of feature {k}", cells, (len(edges) - 1,), counted.n_rows
+                )
                 for k, (cells, edges) in enumerate(
                     zip(given, map(_fine_edges, sizes, grids), strict=True)
                 )
@@ -381,7 +383,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Refuse a table that is not in memory if more would have to be known of it."""
         n_features = self.n_features_in_
         sizes = self._public_sizes(n_features)
-        given = in_order("bounds", self.bounds, self._names, n_features)
+        given = by_column("bounds", self.bounds, self._names, n_features)
         pairs = zip(sizes, public_bounds(given, n_features, sizes), strict=True)
         missing = ["bounds"] if any(size is None and pair is None for size, pair in pairs) else []
         self._check_declared(kind, missing)
@@ -397,7 +399,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         return getattr(self, "feature_names_in_", None)
 
     def _public_sizes(self, n_features: int) -> list[int | None]:
-        given = in_order("n_categories", self.n_categories, self._names, n_features)
+        given = by_column("n_categories", self.n_categories, self._names, n_features)
         sizes = public_sizes(given, n_features)
         n_cells = sum(int(self.n_fine_bins) if size is None else size for size in sizes)
         check_cells("n_categories and n_fine_bins", n_cells)
@@ -405,7 +407,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _grids(self, X, n_bins, sizes) -> tuple[list[FineGrid | None], list[str]]:
         """Fine bins of the numeric features that vary, and what choosing them leaks."""
-        given = in_order("bounds", self.bounds, self._names, X.shape[1])
+        given = by_column("bounds", self.bounds, self._names, X.shape[1])
         bounds = public_bounds(given, X.shape[1], sizes)
         n_fine_bins = int(self.n_fine_bins)
         grids: list[FineGrid | None] = [None] * X.shape[1]
@@ -510,7 +512,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     # Transforming ------------------------------------------------------------------
 
-    @by_blocks(lambda model: model._output())
+    @lazy_for_dask(lambda model: model._output())
     def transform(self, X):
         """Bin the values, or evaluate the density or the CDF at them.
 

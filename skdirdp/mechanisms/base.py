@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._messages import brief
+from .._messages import format_short
 from .._random import noise_generator
 from .._validation import check_choice, check_counts, check_real
 from ..accounting.composition import PrivacyCurves
@@ -70,7 +70,7 @@ class Mechanism(PrivacyCurves):
 
     def __str__(self) -> str:
         """The same for a reader, who needs four digits of a noise level and not all."""
-        return self._describe(brief)
+        return self._describe(format_short)
 
     def _describe(self, show: Callable[[Any], str]) -> str:
         given = [

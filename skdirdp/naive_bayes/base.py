@@ -15,9 +15,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._contributions import Weights, admit_counts, count_cells
+from .._contributions import Weights, check_given_counts, count_cells
 from .._messages import errors_without_data
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import (
     check_alpha,
@@ -27,12 +27,12 @@ from .._validation import (
     encode_labels,
 )
 from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
-from ..engines import batch_in_memory, by_blocks, gathered, open_table
+from ..engines import compute_dask, lazy_for_dask, open_batch, open_table
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
 from ..mechanisms.table import CountTable
 from ..postprocessing import NoisyTable
-from ..records import of_one_kind
+from ..records import to_common_dtype
 from .counting import NaiveBayesCounter
 from .tally import Estimate, FeatureCounts, Tally, estimates_of, shares_of
 
@@ -150,7 +150,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """
         with self._fitting() as context:
             table = open_table(X, y, sample_weight, groups)
-            if table.is_here:
+            if table.in_memory:
                 X, y, sample_weight, groups = table.part
                 tally = self._tally(X, y, self.classes, sample_weight, groups)
             else:
@@ -185,7 +185,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        X, y, sample_weight, groups = batch_in_memory(X, y, sample_weight, groups)
+        X, y, sample_weight, groups = open_batch(X, y, sample_weight, groups)
         with self.__dict__.setdefault("_release_lock", threading.RLock()):
             counted = vars(self).get("_tally_", self._exact_tally)
             if "privacy_" in vars(self) and counted is None:
@@ -233,7 +233,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         sample_weight,
         groups,
         *,
-        before: Selection | None = None,
+        before: CountedRows | None = None,
         first: bool = True,
         is_part: bool = False,
     ) -> Tally:
@@ -245,15 +245,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         X, y = self._validate(X, y, reset=first)
         if first and classes is None:
             with errors_without_data(y=y):
-                y = of_one_kind("y", y)
+                y = to_common_dtype("y", y)
                 if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
                     check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = self._check_weight(sample_weight, X, is_part=is_part)
         counted = select_rows(groups, len(y), self.max_rows, before)
-        X, y, sample_weight = (counted.of(values) for values in (X, y, sample_weight))
+        X, y, sample_weight = (counted.take(values) for values in (X, y, sample_weight))
         # Without noise nothing needs a bound.
-        weights = Weights.of(sample_weight, self.max_weight, exact=not self._is_private)
+        weights = Weights.from_values(sample_weight, self.max_weight, exact=not self._is_private)
         leaks = ["classes"] if first and classes is None else []
         leaks += ["max_weight"] if weights.missing else []
         if first:
@@ -290,11 +290,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def _tally_elsewhere(self, table: Any) -> Tally:
         """Exact counts of a table, made where it is."""
-        if "y" not in table.has:
+        if "y" not in table.given:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        self._check_declared(table.kind, self._undeclared("sample_weight" in table.has))
+        self._check_declared(table.kind, self._undeclared("sample_weight" in table.given))
         with errors_without_data(X=table.sample):
             validate_data(self, table.sample, skip_check_array=True)
         self.classes_ = check_classes(self.classes, self.class_prior)
@@ -303,7 +303,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         self._known_prior()
         self._check_alpha()
         tally = table.count(NaiveBayesCounter(self._for_workers()))
-        if "sample_weight" in table.has and not tally.classes.any():
+        if "sample_weight" in table.given and not tally.classes.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
         return tally
 
@@ -316,7 +316,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def _tally_frame(self, frame: Any) -> Tally:
         """Exact counts of a frame, from what its engine brings together."""
-        frame.weigh(
+        frame.set_weights(
             self.max_weight,
             lambda weight: self._check_weight(weight, weight[:, np.newaxis]),
             exact=not self._is_private,
@@ -372,8 +372,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             self.classes_ = check_classes(self.classes, self.class_prior)
             given = dict(check_tables(tables, ("class_count", self._feature_table)))
             counted = self._selected(n_samples)
-            weights = Weights.of(None, self.max_weight, exact=not self._is_private)
-            classes = admit_counts(
+            weights = Weights.from_values(None, self.max_weight, exact=not self._is_private)
+            classes = check_given_counts(
                 "class_count",
                 given["class_count"],
                 (len(self.classes_),),
@@ -583,7 +583,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     # Predicting --------------------------------------------------------------------
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_joint_log_proba(self, X):
         """Joint log probability of each record and class.
 
@@ -601,7 +601,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         scores = self._log_likelihood(X)
         return scores + self.class_log_prior_ if self._uses_prior else scores
 
-    @by_blocks(lambda model: (None, model.classes_[:0]))
+    @lazy_for_dask(lambda model: (None, model.classes_[:0]))
     def predict(self, X):
         """The most probable class of each record.
 
@@ -616,7 +616,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         joint = self.predict_joint_log_proba(X)
         return self.classes_[np.argmax(joint, axis=1)]
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_log_proba(self, X):
         """Log probability of each class given each record.
 
@@ -631,7 +631,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         joint = self.predict_joint_log_proba(X)
         return joint - logsumexp(joint, axis=1, keepdims=True)
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_proba(self, X):
         """Probability of each class given each record.
 
@@ -659,7 +659,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         float
         """
-        predicted, y, sample_weight = gathered(self.predict(X), y, sample_weight)
+        predicted, y, sample_weight = compute_dask(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):
             return accuracy_score(y, predicted, sample_weight=sample_weight)
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import joblib
 import numpy as np
 
-from .._messages import is_raised_here, known_message
+from .._messages import is_own_error, known_message
 from .._persons import SHARED_GROUPS, SharedGroups
 from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
@@ -76,7 +76,7 @@ class _PipelineContext(ReleaseContext):
         except _HARMLESS:
             raise
         except Exception as error:
-            if not self.budget.is_private or not self.step or is_raised_here(error):
+            if not self.budget.is_private or not self.step or is_own_error(error):
                 raise
             refusal = self._redacted(error)
             try:

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
-from .._messages import only_own_warnings, warn
+from .._messages import suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
@@ -283,7 +283,7 @@ class PrivatePipeline(Pipeline):
 
     def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
         """Describe the releases, the charge and the gaps of a fit, without fitting."""
-        with only_own_warnings(bool(np.isfinite(self.epsilon))):
+        with suppress_other_warnings(bool(np.isfinite(self.epsilon))):
             params, groups = self._shared_groups(params)
             return self._plan(Pipeline.fit, X, y, params, groups)[0]
 
@@ -294,7 +294,7 @@ class PrivatePipeline(Pipeline):
         self._validate_params()
         self._validate_steps()
         is_private = bool(np.isfinite(self.epsilon))
-        with only_own_warnings(is_private):
+        with suppress_other_warnings(is_private):
             leaking = self._warn_of_leaking_steps() if is_private else []
             if self._holds_private_steps():
                 return self._fit_jointly(fit, X, y, params, leaking)

@@ -3,7 +3,7 @@
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
-from .._messages import exactly
+from .._messages import format_exact
 
 # Every float is a finite decimal of fewer digits, so nothing is rounded before it is shown.
 _EXACT = Context(prec=1200, Emax=10**9, Emin=-(10**9))
@@ -66,7 +66,7 @@ def number(value: float) -> str:
     if chosen == 0 or chosen.adjusted() in _POSITIONAL:
         text = f"{chosen:f}"
         return text.removesuffix(".0")
-    return exactly(value)
+    return format_exact(value)
 
 
 def visible(text: object) -> str:

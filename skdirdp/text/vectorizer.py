@@ -10,13 +10,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from .._contributions import count_names
 from .._messages import errors_without_data, warn
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _fit_context
 from ..base import Budget, CountingEstimator, ReleasePlan
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.selection import SelectionMechanism
 from ..mechanisms.table import CountTable
-from ..records import UNKNOWN, rebuilt, type_and_value
+from ..records import UNKNOWN, rebuild, type_and_value
 
 # What the vocabulary holds where no word was found: no analyzer of scikit-learn gives it.
 _NO_WORD = ""
@@ -273,7 +273,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     def _contribution(self) -> ContributionBound:
         return ContributionBound(1.0, float(self.max_words))
 
-    def _frequencies(self, counted: Selection, budget: Budget) -> tuple[float, float, list[str]]:
+    def _frequencies(self, counted: CountedRows, budget: Budget) -> tuple[float, float, list[str]]:
         """The least and the largest count of a word, and what finding them leaks."""
         leaks: list[str] = []
         lowest, highest = float(self.min_df), float(self.max_df)
@@ -337,7 +337,7 @@ def _keys(words: Iterable[Any], names: dict[tuple, Any]) -> list[Any]:
     if {str}.issuperset(map(type, words)):
         return words
     keys: list[Any] = []
-    for word in map(rebuilt, words):
+    for word in map(rebuild, words):
         if word is not np.nan and word is not UNKNOWN:
             keys.append(word if type(word) is str else type_and_value(word))
             if type(word) is not str:
