@@ -402,7 +402,7 @@ class RowBounds:
         if 2 * np.count_nonzero(changed) > len(changed):
             block = scaled_rows(block, factor, self.grid)
             return block, largest_of(block.totals(exact_below=exact_below)), False
-        part = scaled_rows(block.some(changed), factor[changed], self.grid)
+        part = scaled_rows(block.take(changed), factor[changed], self.grid)
         kept = largest_of(totals[~changed])
         scaled = largest_of(part.totals(exact_below=exact_below))
-        return block.replaced(changed, part), max(kept, scaled), False
+        return block.with_rows(changed, part), max(kept, scaled), False

@@ -22,7 +22,6 @@ from skdirdp import (
     DirichletNB,
     PrivacyAccountant,
     PrivacyLeakWarning,
-    _scipy_compat,
 )
 from skdirdp import _contributions as contributions
 from skdirdp._contributions import (
@@ -442,8 +441,8 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.float32, np.float64])
 def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, monkeypatch):
     if without:
-        monkeypatch.setattr(_scipy_compat, "csc_matvec", None)
-        monkeypatch.setattr(_scipy_compat, "csc_matvecs", None)
+        monkeypatch.setattr(rows_module, "csc_matvec", None)
+        monkeypatch.setattr(rows_module, "csc_matvecs", None)
     rng = np.random.default_rng(0)
     X = rng.poisson(0.4, size=(300, 70)).astype(dtype)
     groups = rng.integers(0, 4, 300)

@@ -1,6 +1,7 @@
 """Parameters of a discrete Bayesian network, for pgmpy."""
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_tables
-from ..base import CountingEstimator
+from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
@@ -220,14 +221,14 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         -------
         self
         """
-        with self._fitting():
+        with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
             table = open_table(X, groups=groups)
             found = (
                 self._count_here(table.part) if table.in_memory else self._count_elsewhere(table)
             )
-            self._release_counts(*found)
+            self._release_counts(context, *found)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -260,7 +261,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         >>> weather.fit_counts(tables, n_samples=1000).probabilities_["wet"].shape
         (2, 2)
         """
-        with self._fitting():
+        with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
             self._declare_states("given as counts")
@@ -275,13 +276,19 @@ class PrivateBayesNetMLE(ReleasedNetwork):
                 )
                 for node, family in self._families.items()
             ]
-            self._release_counts(TableCounts(counted, counts), list(given), [])
+            self._release_counts(context, TableCounts(counted, counts), list(given), [])
         return self
 
-    def _release_counts(self, counts: TableCounts, names: list[Hashable], leaks: list[str]) -> None:
+    def _release_counts(
+        self,
+        context: ReleaseContext,
+        counts: TableCounts,
+        names: list[Hashable],
+        leaks: list[str],
+    ) -> None:
         """Release the tables of all families, and keep what was drawn."""
         families = self._families
-        n_samples, size_leaks = self._public_n_samples(counts.counted)
+        n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
         alpha = float(self.alpha)
         tables = [
             (
@@ -296,7 +303,8 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             )
             for family, cells in zip(families.values(), counts.tables, strict=True)
         ]
-        releases = self._release(tables, leaks + size_leaks, counts.counted)
+        plan = ReleasePlan(self, context, tables, counts.counted, leaks + size_leaks)
+        releases = context.release(plan)
 
         released = dict(zip(families, releases, strict=True))
         self.mechanisms_ = {
@@ -306,9 +314,8 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         }
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
         self.alpha_ = dict.fromkeys(families, alpha)
-        if self._is_private and self.postprocess:
-            public = self._is_number_public(counts.counted.unit)
-            self._read(families, float(counts.counted.n_rows) if public else None)
+        if context.budget.is_private and self.postprocess:
+            self._read(families, None if plan.n_records is None else float(plan.n_records))
         else:
             for node, mechanism in self.mechanisms_.items():
                 self.alpha_[node] = mechanism.smoothing
@@ -389,10 +396,10 @@ class PrivateBayesNetMLE(ReleasedNetwork):
                     f"{family.n_rows} configurations of its parents"
                 )
 
-    def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
-        if self.split == "even" or self.calibration != "exact" or not self._is_private:
-            return super()._calibrate(tables)
-        return calibrate_split(tables, super()._calibrate)
+    def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
+        if self.split == "even" or self.calibration != "exact" or not budget.is_private:
+            return super()._calibrate(tables, budget)
+        return calibrate_split(tables, partial(super()._calibrate, budget=budget))
 
     def probability_limits(self, confidence=0.95):
         """Limits for the shares that the counted records have, by the noise that was drawn.

@@ -33,40 +33,23 @@ def safe_root(
     margin: float = 0.0,
     limits: tuple[float, float] = (-np.inf, np.inf),
 ) -> float:
-    """Find a root of an excess, approximated from the side where the excess is not positive.
+    """Find a root of an excess, approximated from the safe side, where the excess is at most 0.
 
-    Steps from `start`, each twice as long as the last, find two points between which the sign
-    changes. Brent's method then finds the root up to its tolerance, on either side. Further
-    doubling steps lead back to the safe side.
+    The excess is positive on one side of the root, and may be infinite. Steps from `start`, each
+    twice as long as the last, find two points between which the sign changes; the sign of
+    `step` is the direction away from the safe side. Brent's method then finds the root up to
+    the tolerance, on either side. Further doubling steps lead back to the safe side.
 
-    Parameters
-    ----------
-    excess : callable
-        Positive on one side of the root and at most 0 on the other, the safe side. It may be
-        infinite.
-    start : float
-        Initial point, clipped to the limits.
-    step : float
-        First step. Its sign is the direction away from the safe side.
-    tolerance : float
-        Largest absolute error of the root.
-    margin : float, default=0.0
-        Smallest distance to keep from the root, on the safe side.
-    limits : (float, float)
-        Interval that is searched.
-
-    Returns
-    -------
-    float
-        A point at which the excess was evaluated and is not positive. If the excess is
-        positive nowhere, the limit on that side. If it is positive everywhere, nan.
+    Returns a point at which the excess was evaluated and is not positive, at least `margin`
+    away from the root. If the excess is positive nowhere within the limits, returns the limit
+    on that side. If it is positive everywhere, returns nan.
     """
 
     @cache
     def clipped(x: float) -> float:
         value = float(excess(x))
         if np.isnan(value):  # comparisons with nan would treat any point as safe
-            raise FloatingPointError(f"an excess could not be computed at {x}")
+            raise FloatingPointError(f"the excess could not be computed at {x}")
         return min(max(value, -_LARGEST_EXCESS), _LARGEST_EXCESS)
 
     here = float(np.clip(start, *limits))
@@ -96,25 +79,9 @@ def root_nearby(
 ) -> float | None:
     """Find a point on the safe side of a root close to the start, with few evaluations.
 
-    Parameters
-    ----------
-    excess : callable
-        Positive above the root, and at most 0 below it, on the safe side.
-    start : float
-        Initial point, at most `most`.
-    slope : float
-        Approximate slope of the excess at the root.
-    margin : float
-        Smallest distance to keep from the root, as estimated by the slope.
-    most : float
-        Largest allowed point.
-
-    Returns
-    -------
-    float or None
-        A point at which the excess was evaluated and is not positive. It is at most three
-        margins below the root, or equal to `most`. None if the secant method does not find
-        such a point.
+    The excess is positive above the root, and `slope` is its approximate slope there. The point
+    is at most three margins below the root, or equal to `most`, the largest allowed point.
+    Returns None if the secant method does not find such a point.
     """
     here, value = start, excess(start)
     for _ in range(_MAX_SECANTS):

@@ -16,9 +16,9 @@ EXAMPLE_DELTA = 1e-5
 RECORD = "record"
 #: For readers of an adaptive limit, beside the share of it that is spent.
 ADAPTIVE_LIMIT = (
-    "An adaptive limit is one guarantee for all charges together: its ε holds from the first "
-    "charge on and is the total, however much of it is used. The part that is used is a share "
-    "of what the limit admits, and not a sum of the ε of the charges."
+    "An adaptive limit is one guarantee for all charges together. Its ε holds from the first "
+    "charge and is the total, regardless of how much of the limit is spent. The spent part is a "
+    "share of what the limit admits, not the sum of the ε of the charges."
 )
 # A ledger knows what was charged, and not what a fit took from the data besides.
 _EXCEPT_MODELS = (
