@@ -499,7 +499,7 @@ def test_leaking_steps_and_seeds_are_named_in_the_report():
     ):
         pipe = PrivatePipeline(steps).fit(X, Y)
     assert pipe.privacy_.not_covered == ("scale (StandardScaler)", "random_state")
-    assert "whoever knows it can remove the noise" in str(pipe.privacy_)
+    assert "anyone who knows it can remove the noise" in str(pipe.privacy_)
 
 
 # Searches and copies ---------------------------------------------------------------
