@@ -326,22 +326,22 @@ def test_an_engine_that_breaks_the_rule_is_found_out_before_the_charge(name, fau
     frame.loc[7, ["much", "little"]] = [100.3, 200.7]
     model, features, given = FITS[name]
     model = clone(model).set_params(accountant=Recorder())
-    with pytest.raises(ContributionError, match="more than the bound it is charged for"):
+    with pytest.raises(ContributionError, match="more than its bound"):
         model.fit(pl.from_pandas(frame[[*features, "label"]]).lazy(), **given)
     assert model.accountant.charges == []
 
 
 def test_sums_of_weights_must_be_on_their_grid():
-    terms = Weights.of(np.array([0.3, 1.7]), 2.0)
-    terms.of_groups(np.array([1.0, 3.0]) * terms.grid)
+    terms = Weights.from_values(np.array([0.3, 1.7]), 2.0)
+    terms.with_group_totals(np.array([1.0, 3.0]) * terms.grid)
     with pytest.raises(ContributionError):
-        terms.of_groups(np.array([0.3]) * terms.grid)
+        terms.with_group_totals(np.array([0.3]) * terms.grid)
     with pytest.raises(ContributionError):
-        Weights.of(None, None).of_groups(np.array([2.5]))
+        Weights.from_values(None, None).with_group_totals(np.array([2.5]))
     with pytest.raises(ContributionError):
-        Weights.of(None, None).of_groups(np.array([-1.0]))
+        Weights.from_values(None, None).with_group_totals(np.array([-1.0]))
     with pytest.raises(ContributionError):
-        Weights.of(None, None).of_groups(np.array([np.nan]))
+        Weights.from_values(None, None).with_group_totals(np.array([np.nan]))
 
 
 # --- Errors ---------------------------------------------------------------------

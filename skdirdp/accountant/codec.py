@@ -7,7 +7,7 @@ from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
 
-from .._messages import brief
+from .._messages import format_short
 from .._validation import check_integer
 from ..accounting import (
     AllOf,
@@ -30,7 +30,7 @@ from ..mechanisms import (
     Mechanism,
     SimplexMechanism,
 )
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
 from .records import PERSON, RECORD, SPLIT_BY, Charge, Header, LedgerError, is_of_persons
 
 # Limits on a stored mechanism, far beyond those that estimators charge. Composing a longer
@@ -265,7 +265,7 @@ def describe_parameters(mechanism: Any) -> str:
         return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a guarantee that was charged may not.
-    show = brief if isinstance(mechanism, Mechanism) else str
+    show = format_short if isinstance(mechanism, Mechanism) else str
     return ", ".join(
         f"{field.name}={show(value)}"
         for field, value in values

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from .._messages import errors_without_data, warn
 from .._validation import are_hashable
-from ..records import OUTSIDE, UNKNOWN, in_fixed_order, rebuilt, state_codes
+from ..records import OUTSIDE, UNKNOWN, rebuild, sort_values, state_codes
 from ..records import factorise as factorise_cells
 
 
@@ -149,7 +149,7 @@ def check_states(states: Mapping, nodes: Mapping) -> dict[Hashable, list]:
 
 def _declared(state: Any) -> Any:
     """A declared state as a plain value, if it is of a type that has one."""
-    plain = rebuilt(state)
+    plain = rebuild(state)
     # A time keeps its zone.
     return state if plain is UNKNOWN or isinstance(plain, datetime) else plain
 
@@ -169,7 +169,7 @@ def observed_states(name: Hashable, codes: np.ndarray, distinct: list) -> list:
             f"X must hold values that can be states; column {name!r} has some that cannot be "
             "hashed or rebuilt"
         )
-    return in_fixed_order(distinct)
+    return sort_values(distinct)
 
 
 def positions(codes: np.ndarray, distinct: list, states: Sequence[Any]) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from ..engines import Part, TableCounts
 from .columns import as_records, encode
 from .tables import Family
@@ -27,7 +27,7 @@ class FamilyCounter:
     columns: Sequence[Hashable] | None
     max_rows: int
 
-    def of_part(self, part: Part, before: Selection | None) -> TableCounts:
+    def count_part(self, part: Part, before: CountedRows | None) -> TableCounts:
         records = as_records(part.X, self.columns)
         counted = select_rows(part.groups, records.n_records, self.max_rows, before)
         codes = {
@@ -35,9 +35,9 @@ class FamilyCounter:
             for node, states in self.states.items()
         }
         tables = [family.count(codes) for family in self.families.values()]
-        return TableCounts(Selection(counted.unit, counted.n_rows), tables)
+        return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
 
-    def of_frame(self, frame: Any) -> TableCounts:
+    def count_frame(self, frame: Any) -> TableCounts:
         tables = []
         for family in frame.shown(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)

@@ -1,6 +1,7 @@
 """Parameters of a discrete Bayesian network, for pgmpy."""
 
 from collections.abc import Hashable, Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -8,17 +9,17 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._contributions import admit_counts
-from .._persons import Selection, select_rows
+from .._contributions import check_given_counts
+from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_tables
-from ..base import CountingEstimator
-from ..engines import Part, TableCounts, by_blocks, open_table
+from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
+from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.split import SPLITS, calibrate_split
-from ..mechanisms.table import CountTable
+from ..mechanisms.splitting import SPLITS, calibrate_split
+from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_NETWORKS
 from .columns import (
@@ -220,12 +221,14 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         -------
         self
         """
-        with self._fitting():
+        with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
             table = open_table(X, groups=groups)
-            found = self._count_here(table.part) if table.is_here else self._count_elsewhere(table)
-            self._release_counts(*found)
+            found = (
+                self._count_here(table.part) if table.in_memory else self._count_elsewhere(table)
+            )
+            self._release_counts(context, *found)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -258,14 +261,14 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         >>> weather.fit_counts(tables, n_samples=1000).probabilities_["wet"].shape
         (2, 2)
         """
-        with self._fitting():
+        with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
             self._declare_states("given as counts")
             given = check_tables(tables, self.structure_)
             counted = self._selected(n_samples)
             counts = [
-                admit_counts(
+                check_given_counts(
                     f"the table of {node!r}",
                     given[node],
                     (family.n_rows, family.n_states),
@@ -273,13 +276,19 @@ class PrivateBayesNetMLE(ReleasedNetwork):
                 )
                 for node, family in self._families.items()
             ]
-            self._release_counts(TableCounts(counted, counts), list(given), [])
+            self._release_counts(context, TableCounts(counted, counts), list(given), [])
         return self
 
-    def _release_counts(self, counts: TableCounts, names: list[Hashable], leaks: list[str]) -> None:
+    def _release_counts(
+        self,
+        context: ReleaseContext,
+        counts: TableCounts,
+        names: list[Hashable],
+        leaks: list[str],
+    ) -> None:
         """Release the tables of all families, and keep what was drawn."""
         families = self._families
-        n_samples, size_leaks = self._public_n_samples(counts.counted)
+        n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
         alpha = float(self.alpha)
         tables = [
             (
@@ -294,7 +303,8 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             )
             for family, cells in zip(families.values(), counts.tables, strict=True)
         ]
-        releases = self._release(tables, leaks + size_leaks, counts.counted)
+        plan = ReleasePlan(self, context, tables, counts.counted, leaks + size_leaks)
+        releases = context.release(plan)
 
         released = dict(zip(families, releases, strict=True))
         self.mechanisms_ = {
@@ -304,9 +314,8 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         }
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
         self.alpha_ = dict.fromkeys(families, alpha)
-        if self._is_private and self.postprocess:
-            public = self._is_number_public(counts.counted.unit)
-            self._read(families, float(counts.counted.n_rows) if public else None)
+        if context.budget.is_private and self.postprocess:
+            self._read(families, None if plan.n_records is None else float(plan.n_records))
         else:
             for node, mechanism in self.mechanisms_.items():
                 self.alpha_[node] = mechanism.smoothing
@@ -334,7 +343,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         self._check_columns(names)
         self._declare_states(table.kind)
         counter = FamilyCounter(self._families, self.states_, self.columns, int(self.max_rows))
-        return table.looking_at(list(self.structure_)).count(counter), names, []
+        return table.select_features(list(self.structure_)).count(counter), names, []
 
     def _declare_states(self, kind: str) -> None:
         """Take the states as they are declared, all of them."""
@@ -360,7 +369,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
             counts = table.counts.reshape(families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
-    def _encode(self, records: Records, counted: Selection):
+    def _encode(self, records: Records, counted: CountedRows):
         """The states of all variables, their numbers in the data, and what was not given."""
         states = check_states(self.states or {}, self.structure_)
         missing = [node for node in self.structure_ if node not in states]
@@ -387,10 +396,10 @@ class PrivateBayesNetMLE(ReleasedNetwork):
                     f"{family.n_rows} configurations of its parents"
                 )
 
-    def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
-        if self.split == "even" or self.calibration != "exact" or not self._is_private:
-            return super()._calibrate(tables)
-        return calibrate_split(tables, super()._calibrate)
+    def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
+        if self.split == "even" or self.calibration != "exact" or not budget.is_private:
+            return super()._calibrate(tables, budget)
+        return calibrate_split(tables, partial(super()._calibrate, budget=budget))
 
     def probability_limits(self, confidence=0.95):
         """Limits for the shares that the counted records have, by the noise that was drawn.
@@ -423,7 +432,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
 
     # Scoring ---------------------------------------------------------------------
 
-    @by_blocks(lambda model: (None, np.empty(0)))
+    @lazy_for_dask(lambda model: (None, np.empty(0)))
     def score_samples(self, X):
         """The log-likelihood of each record.
 

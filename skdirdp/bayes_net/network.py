@@ -10,7 +10,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import CountingEstimator
-from ..engines import by_blocks
+from ..engines import lazy_for_dask
 from .columns import Records, as_records, check_evidence
 from .structure import Parents
 from .tables import Family, blanket, target_probabilities
@@ -98,7 +98,7 @@ class ReleasedNetwork(DensityMixin, CountingEstimator):
         """
         return float(np.mean(self.score_samples(X)))
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_proba(self, X):
         """Probabilities of the target's states given the other columns.
 
@@ -172,7 +172,7 @@ class ReleasedNetwork(DensityMixin, CountingEstimator):
         answers[impossible] = 1 / answers.shape[1]
         return answers[which.ravel()]
 
-    @by_blocks(lambda model: (None, model.classes_[:0]))
+    @lazy_for_dask(lambda model: (None, model.classes_[:0]))
     def predict(self, X):
         """The most probable state of the target given the other columns.
 

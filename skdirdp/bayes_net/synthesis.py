@@ -10,14 +10,14 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import count_cells
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
-from ..base import CountingEstimator, PrivacyReport
+from ..base import Budget, CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
-from ..mechanisms.division import gaussian_within, with_names
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
 from ..records import has_float_dtype
 from .clique_tree import CliqueTree, Measurement, clipped, fit_tables, spread, with_columns
 from .columns import Records, as_records, check_states, factorise
@@ -243,7 +243,7 @@ class PrivateBayesNet(ReleasedNetwork):
         -------
         self
         """
-        with self._fitting():
+        with self._fitting() as context:
             records = as_records(X, self.columns)
             if records.n_records == 0:
                 raise ValueError("X must hold at least one record; got 0")
@@ -253,21 +253,20 @@ class PrivateBayesNet(ReleasedNetwork):
             counted = select_rows(groups, records.n_records, self.max_rows)
             domains, cells, unlisted = self._encode(records, counted)
             self._check_sizes(domains, len(unlisted), knowledge.required)
-            whole, finding = self._noise(len(unlisted), counted)
+            whole, finding = self._noise(len(unlisted), counted, context.budget)
             steps = Steps(whole, len(records.names), int(self.max_cells))
-            n_records = counted.n_rows if self._is_number_public(counted.unit) else None
+            n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
 
-            joint = JointMechanism.of([*finding, whole])
-            generator = self._pay(*joint.as_charge(), counted.unit)
+            joint = JointMechanism.from_mechanisms([*finding, whole])
+            generator = self._charge(*joint.as_charge(), counted.unit)
             steps.start(generator)
-            self._unit_, self._n_records_ = counted.unit, n_records
             for (name, numbered), mechanism in zip(unlisted.items(), finding, strict=True):
                 domains[name] = found_categories(mechanism, numbered, generator)
                 cells[name] = domains[name].place(name, numbered.codes, numbered.distinct)
             domains = {name: domains[name] for name in records.names}
             self._learn(domains, cells, steps, n_records, knowledge)
 
-            report = self._report(self._terms, joint.parts, ())
+            report = self._report(context.budget, joint.parts, (), counted.unit, n_records)
             self.privacy_ = NetworkReport(**vars(report))
             self.columns_ = records.names
             self.n_features_in_ = len(records.names)
@@ -275,7 +274,7 @@ class PrivateBayesNet(ReleasedNetwork):
                 self.feature_names_in_ = np.array(records.names, dtype=object)
         return self
 
-    def _encode(self, records: Records, counted: Selection):
+    def _encode(self, records: Records, counted: CountedRows):
         """Public domains and exact cells of columns, and of unlisted ones their numbered values."""
         states, bounds = self.states or {}, self.bounds or {}
         both = [name for name in states if name in bounds]
@@ -351,25 +350,25 @@ class PrivateBayesNet(ReleasedNetwork):
                 )
 
     def _noise(
-        self, n_unlisted: int, counted: Selection
+        self, n_unlisted: int, counted: CountedRows, budget: Budget
     ) -> tuple[GaussianMechanism, list[SelectionMechanism]]:
         """The one Gaussian release that all steps are parts of, and what finds names."""
-        terms, table = self._terms, CountTable(1.0, 2)
+        table = CountTable(1.0, 2)
         if counted.unit.is_person:
             table = table.per_person(counted.unit.max_rows)
-        relation, bound = table.relation(terms.adjacency), table.contribution
+        relation, bound = table.relation(budget.adjacency), table.contribution
         finding: list[SelectionMechanism] = []
         if not n_unlisted:
-            whole = gaussian_within(terms.epsilon, terms.delta, terms.order, relation, bound)
-        elif terms.order is not None and np.isfinite(terms.epsilon):
+            whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
+        elif budget.order is not None and np.isfinite(budget.epsilon):
             raise ValueError(
                 "order must be None where columns have neither states nor bounds: a value of one "
                 "record is published with a small probability, which no Renyi divergence allows "
                 "for. State the budget with delta, or give the states"
             )
         else:
-            whole, finding = with_names(
-                terms.epsilon, terms.delta, relation, bound, n_unlisted, _PART_OF_NAMES
+            whole, finding = split_with_selection(
+                budget.epsilon, budget.delta, relation, bound, n_unlisted, _PART_OF_NAMES
             )
         for mechanism in (whole, *finding):
             mechanism.check_table(np.zeros(1))
@@ -554,7 +553,8 @@ class PrivateBayesNet(ReleasedNetwork):
         """
         n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MOST_COLUMNS)
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
-        whole, _ = self._noise(n_unlisted, select_rows(None, 1, self.max_rows))
+        selection = select_rows(None, 1, self.max_rows)
+        whole, _ = self._noise(n_unlisted, selection, Budget.from_estimator(self))
         steps = Steps(whole, n_columns, int(self.max_cells))
         sigmas = (steps.column.sigma, steps.pair.sigma, steps.clique_sigma)
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))

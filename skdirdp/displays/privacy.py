@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import exactly, plural
+from .._messages import format_exact, plural
 from .._validation import check_array, check_choice, check_integer, check_real
 from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
@@ -214,14 +214,14 @@ class PrivacyProfileDisplay(Display):
         colour = self.line_.get_color()
         if self.budget is not None:
             epsilon, delta = self.budget
-            text = f"{self.budget_name} ({exactly(epsilon)}, {exactly(delta)})"
+            text = f"{self.budget_name} ({format_exact(epsilon)}, {format_exact(delta)})"
             if delta > 0:
                 ax.plot([epsilon], [delta], "o", color=colour, label=text)
             else:
                 ax.axvline(epsilon, linestyle=":", color=colour, label=text)
         if self.total is not None and np.isfinite(self.total[0]):
             epsilon, delta = self.total
-            text = f"total ({epsilon:.3g}, {exactly(delta)})"
+            text = f"total ({epsilon:.3g}, {format_exact(delta)})"
             ax.plot([epsilon], [delta], "x", color=colour, label=text)
         ax.set(title="Privacy profile", xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
         ax.grid(alpha=0.3)
@@ -357,17 +357,17 @@ class LedgerDisplay(Display):
         charges = accountant.history()
         if not charges:
             raise ValueError("accountant must have at least 1 charge; got 0")
-        limit, terms = accountant.epsilon, f"$\\delta$ = {exactly(accountant.delta)}"
+        limit, terms = accountant.epsilon, f"$\\delta$ = {format_exact(accountant.delta)}"
         what = "total $\\varepsilon$"
         if delta is not None:
             delta = check_real("delta", delta, above=0, below=1)
             if accountant.order is not None or delta != accountant.delta:
                 limit = None
-            terms = f"$\\delta$ = {exactly(delta)}"
+            terms = f"$\\delta$ = {format_exact(delta)}"
         elif accountant.order is None and accountant.adaptive and limit is not None:
             what = "spent of the limit, times its $\\varepsilon$,"
         elif accountant.order is not None:
-            terms = f"Renyi order {exactly(accountant.order)}"
+            terms = f"Renyi order {format_exact(accountant.order)}"
         shown = evenly_spaced(len(charges), max_points)
         display = cls(
             [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
@@ -394,7 +394,9 @@ class LedgerDisplay(Display):
         )
         self._draw_charges(ax, x, thinned)
         if self.limit is not None:
-            ax.axhline(self.limit, color="k", linestyle="--", label=f"limit {exactly(self.limit)}")
+            ax.axhline(
+                self.limit, color="k", linestyle="--", label=f"limit {format_exact(self.limit)}"
+            )
         if np.isinf(self.totals).any():
             first = np.argmax(np.isinf(self.totals)) + (not thinned)
             ax.axvline(corners[first], color="k", linestyle=":", label="infinite from here on")

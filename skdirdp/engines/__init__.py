@@ -4,16 +4,16 @@ An estimator says what it counts by a `Counter`, and a table says where its reco
 Exact counts are the same whichever engine brings them, and are all that comes.
 """
 
-from .lazily import by_blocks, gathered
+from .lazily import compute_dask, lazy_for_dask
 from .parts import Part, TableCounts
-from .registry import KINDS, batch_in_memory, open_table
+from .registry import KINDS, open_batch, open_table
 
 __all__ = [
     "KINDS",
     "Part",
     "TableCounts",
-    "batch_in_memory",
-    "by_blocks",
-    "gathered",
+    "compute_dask",
+    "lazy_for_dask",
+    "open_batch",
     "open_table",
 ]

@@ -26,19 +26,19 @@ class ArrowTable:
     Attributes
     ----------
     sample : an empty frame of the same columns.
-    has : parameters of `fit` that were given.
+    given : parameters of `fit` that were given.
     """
 
-    is_here = False
+    in_memory = False
     kind = "a PyArrow dataset"
 
     def __init__(self, X: Any, given: dict[str, Any]):
         self._X = X
-        self.has = check_named(given)
+        self.given = check_named(given)
         self._roles = Roles.of(list(X.schema.names), given)
         self.sample = X.schema.empty_table().to_pandas()[self._roles.features]
 
-    def looking_at(self, features: list[Any]) -> "ArrowTable":
+    def select_features(self, features: list[Any]) -> "ArrowTable":
         """The same where only some of the columns are read."""
         self._roles = self._roles.of_features(features)
         return self
@@ -52,7 +52,7 @@ class ArrowTable:
                 total = added([total, count_part(counter, part, before)])
                 if isinstance(total, Refusal):
                     break
-                if "groups" in self.has:
+                if "groups" in self.given:
                     before = persons_after(before, part.groups, counter.max_rows)
         return outcome(total)
 

@@ -28,10 +28,10 @@ class DaskTable:
     Attributes
     ----------
     sample : an empty table of the same columns, as a part would have.
-    has : parameters of `fit` that were given.
+    given : parameters of `fit` that were given.
     """
 
-    is_here = False
+    in_memory = False
     kind = "a Dask collection"
 
     def __init__(self, X: Any, given: dict[str, Any]):
@@ -52,9 +52,9 @@ class DaskTable:
             for role, value in given.items()
             if value is not None and not (self._is_frame and role in self._roles.named)
         }
-        self.has = {role for role, value in given.items() if value is not None}
+        self.given = {role for role, value in given.items() if value is not None}
 
-    def looking_at(self, features: list[Any]) -> "DaskTable":
+    def select_features(self, features: list[Any]) -> "DaskTable":
         """The same where only some of the columns are read."""
         if self._is_frame:
             self._roles = self._roles.of_features(features)
@@ -102,7 +102,7 @@ class DaskTable:
             beside = {role: parts[k] for role, parts in self._beside.items()}
             part = dask.delayed(split, pure=False)(records, **beside)
             counts.append(dask.delayed(count_part, pure=False)(shipped, part, before))
-            if "groups" in self.has:
+            if "groups" in self.given:
                 # Ids go from worker to worker, and not to the client.
                 before = dask.delayed(_persons_after, pure=False)(before, part, counter.max_rows)
         while len(counts) > 1:

@@ -1,8 +1,8 @@
 """The door's rules as expressions, for engines that hold records to their bounds themselves.
 
-They are the operations of `RowRule.apply` and of the grid of fine bins, one by one and in
+They are the operations of `RowBounds.apply` and of the grid of fine bins, one by one and in
 the same order, on 64-bit floats. Each of them is rounded as IEEE 754 says, here and in an
-engine, so that a record adds the same to the last bit; `RowRule.check` and `admit` look at
+engine, so that a record adds the same to the last bit; `RowBounds.check` and `admit` look at
 what came of it.
 """
 
@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from .._contributions import RowRule
+from .._contributions import RowBounds
 
 # Names of computed columns, as no user has them.
 _OWN = "__skdirdp_"
@@ -142,9 +142,9 @@ class BoundedRows:
 
 
 def bounded_rows(
-    frame: nw.LazyFrame, numbers: Numbers, rule: RowRule, weight: nw.Expr | None, label: str
+    frame: nw.LazyFrame, numbers: Numbers, rule: RowBounds, weight: nw.Expr | None, label: str
 ) -> BoundedRows:
-    """What each row adds, weights included, as `RowRule.apply` would have it."""
+    """What each row adds, weights included, as `RowBounds.apply` would have it."""
     names = [f"{_OWN}{k}" for k in range(len(numbers.names))]
     entries = [nw.col(name) for name in names]
     own = {name: nw.col(f"{_OWN}{name}") for name in ("weight", "total", "whole", "over", "factor")}

@@ -13,9 +13,9 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from .._contributions import RowRule, RowSums, Weights
+from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
-from .._persons import Selection, Unit
+from .._persons import CountedRows, Unit
 from .arrow import check_named
 from .expressions import Numbers, between, bounded_rows, cell, rounded_down
 from .parts import Counter, Roles, plain
@@ -51,10 +51,10 @@ class Frame:
     ----------
     names : names of the features.
     sample : an empty frame of the same columns.
-    has : parameters of `fit` that were given.
+    given : parameters of `fit` that were given.
     """
 
-    is_here = False
+    in_memory = False
     kind = "a frame that computes elsewhere"
 
     def __init__(self, X: Any, given: dict[str, Any]):
@@ -64,26 +64,26 @@ class Frame:
             names = self.schema.names()
             self._own = {name: f"{_COLUMN}{k}" for k, name in enumerate(names)}
             self._frame = _renamed(frame, self._own)
-        self.has = check_named(given)
+        self.given = check_named(given)
         self._roles = Roles.of(names, given)
         self.names = self._roles.features
         self.sample = pd.DataFrame(columns=self.names)
-        self._terms = Weights.of(None, None)
+        self._terms = Weights.from_values(None, None)
 
     @property
     def label(self) -> str:
         """The name of the column of labels."""
         return self._roles.named["y"]
 
-    def looking_at(self, features: list[Any]) -> "Frame":
+    def select_features(self, features: list[Any]) -> "Frame":
         """The same; a query names the columns it is about anyway."""
         return self
 
     def count(self, counter: Counter) -> Any:
         """The counts that the estimator asks for."""
-        if "groups" in self.has:
+        if "groups" in self.given:
             self._check_persons(counter.max_rows)
-        return counter.of_frame(self)
+        return counter.count_frame(self)
 
     def shown(self, tables: list[Any]) -> Any:
         """The tables one by one, with a bar."""
@@ -91,7 +91,7 @@ class Frame:
 
     # Whose records ------------------------------------------------------------------
 
-    def counted(self, n_rows: int, max_rows: int) -> Selection:
+    def counted(self, n_rows: int, max_rows: int) -> CountedRows:
         """What a table of so many records says of persons.
 
         That nobody has more records than `max_rows` is seen and not made so: tables in which
@@ -99,7 +99,7 @@ class Frame:
         """
         if n_rows == 0:
             raise ValueError("X must hold at least one record; got 0")
-        return Selection(Unit(max_rows), n_rows)
+        return CountedRows(Unit(max_rows), n_rows)
 
     def _check_persons(self, max_rows: int) -> None:
         name = self._roles.named["groups"]
@@ -127,19 +127,19 @@ class Frame:
 
     # Equal records ------------------------------------------------------------------
 
-    def weigh(
+    def set_weights(
         self, max_weight: float | None, check: Callable[[Any], np.ndarray], *, exact: bool
     ) -> None:
         """Look at the weights, if there are any; `check` is that of weights in memory."""
         name = self._roles.named.get("sample_weight")
         if name is None:
-            self._terms = Weights.of(None, max_weight, exact=exact)
+            self._terms = Weights.from_values(None, max_weight, exact=exact)
             return
         numbers = Numbers.of(self.schema, [name], [self._own[name]])
         specimen = numbers.specimen(self._survey(numbers))[name].to_numpy()
         with errors_without_data(sample_weight=specimen):
             values = check(specimen)
-        self._terms = Weights.of(values, max_weight, exact=exact)
+        self._terms = Weights.from_values(values, max_weight, exact=exact)
 
     def group(
         self, columns: list[str], n_cells: int, encode: Callable[[pd.DataFrame], Any]
@@ -188,7 +188,7 @@ class Frame:
             codes = encode(records)
         self._check_forms(len(found), n_cells, columns)
         totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
-        return Groups(codes, int(found[_N].sum()), self._terms.of_groups(totals))
+        return Groups(codes, int(found[_N].sum()), self._terms.with_group_totals(totals))
 
     @staticmethod
     def _check_forms(found: int, n_cells: int, columns: list[str]) -> None:
@@ -209,7 +209,7 @@ class Frame:
     def sum_rows(
         self,
         numbers: Numbers,
-        rule: Callable[[Weights, float], RowRule],
+        rule: Callable[[Weights, float], RowBounds],
         check: Callable[[pd.DataFrame], Any],
         n_labels: int,
         encode: Callable[[pd.Series], np.ndarray],
@@ -252,7 +252,7 @@ class Frame:
         held.check(largest.max(), total, least.min())
         table = np.zeros((n_labels, len(rows.entries)))
         np.add.at(table, codes, found[rows.entries].to_numpy(dtype=np.float64))
-        return held.admit(table, total)
+        return held.check_sums(table, total)
 
     def _survey(self, numbers: Numbers) -> pd.DataFrame | None:
         return self._collect(self._frame.select(**numbers.survey())) if numbers.readable else None

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from .registry import kind_of
 
 
-def by_blocks(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:
+def lazy_for_dask(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:
     """Let a method of a fitted model take Dask collections, and give lazy arrays for them.
 
     Parameters
@@ -42,6 +42,6 @@ def by_blocks(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:
     return decorate
 
 
-def gathered(*values: Any) -> list[Any]:
+def compute_dask(*values: Any) -> list[Any]:
     """The values, those of Dask computed: one number for each record, and no records."""
     return [value.compute() if hasattr(value, "__dask_graph__") else value for value in values]

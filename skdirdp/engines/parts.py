@@ -13,7 +13,7 @@ import pandas as pd
 
 from .._contributions import check_exact
 from .._messages import errors_without_data
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 
 
 class Part(NamedTuple):
@@ -30,13 +30,13 @@ class Counter(Protocol):
 
     max_rows: int
 
-    def of_part(self, part: Part, before: Selection | None) -> Any:
+    def count_part(self, part: Part, before: CountedRows | None) -> Any:
         """The counts of a part, which can be added to those of others.
 
         `before` says whose records are counted in parts before this one.
         """
 
-    def of_frame(self, frame: Any) -> Any:
+    def count_frame(self, frame: Any) -> Any:
         """The same counts of a frame, from what its own engine brings together."""
 
 
@@ -50,7 +50,7 @@ class TableCounts:
     tables : list of ndarray
     """
 
-    counted: Selection
+    counted: CountedRows
     tables: list[np.ndarray]
 
     def __add__(self, other: "TableCounts") -> "TableCounts":
@@ -121,7 +121,7 @@ def count_part(counter: Counter, part: Part, before: Any = None) -> Any:
         return before
     try:
         with errors_without_data(X=part.X):
-            return counter.of_part(part._replace(y=plain(part.y)), before)
+            return counter.count_part(part._replace(y=plain(part.y)), before)
     except Exception as error:
         return Refusal.of(error)
 

@@ -75,7 +75,7 @@ _IN_MEMORY = "arrays, sparse matrices and frames in memory (NumPy, SciPy, pandas
 class TableInMemory:
     """A table that is here: what scikit-learn takes."""
 
-    is_here = True
+    in_memory = True
 
     def __init__(self, X: Any, given: dict[str, Any]):
         names = column_names(X)
@@ -121,11 +121,11 @@ def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = N
     return TableInMemory(X, given) if kind is None else kind.open(X, given)
 
 
-def batch_in_memory(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
+def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
     """A batch for `partial_fit`, which counts here."""
     check_stays_here()
     table = open_table(X, y, sample_weight, groups)
-    if not table.is_here:
+    if not table.in_memory:
         raise TypeError(
             f"X must be in memory for partial_fit; got {table.kind}, which fit counts where it is"
         )

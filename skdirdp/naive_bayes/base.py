@@ -15,9 +15,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._contributions import Weights, admit_counts, count_cells
+from .._contributions import Weights, check_given_counts, count_cells
 from .._messages import errors_without_data
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import (
     check_alpha,
@@ -26,13 +26,12 @@ from .._validation import (
     check_tables,
     encode_labels,
 )
-from ..base import CountingEstimator, Release
-from ..engines import batch_in_memory, by_blocks, gathered, open_table
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.split import precision_beside
-from ..mechanisms.table import CountTable
+from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
+from ..engines import compute_dask, lazy_for_dask, open_batch, open_table
+from ..mechanisms.splitting import relative_precision
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..postprocessing import NoisyTable
-from ..records import of_one_kind
+from ..records import to_common_dtype
 from .counting import NaiveBayesCounter
 from .tally import Estimate, FeatureCounts, Tally, estimates_of, shares_of
 
@@ -148,14 +147,14 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        with self._fitting():
+        with self._fitting() as context:
             table = open_table(X, y, sample_weight, groups)
-            if table.is_here:
+            if table.in_memory:
                 X, y, sample_weight, groups = table.part
                 tally = self._tally(X, y, self.classes, sample_weight, groups)
             else:
                 tally = self._tally_elsewhere(table)
-            self._publish(tally)
+            self._publish(tally, context)
         self.__dict__.pop("_release_lock", None)
         return self
 
@@ -185,7 +184,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        X, y, sample_weight, groups = batch_in_memory(X, y, sample_weight, groups)
+        X, y, sample_weight, groups = open_batch(X, y, sample_weight, groups)
         with self.__dict__.setdefault("_release_lock", threading.RLock()):
             counted = vars(self).get("_tally_", self._exact_tally)
             if "privacy_" in vars(self) and counted is None:
@@ -233,7 +232,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         sample_weight,
         groups,
         *,
-        before: Selection | None = None,
+        before: CountedRows | None = None,
         first: bool = True,
         is_part: bool = False,
     ) -> Tally:
@@ -245,15 +244,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         X, y = self._validate(X, y, reset=first)
         if first and classes is None:
             with errors_without_data(y=y):
-                y = of_one_kind("y", y)
+                y = to_common_dtype("y", y)
                 if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
                     check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = self._check_weight(sample_weight, X, is_part=is_part)
         counted = select_rows(groups, len(y), self.max_rows, before)
-        X, y, sample_weight = (counted.of(values) for values in (X, y, sample_weight))
+        X, y, sample_weight = (counted.take(values) for values in (X, y, sample_weight))
         # Without noise nothing needs a bound.
-        weights = Weights.of(sample_weight, self.max_weight, exact=not self._is_private)
+        weights = Weights.from_values(sample_weight, self.max_weight, exact=not self._is_private)
         leaks = ["classes"] if first and classes is None else []
         leaks += ["max_weight"] if weights.missing else []
         if first:
@@ -290,11 +289,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def _tally_elsewhere(self, table: Any) -> Tally:
         """Exact counts of a table, made where it is."""
-        if "y" not in table.has:
+        if "y" not in table.given:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        self._check_declared(table.kind, self._undeclared("sample_weight" in table.has))
+        self._check_declared(table.kind, self._undeclared("sample_weight" in table.given))
         with errors_without_data(X=table.sample):
             validate_data(self, table.sample, skip_check_array=True)
         self.classes_ = check_classes(self.classes, self.class_prior)
@@ -303,7 +302,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         self._known_prior()
         self._check_alpha()
         tally = table.count(NaiveBayesCounter(self._for_workers()))
-        if "sample_weight" in table.has and not tally.classes.any():
+        if "sample_weight" in table.given and not tally.classes.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
         return tally
 
@@ -316,7 +315,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def _tally_frame(self, frame: Any) -> Tally:
         """Exact counts of a frame, from what its engine brings together."""
-        frame.weigh(
+        frame.set_weights(
             self.max_weight,
             lambda weight: self._check_weight(weight, weight[:, np.newaxis]),
             exact=not self._is_private,
@@ -367,13 +366,13 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         >>> model.fit_counts(tables, n_samples=1000).privacy_.n_records
         1000
         """
-        with self._fitting():
+        with self._fitting() as context:
             self._check_declared("given as counts", self._undeclared(weighted=False))
             self.classes_ = check_classes(self.classes, self.class_prior)
             given = dict(check_tables(tables, ("class_count", self._feature_table)))
             counted = self._selected(n_samples)
-            weights = Weights.of(None, self.max_weight, exact=not self._is_private)
-            classes = admit_counts(
+            weights = Weights.from_values(None, self.max_weight, exact=not self._is_private)
+            classes = check_given_counts(
                 "class_count",
                 given["class_count"],
                 (len(self.classes_),),
@@ -391,7 +390,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 bounded=not weights.exact,
                 weighted=self.max_weight is not None,
             )
-            self._publish(tally)
+            self._publish(tally, context)
         self.__dict__.pop("_release_lock", None)
         return self
 
@@ -419,30 +418,33 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         if lock is not None:
             with lock:
                 if "_tally_" in vars(self):
-                    self._publish(self._tally_)
+                    self._publish(self._tally_, self._release_context())
                     del self._tally_
             self.__dict__.pop("_release_lock", None)
         return self
 
-    def _publish(self, tally: Tally) -> None:
-        if self._is_private and not tally.bounded:
+    def _publish(self, tally: Tally, context: ReleaseContext) -> None:
+        private = context.budget.is_private
+        if private and not tally.bounded:
             raise ValueError(
                 "epsilon must be finite when records are counted for a private release; it was "
                 "infinite, and they were not held to any bounds. Call fit to start again"
             )
         known_prior = self._known_prior()
-        n_samples, leaks = self._public_n_samples(tally.counted)
+        n_samples, leaks = self._public_n_samples(tally.counted, context.budget)
         alpha = self._check_alpha()
         least = float(np.min(alpha))
         tables = tally.features.tables(n_samples, least)
         if known_prior is None:
-            tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
+            prior_table = self._prior_table(tally, tables, n_samples, context.budget)
+            tables.insert(0, (prior_table, tally.classes))
         to_read = {
             table: replace(table, postprocess=self.postprocess)
             for table in {table for table, _ in tables}
         }
         tables = [(to_read[table], counts) for table, counts in tables]
-        releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
+        plan = ReleasePlan(self, context, tables, tally.counted, [*tally.leaks, *leaks])
+        releases = context.release(plan)
         described = [table for table, _ in tables]
         if known_prior is None:
             classes, features = releases[0], releases[1:]
@@ -450,10 +452,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         else:
             classes, features = None, releases
             counts = [each for _, each in tables]
-        private = self._is_private
         prior: Any
         if private and self.postprocess:
-            public = self._is_number_public(tally.counted.unit) and not tally.weighted
+            public = context.budget.publishes_size(tally.counted.unit) and not tally.weighted
             total = float(tally.counted.n_rows) if public else None
             read, estimates = self._best_reading(classes, features, described, total, least)
             prior = known_prior if classes is None else read
@@ -516,12 +517,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             return None if self.fit_prior else np.full(n_classes, 1 / n_classes)
         return check_class_prior(self.class_prior, n_classes)
 
-    def _prior_table(
-        self, tally: Tally, tables: Sequence[tuple[CountTable, np.ndarray]], n_samples: float
-    ) -> CountTable:
-        precision = precision_beside(
-            [table for table, _ in tables], tally.contribution, self._terms.adjacency
-        )
+    def _prior_table(self, tally: Tally, tables: Any, n_samples: float, budget: Any) -> CountTable:
+        others = [table for table, _ in tables]
+        precision = relative_precision(others, tally.contribution, budget.adjacency)
         return CountTable(
             n_samples, len(self.classes_), 1, tally.contribution, precision, min_smoothing=0.0
         )
@@ -584,7 +582,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     # Predicting --------------------------------------------------------------------
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_joint_log_proba(self, X):
         """Joint log probability of each record and class.
 
@@ -602,7 +600,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         scores = self._log_likelihood(X)
         return scores + self.class_log_prior_ if self._uses_prior else scores
 
-    @by_blocks(lambda model: (None, model.classes_[:0]))
+    @lazy_for_dask(lambda model: (None, model.classes_[:0]))
     def predict(self, X):
         """The most probable class of each record.
 
@@ -617,7 +615,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         joint = self.predict_joint_log_proba(X)
         return self.classes_[np.argmax(joint, axis=1)]
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_log_proba(self, X):
         """Log probability of each class given each record.
 
@@ -632,7 +630,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         joint = self.predict_joint_log_proba(X)
         return joint - logsumexp(joint, axis=1, keepdims=True)
 
-    @by_blocks(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_proba(self, X):
         """Probability of each class given each record.
 
@@ -660,7 +658,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         float
         """
-        predicted, y, sample_weight = gathered(self.predict(X), y, sample_weight)
+        predicted, y, sample_weight = compute_dask(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):
             return accuracy_score(y, predicted, sample_weight=sample_weight)
 

@@ -10,11 +10,10 @@ from scipy import sparse
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
-from .._contributions import Weights, admit_counts, count_categories
+from .._contributions import Weights, check_given_counts, count_categories
 from .._sklearn_compat import Interval, StrOptions, validate_records
-from .._validation import check_cells, check_sizes, in_order
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.table import CountTable
+from .._validation import by_column, check_cells, check_sizes
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
@@ -227,7 +226,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def _validate(self, X, y="no_validation", *, reset):
         checked = validate_records(
-            self, X, y, reset=reset, as_they_are=[int], dtype="int", ensure_all_finite=True
+            self, X, y, reset=reset, unchecked_dtypes=[int], dtype="int", ensure_all_finite=True
         )
         features = checked if isinstance(y, str) and y == "no_validation" else checked[0]
         check_non_negative(features, f"{type(self).__name__} (input X)")
@@ -288,7 +287,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         counts = []
         for feature, (given, size) in enumerate(zip(tables, sizes.tolist(), strict=True)):
             name, shape = f"category_count of feature {feature}", (len(classes), size)
-            counts.append(admit_counts(name, given, shape, n_rows, weights.bound))
+            counts.append(check_given_counts(name, given, shape, n_rows, weights.bound))
             if not np.array_equal(counts[-1].sum(axis=1), classes):
                 raise ValueError(
                     f"{name} must add up to class_count in each class, of which each record is in "
@@ -324,7 +323,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         if n_categories is None:
             return None
         names = getattr(self, "feature_names_in_", None)
-        n_categories = in_order("n_categories", n_categories, names, n_features)
+        n_categories = by_column("n_categories", n_categories, names, n_features)
         if np.ndim(n_categories) == 1 and any(size is None for size in n_categories):
             raise ValueError("n_categories must be given for every feature; some have none")
         return check_sizes("n_categories", n_categories, n_features, at_least=1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._persons import Selection
+from .._persons import CountedRows
 from ..engines import Part
 
 
@@ -22,7 +22,7 @@ class NaiveBayesCounter:
     def max_rows(self) -> int:
         return self.model.max_rows
 
-    def of_part(self, part: Part, before: Selection | None) -> Any:
+    def count_part(self, part: Part, before: CountedRows | None) -> Any:
         # A copy: threads share the model, and checks of records set attributes.
         tally = self.model._for_workers()._tally(
             *part[:2], None, *part[2:], before=before, is_part=True
@@ -30,5 +30,5 @@ class NaiveBayesCounter:
         # Who has had how many records counted is for the parts that follow, and not for others.
         return replace(tally, counted=replace(tally.counted, rows=None, kept={}))
 
-    def of_frame(self, frame: Any) -> Any:
+    def count_frame(self, frame: Any) -> Any:
         return self.model._tally_frame(frame)

@@ -11,11 +11,11 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative
 
-from .._contributions import RowRule, RowSums, admit_counts, sum_rows
+from .._contributions import RowBounds, RowSums, check_given_counts, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import CountTable
 from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
@@ -89,7 +89,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             X,
             y,
             reset=reset,
-            as_they_are=[float, int],
+            unchecked_dtypes=[float, int],
             accept_sparse="csr",
             ensure_all_finite=False,
         )
@@ -147,7 +147,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         n_columns = self.n_features_in_
 
         def rule(weights, largest):
-            return RowRule.of(weights, n_columns, max_count, max_total, largest)
+            return RowBounds.from_limits(weights, n_columns, max_count, max_total, largest)
 
         def check(made_up):
             self._checked(made_up, np.resize(self.classes_, len(made_up)))
@@ -177,11 +177,11 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         """Sums that were made elsewhere, of rows that are declared to keep to the bounds."""
         n_columns = self.n_features_in_
         # Without noise no bound is of interest.
-        rule = RowRule.of(weights, n_columns, max_count, max_total, largest=1.0)
+        rule = RowBounds.from_limits(weights, n_columns, max_count, max_total, largest=1.0)
         most = LARGEST if weights.exact else rule.total_bound
         shape = (len(self.classes_), n_columns)
-        sums = admit_counts("feature_count", table, shape, n_rows, most, one_cell=False)
-        return rule.admit(sums, largest_total=1.0)
+        sums = check_given_counts("feature_count", table, shape, n_rows, most, one_cell=False)
+        return rule.check_sums(sums, largest_total=1.0)
 
     def _read(self, classes, features, total):
         # Classes hold about as many words as records: what is known of those tells of these.

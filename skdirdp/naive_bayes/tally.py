@@ -6,10 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .._persons import Selection
+from .._persons import CountedRows
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
 from ..postprocessing import NoisyTable, read_tables
 
@@ -92,7 +91,7 @@ class Tally:
     weighted : whether records have weights of their own, whose sum nobody knows.
     """
 
-    counted: Selection
+    counted: CountedRows
     classes: np.ndarray
     contribution: ContributionBound
     features: FeatureCounts

@@ -26,7 +26,7 @@ def plain_values(values: Iterable[Any], convert: Callable[[Any], Any] = plain_va
     return values if _PLAIN.issuperset(map(type, values)) else list(map(convert, values))
 
 
-def cells_of(values: Any) -> Iterable[Any]:
+def list_cells(values: Any) -> Iterable[Any]:
     """The cells of a column, of which none depends on another."""
     for method in ("to_pylist", "to_list", "tolist"):  # PyArrow, Polars and pandas, numpy
         if hasattr(values, method):
@@ -207,7 +207,7 @@ def as_labels(y: Any) -> Any:
         return object_array(plain_values(y.ravel())).reshape(y.shape)
     if sparse.issparse(y) or isinstance(y, (str, bytes, Mapping, Set)) or _has_two_axes(y):
         return y
-    cells = cells_of(y)
+    cells = list_cells(y)
     if not isinstance(cells, Iterable):
         return y
     return object_array(plain_values(cells, _label))
@@ -223,7 +223,7 @@ def _label(cell: Any) -> Any:
     return plain_value(cell[0] if is_row else cell)
 
 
-def of_one_kind(name: str, labels: np.ndarray) -> np.ndarray:
+def to_common_dtype(name: str, labels: np.ndarray) -> np.ndarray:
     """Labels as an array of numbers or of strings, if their values stay the same.
 
     This looks at all of them, so it is for public labels, or where the labels that occur are

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .values import UNKNOWN, rebuilt, type_and_value
+from .values import UNKNOWN, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
 
@@ -134,7 +134,7 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _number(cell: Any) -> float | None:
     """A cell as a float, or None if it is no number."""
-    value = rebuilt(cell)
+    value = rebuild(cell)
     if isinstance(value, str):
         value = value.strip() or np.nan
     if not isinstance(value, (str, int, float, Decimal, Fraction)):
@@ -282,7 +282,7 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
     data, missing = cells.data, cells.missing
     if data.dtype.kind in "mM":
         codes, numbers = pd.factorize(data.view(np.int64))
-        distinct = [rebuilt(value) for value in numbers.view(data.dtype)]
+        distinct = [rebuild(value) for value in numbers.view(data.dtype)]
         if cells.in_utc:
             distinct = [
                 v.tz_localize("UTC") if isinstance(v, pd.Timestamp) else v for v in distinct
@@ -290,7 +290,7 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
     else:
         codes, numbers = pd.factorize(data)
-        distinct = [rebuilt(value) for value in numbers.tolist()]
+        distinct = [rebuild(value) for value in numbers.tolist()]
     if missing is not None:
         codes = np.where(missing, MISSING, codes)
     return codes, distinct
@@ -326,15 +326,15 @@ def _numbered_cells(
     if len(kinds) == 0 or kinds in ({int}, {bool}, {float}):
         # The same as below, several times faster: values of one type are equal or distinct.
         for cell in dict.fromkeys(cells):
-            value = rebuilt(cell)
+            value = rebuild(cell)
             numbers[cell] = MISSING if value is np.nan else len(distinct)
             if value is not np.nan:
                 distinct.append(value)
         return np.fromiter(map(numbers.__getitem__, cells), np.intp, len(cells)), distinct
-    public = {state: state for state in declared if rebuilt(state) is UNKNOWN}
+    public = {state: state for state in declared if rebuild(state) is UNKNOWN}
     codes = []
     for cell in cells:
-        value = rebuilt(cell)
+        value = rebuild(cell)
         if value is UNKNOWN:
             with suppress(Exception):  # it cannot be hashed or compared, or is no state
                 value = public[cell]

@@ -32,7 +32,7 @@ UNKNOWN = _Unknown()
 _IMMUTABLE = frozenset({str, bool, int, bytes})
 
 
-def rebuilt(value: Any) -> Any:
+def rebuild(value: Any) -> Any:
     """A copy of a cell that has nothing but its type and value, so that it can be published.
 
     Parameters
@@ -65,11 +65,11 @@ def rebuilt(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """The copy of a cell that `rebuilt` makes, or the cell if its type is not known.
+    """The copy of a cell that `rebuild` makes, or the cell if its type is not known.
 
     A cell of an unknown type can be compared with declared values; it must not be published.
     """
-    copy = rebuilt(value)
+    copy = rebuild(value)
     return value if copy is UNKNOWN else copy
 
 
@@ -137,12 +137,12 @@ def _time(value: time) -> Any:
 
 
 def _interval(value: pd.Interval) -> Any:
-    ends = rebuilt(value.left), rebuilt(value.right)
-    return UNKNOWN if UNKNOWN in ends else pd.Interval(*ends, closed=rebuilt(value.closed))
+    ends = rebuild(value.left), rebuild(value.right)
+    return UNKNOWN if UNKNOWN in ends else pd.Interval(*ends, closed=rebuild(value.closed))
 
 
 def _tuple(value: tuple) -> Any:
-    parts = [rebuilt(part) for part in tuple.__iter__(value)]
+    parts = [rebuild(part) for part in tuple.__iter__(value)]
     if any(part is UNKNOWN for part in parts):
         return UNKNOWN
     return tuple(None if part is np.nan else part for part in parts)
@@ -205,13 +205,13 @@ def type_and_value(value: Any) -> tuple:
     return rank, value
 
 
-def in_fixed_order(names: Iterable[Any]) -> list[Any]:
+def sort_values(names: Iterable[Any]) -> list[Any]:
     """Rebuilt values, one of each set of equal ones, in an order that depends on nothing else.
 
     Parameters
     ----------
     names : iterable
-        Values that `rebuilt` or `factorise` returned.
+        Values that `rebuild` or `factorise` returned.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
-from .._messages import exactly, plural
+from .._messages import format_exact, plural
 from ..accounting import RenyiDP
 from ..accounting.worst_case import VECTORS, kind_of
 
@@ -16,9 +16,9 @@ EXAMPLE_DELTA = 1e-5
 RECORD = "record"
 #: Explanation of an adaptive limit, next to the share of it that is spent.
 ADAPTIVE_LIMIT = (
-    "An adaptive limit is one guarantee for all charges together: its ε holds from the first "
-    "charge on and is the total, however much of it is used. The part that is used is a share "
-    "of what the limit admits, and not a sum of the ε of the charges."
+    "An adaptive limit is one guarantee for all charges together. Its ε holds from the first "
+    "charge and is the total, regardless of how much of the limit is spent. The spent part is a "
+    "share of what the limit admits, not the sum of the ε of the charges."
 )
 # A ledger knows the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
@@ -279,7 +279,7 @@ def number(value: float) -> str:
     chosen = Decimal(repr(float(value)))
     if chosen == 0 or chosen.adjusted() in _POSITIONAL:
         return f"{chosen:f}".removesuffix(".0")
-    return exactly(value)
+    return format_exact(value)
 
 
 def visible(text: object) -> str:
