@@ -31,7 +31,7 @@ from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
-from .mechanisms.table import CountTable
+from .mechanisms.tables import CountTable
 from .reporting.model import model_card, model_page
 from .reporting.page import write
 from .reporting.statement import Claim, model_statement
@@ -386,7 +386,7 @@ class ReleasePlan:
         Mechanism.check_all(self._requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
-        self.joint = JointMechanism.of(mechanisms) if mechanisms else None
+        self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
 
     def draw(self, generator: np.random.Generator | None) -> list[Release]:
         """Draw the tables, after they were charged."""
