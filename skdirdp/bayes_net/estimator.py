@@ -314,7 +314,7 @@ class PrivateBayesNetMLE(ReleasedNetwork):
         }
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
         self.alpha_ = dict.fromkeys(families, alpha)
-        if context.budget.is_private and self.postprocess:
+        if context.is_private and self.postprocess:
             self._read(families, None if plan.n_records is None else float(plan.n_records))
         else:
             for node, mechanism in self.mechanisms_.items():

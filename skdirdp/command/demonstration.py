@@ -23,10 +23,9 @@ def demonstrate() -> None:
     print(f"Mean accuracy of {REPEATS} private models each, and what one of them costs.")
     print("A smaller budget is more private; dirichlet and auto are kinds of noise.")
     X, y = load_digits(return_X_y=True)
-    public = {"classes": range(10)}
-    darkness = DirichletNB(max_count=16, max_total=400, **public)
+    darkness = DirichletNB(classes=range(10), max_count=16, max_total=400)
     compare(X, y, MultinomialNB(), darkness)
-    levels = DirichletCategoricalNB(n_categories=5, **public)
+    levels = DirichletCategoricalNB(classes=range(10), n_categories=5)
     compare(X.astype(int) // 4, y, CategoricalNB(min_categories=5), levels)
     print("\nNext: docs/quickstart.md")
 
