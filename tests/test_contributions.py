@@ -290,7 +290,7 @@ def test_batches_that_cannot_be_added_exactly_are_refused():
     model = DirichletNB(classes=[0, 1], max_count=2.0**40, max_total=2.0**40)
     model.partial_fit([[2.0**40, 0, 0]], [0])
     model.set_params(max_count=2.0**-14, max_total=2.0**-14)
-    with pytest.raises(ValueError, match="added without rounding"):
+    with pytest.raises(ValueError, match="summed without rounding"):
         model.partial_fit([[2.0**-14, 0, 0]], [0])
 
 
@@ -321,7 +321,7 @@ def test_a_negative_entry_does_not_pass_the_door(make):
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 def test_more_than_can_be_added_exactly_is_refused():
-    with pytest.raises(ValueError, match="added without rounding"):
+    with pytest.raises(ValueError, match="summed without rounding"):
         fitted(X=[[2.0**53, 2.0**53, 1]], max_count=None, max_total=None)
 
 

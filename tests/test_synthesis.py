@@ -15,7 +15,7 @@ from skdirdp.bayes_net.released import ReleasedColumn
 from skdirdp.bayes_net.steps import Steps, Unlisted, found_categories
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
-from skdirdp.mechanisms.selection import SelectionMechanism
+from skdirdp.mechanisms.additive import SelectionMechanism
 
 from .probes import Recorder, drawn_tables, encodings
 from .transcripts import fit_beside, listening, squared_distance

@@ -18,8 +18,8 @@ from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.split import SPLITS, calibrate_split
-from ..mechanisms.table import CountTable
+from ..mechanisms.splitting import SPLITS, calibrate_split
+from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_NETWORKS
 from .columns import (

@@ -7,8 +7,8 @@ import numpy as np
 
 from .._contributions import count_cells
 from ..mechanisms import GaussianMechanism
-from ..mechanisms.division import divided, for_distances
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import noise_for_distances, split_gaussian
 from ..records import sort_values
 from .domains import NO_VALUE, OTHER, Categories
 
@@ -53,9 +53,9 @@ class Steps:
     """
 
     def __init__(self, whole: GaussianMechanism, n_columns: int, max_cells: int):
-        columns, pairs, cliques = divided(whole, _PARTS)
-        self.column = divided(columns, [1.0] * n_columns)[0]
-        self.pair = for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
+        columns, pairs, cliques = split_gaussian(whole, _PARTS)
+        self.column = split_gaussian(columns, [1.0] * n_columns)[0]
+        self.pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._cliques = cliques
         self._generator: np.random.Generator | None = None
         self._max_cells = max_cells
@@ -92,7 +92,7 @@ class Steps:
         """Counts of cliques, and once more of some columns, with the deviations of their noise."""
         counts = [*cliques, *columns]
         weights = [min(each.size, self._max_cells) ** _PART_PER_CELL for each in counts]
-        parts = divided(self._cliques, weights)
+        parts = split_gaussian(self._cliques, weights)
         released = [
             (self._noisy(part, each), part.sigma) for part, each in zip(parts, counts, strict=True)
         ]

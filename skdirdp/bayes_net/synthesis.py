@@ -16,8 +16,8 @@ from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..base import Budget, CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
-from ..mechanisms.division import gaussian_within, with_names
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
 from ..records import has_float_dtype
 from .clique_tree import CliqueTree, Measurement, clipped, fit_tables, spread, with_columns
 from .columns import Records, as_records, check_states, factorise
@@ -257,7 +257,7 @@ class PrivateBayesNet(ReleasedNetwork):
             steps = Steps(whole, len(records.names), int(self.max_cells))
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
 
-            joint = JointMechanism.of([*finding, whole])
+            joint = JointMechanism.from_mechanisms([*finding, whole])
             generator = self._charge(*joint.as_charge(), counted.unit)
             steps.start(generator)
             for (name, numbered), mechanism in zip(unlisted.items(), finding, strict=True):
@@ -359,7 +359,7 @@ class PrivateBayesNet(ReleasedNetwork):
         relation, bound = table.relation(budget.adjacency), table.contribution
         finding: list[SelectionMechanism] = []
         if not n_unlisted:
-            whole = gaussian_within(budget.epsilon, budget.delta, budget.order, relation, bound)
+            whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
         elif budget.order is not None and np.isfinite(budget.epsilon):
             raise ValueError(
                 "order must be None where columns have neither states nor bounds: a value of one "
@@ -367,7 +367,7 @@ class PrivateBayesNet(ReleasedNetwork):
                 "for. State the budget with delta, or give the states"
             )
         else:
-            whole, finding = with_names(
+            whole, finding = split_with_selection(
                 budget.epsilon, budget.delta, relation, bound, n_unlisted, _PART_OF_NAMES
             )
         for mechanism in (whole, *finding):

@@ -30,9 +30,8 @@ from .._validation import (
 from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
 from ..engines import Part, compute_dask, lazy_for_dask, open_batch, open_table
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.split import precision_beside
-from ..mechanisms.table import CountTable
+from ..mechanisms.splitting import relative_precision
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
 from ..postprocessing import NoisyTable, read_tables
 from ..records import to_common_dtype
@@ -114,7 +113,7 @@ class _NaiveBayesPlan(ReleasePlan):
                 len(counts.classes),
                 1,
                 counts.contribution,
-                precision_beside(others, counts.contribution, budget.adjacency),
+                relative_precision(others, counts.contribution, budget.adjacency),
                 min_smoothing=0.0,
                 postprocess=postprocess,
             )

@@ -18,7 +18,7 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes, estimate_classes
@@ -220,7 +220,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         most = LARGEST if weights.exact else row_bounds.total_bound
         shape = (len(self.classes_), n_columns)
         sums = check_given_counts("feature_count", table, shape, n_rows, most, one_cell=False)
-        return row_bounds.admit(sums, largest_total=1.0)
+        return row_bounds.check_sums(sums, largest_total=1.0)
 
     def _estimate_counts(self, classes, features, total):
         # Class counts serve as the prior for row totals.
