@@ -32,9 +32,8 @@ from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.tables import CountTable
-from .reporting.model import model_card, model_page
-from .reporting.page import write
-from .reporting.statement import Claim, model_statement
+from .reporting.pages import model_card, model_page, write
+from .reporting.statements import Claim, model_statement
 
 # Files of fitted models name it by where it is public.
 Unit.__module__ = __name__
@@ -156,7 +155,7 @@ class PrivacyReport:
         ...     "differentially private" in pathlib.Path(path).read_text(encoding="utf-8")
         True
         """
-        steps = [(name, step._claim(), step.mechanisms) for name, step in self._steps()]
+        steps = [(name, step.mechanisms) for name, step in self._steps()]
         page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
         return write(path, page)
 
