@@ -331,5 +331,5 @@ def test_places_that_floats_cannot_count_on_the_grid_are_refused():
         if holds:
             assert counts.tables(n_records, 1.0, True)[0][1][0, 0] == 4 * n_records
         else:
-            with pytest.raises(ValueError, match="added without rounding"):
+            with pytest.raises(ValueError, match="summed without rounding"):
                 counts.tables(n_records, 1.0, True)

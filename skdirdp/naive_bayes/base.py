@@ -1,12 +1,11 @@
 """Base class of the naive Bayes models: counting, releasing, predicting and exporting."""
 
 import threading
-from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,43 +26,16 @@ from .._validation import (
     check_tables,
     encode_labels,
 )
-from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, Release
 from ..engines import Part, compute_dask, lazy_for_dask, open_batch, open_table
-from ..mechanisms.base import smoothed_mean
-from ..mechanisms.splitting import relative_precision
-from ..mechanisms.tables import ContributionBound, CountTable
-from ..numerics.rows import stacks_by_shape
-from ..postprocessing import NoisyTable, read_tables
+from ..mechanisms.tables import ContributionBound
 from ..records import to_common_dtype
+from .plan import ClassCounts, Estimate, NaiveBayesPlan, scaled_estimates
 
 # Fitted attributes that exist before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
 
 Model = TypeVar("Model", bound="_PrivateNaiveBayes")
-
-
-@dataclass(frozen=True)
-class ClassCounts:
-    """Exact counts of all batches, kept only until they are released."""
-
-    rows: CountedRows  # number of counted records, and the unit of privacy
-    classes: np.ndarray  # weight of each class
-    contribution: ContributionBound  # of a record, to `classes`
-    features: Any  # counts by feature and class, with `tables`, `missing` and addition
-    leaks: tuple[str, ...]  # public parameters that were taken from the data
-    bounded: bool  # whether all records were held to the bounds that privacy needs
-    weighted: bool  # whether records have weights, whose sum is not public
-
-    def __add__(self, other: "ClassCounts") -> "ClassCounts":
-        return ClassCounts(
-            self.rows + other.rows,
-            self.classes + other.classes,
-            self.contribution | other.contribution,
-            self.features + other.features,
-            tuple(dict.fromkeys((*self.leaks, *other.leaks))),
-            self.bounded and other.bounded,
-            self.weighted or other.weighted,
-        )
 
 
 @dataclass(frozen=True)
@@ -87,69 +59,23 @@ class _OutOfCoreCounter:
         return self.model._count_frame(frame)
 
 
-class _NaiveBayesPlan(ReleasePlan):
-    """Release plan of a naive Bayes model: the class counts, unless known, and the features."""
+class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
+    """Base class of the naive Bayes models.
 
-    def __init__(self, model: Any, context: ReleaseContext, counts: ClassCounts):
-        budget = context.budget
-        self.is_private = context.is_private
-        if self.is_private and not counts.bounded:
-            raise ValueError(
-                "epsilon must be finite when records are counted for a private release; it was "
-                "infinite, and they were not held to any bounds. Call fit to start again"
-            )
-        self.counts = counts
-        self.known_prior = model._known_prior(self.is_private)
-        self.n_samples, leaks = model._public_n_samples(counts.rows, budget)
-        self.alpha = model._check_alpha()
-        self.smoothing = float(np.min(self.alpha))
-        postprocess = bool(model.postprocess)
-        self.features = counts.features.tables(self.n_samples, self.smoothing, postprocess)
-        tables = self.features
-        if self.known_prior is None:
-            others = [table for table, _ in tables]
-            prior = CountTable(
-                self.n_samples,
-                len(counts.classes),
-                1,
-                counts.contribution,
-                relative_precision(others, counts.contribution, budget.adjacency),
-                min_smoothing=0.0,
-                postprocess=postprocess,
-            )
-            tables = [(prior, counts.classes), *tables]
-        super().__init__(model, context, tables, counts.rows, [*counts.leaks, *leaks])
+    A subclass defines
 
-
-class Estimate(NamedTuple):
-    """Estimate of a table of counts after its release.
-
-    The counts are exact without noise. With noise they are the released probabilities times the
-    total of each row, as far as it is known, and include the smoothing of the mechanism.
+    - `_validate(X, y, reset)`: scikit-learn's `validate_data` with further checks,
+    - `_count_features(X, codes, weights)`: exact counts of a batch, an object with addition,
+      `missing` (public parameters that were taken from the data) and
+      `tables(n_samples, alpha, postprocess)` (public descriptions and counts),
+    - `_count_features_of_frame(frame)` and `_check_given_features(table, classes, n_rows,
+      weights)`: the same of a frame out of core, and of the counts given to `fit_counts`,
+    - `_estimate_counts(classes, features, total)`: post-processed class counts and tables, from
+      releases with noise; the total number of records is None if it is not public,
+    - `_set_feature_attributes(estimates, extra, private)`: sets the attributes of the features,
+      with smoothing beyond that of the tables,
+    - `_log_likelihood(X)`: log P(x | class), of shape (n_samples, n_classes).
     """
-
-    counts: np.ndarray  # of shape (n_rows, n_categories)
-    probabilities: np.ndarray  # of the same shape, smoothed
-    smoothing: float  # to add to `counts` to get `probabilities`
-
-    @classmethod
-    def as_drawn(cls, table: CountTable, drawn: np.ndarray, shares: np.ndarray) -> "Estimate":
-        """Return an estimate without post-processing, for classes with these shares."""
-        totals = np.array([table.n_samples])
-        if table.n_rows >= len(shares):  # each class has equally many rows, in class order
-            totals *= len(shares) / table.n_rows
-            totals = totals * np.repeat(shares, len(drawn) // len(shares))
-        return cls(totals[:, np.newaxis] * drawn, drawn, 0.0)
-
-    def smoothed(self, extra: Any) -> np.ndarray:
-        """Return probabilities with additional smoothing, in counts by category."""
-        if not np.any(extra):
-            return self.probabilities
-        return smoothed_mean(self.counts, self.smoothing + extra)
-
-
-class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
-    """Base class of the naive Bayes models. Subclasses count the features and score records."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
@@ -176,48 +102,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     _original: ClassVar[type]
     #: Whether the totals of the tables follow from the number of records.
     _counts_records: ClassVar[bool] = True
-
-    alpha: Any
-    force_alpha: bool
-    fit_prior: bool
-    class_prior: Any
-    classes: Any
-    max_weight: float | None
-    postprocess: bool
-    _counts_: ClassCounts
-    _exact_counts_: ClassCounts
-
-    # Hooks of a subclass -----------------------------------------------------------
-
-    @abstractmethod
-    def _validate(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
-        """Apply scikit-learn's `validate_data`, with the checks that the features need."""
-
-    @abstractmethod
-    def _count_features(self, X: Any, codes: np.ndarray, weights: Weights) -> Any:
-        """Count the features of a batch by class."""
-
-    @abstractmethod
-    def _count_features_of_frame(self, frame: Any) -> Any:
-        """Count the features of a frame in its engine."""
-
-    @abstractmethod
-    def _check_given_features(self, table: Any, classes: Any, n_rows: int, weights: Weights) -> Any:
-        """Check and return the feature counts that are given to `fit_counts`."""
-
-    @abstractmethod
-    def _estimate_counts(
-        self, classes: NoisyTable | None, features: list[NoisyTable], total: float | None
-    ) -> tuple[np.ndarray | None, list[np.ndarray]]:
-        """Estimate class counts and tables together; `total` records, if that is public."""
-
-    @abstractmethod
-    def _set_feature_attributes(self, estimates: list[Estimate], extra: Any, private: bool) -> None:
-        """Set the attributes of the features; `extra` is smoothing beyond that of the tables."""
-
-    @abstractmethod
-    def _log_likelihood(self, X: Any) -> np.ndarray:
-        """Return log P(x | class) of validated X, of shape (n_samples, n_classes)."""
 
     @property
     def _uses_prior(self) -> bool:
@@ -254,7 +138,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """
         with self._fitting() as context:
             counts = self._count(X, y, sample_weight, groups, context.is_private)
-            plan = _NaiveBayesPlan(self, context, counts)
+            plan = NaiveBayesPlan(self, context, counts)
             noisy = context.release(plan)
             self._set_fitted_attributes(plan, noisy)
         self.__dict__.pop("_release_lock", None)
@@ -358,7 +242,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """
         with self._fitting() as context:
             counts = self._check_given_counts(tables, n_samples, context.is_private)
-            plan = _NaiveBayesPlan(self, context, counts)
+            plan = NaiveBayesPlan(self, context, counts)
             noisy = context.release(plan)
             self._set_fitted_attributes(plan, noisy)
         self.__dict__.pop("_release_lock", None)
@@ -381,7 +265,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             with lock:
                 if "_counts_" in vars(self):
                     context = self._release_context()
-                    plan = _NaiveBayesPlan(self, context, self._counts_)
+                    plan = NaiveBayesPlan(self, context, self._counts_)
                     self._set_fitted_attributes(plan, context.release(plan))
                     del self._counts_
             self.__dict__.pop("_release_lock", None)
@@ -413,31 +297,29 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         classes and columns of the table.
         """
         is_first = before is None and not is_part
-        X, y, weights, rows = self._validate_batch(
-            part, is_private, before, is_part=is_part, find_classes=is_first and classes is None
-        )
-        leaks = ["classes"] if is_first and classes is None else []
-        leaks += ["max_weight"] if weights.missing else []
-        codes = self._encode(X, y, classes, is_first=is_first)
+        find_classes = is_first and classes is None
+        X, y = self._validate_labelled(part, reset=is_first, find_classes=find_classes)
+        X, y, weights, rows = self._select(part, X, y, is_private, before, is_part)
+        if is_first:
+            self._set_classes(y, classes)
+        codes = self._encode(X, y)
         features = self._count_features(X, codes, weights)
+        leaks = (*["classes"] * find_classes, *["max_weight"] * weights.missing)
         return self._class_counts(rows, codes, weights, features, leaks)
 
-    def _validate_batch(
-        self,
-        part: Part,
-        is_private: bool,
-        before: CountedRows | None,
-        *,
-        is_part: bool,
-        find_classes: bool,
-    ) -> tuple[Any, np.ndarray, Weights, CountedRows]:
-        """Return the validated records to count, with their labels and weights."""
-        X, y = self._validate(part.X, part.y, reset=before is None and not is_part)
+    def _validate_labelled(self, part: Part, *, reset: bool, find_classes: bool) -> tuple[Any, Any]:
+        X, y = self._validate(part.X, part.y, reset=reset)
         if find_classes:
             with errors_without_data(y=y):
                 y = to_common_dtype("y", y)
                 if y.dtype.kind not in "biu":  # integers are always classes
                     check_classification_targets(y)
+        return X, y
+
+    def _select(
+        self, part: Part, X: Any, y: Any, is_private: bool, before: Any, is_part: bool
+    ) -> tuple[Any, np.ndarray, Weights, CountedRows]:
+        """Return the records to count, with their labels and weights."""
         weight = part.sample_weight
         if weight is not None:
             weight = self._check_weight(weight, X, is_part=is_part)
@@ -447,13 +329,14 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         # Without noise no bounds are needed.
         return X, y, Weights.from_values(weight, self.max_weight, exact=not is_private), rows
 
-    def _encode(self, X: Any, y: np.ndarray, classes: Any, *, is_first: bool) -> np.ndarray:
-        """Return the position of each label in `classes_`, which a first batch sets."""
-        if is_first:
-            if classes is None:
-                with errors_without_data(y=y):
-                    classes = np.unique(y)
-            self.classes_ = check_classes(classes, self.class_prior)
+    def _set_classes(self, y: np.ndarray, classes: Any) -> None:
+        if classes is None:
+            with errors_without_data(y=y):
+                classes = np.unique(y)
+        self.classes_ = check_classes(classes, self.class_prior)
+
+    def _encode(self, X: Any, y: np.ndarray) -> np.ndarray:
+        """Return the position of each label in `classes_`."""
         self._check_size(X.shape[1])
         return encode_labels(y, self.classes_)
 
@@ -568,7 +451,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             return None if self.fit_prior else np.full(n_classes, 1 / n_classes)
         return check_class_prior(self.class_prior, n_classes)
 
-    def _set_fitted_attributes(self, plan: _NaiveBayesPlan, noisy: Sequence[Release]) -> None:
+    def _set_fitted_attributes(self, plan: NaiveBayesPlan, noisy: Sequence[Release]) -> None:
         classes = noisy[0] if plan.known_prior is None else None
         features = noisy if classes is None else noisy[1:]
         self.alpha_ = plan.alpha
@@ -595,13 +478,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             self._exact_counts_ = plan.counts
 
     def _postprocess(
-        self, plan: _NaiveBayesPlan, classes: Release | None, features: Sequence[Release]
+        self, plan: NaiveBayesPlan, classes: Release | None, features: Sequence[Release]
     ) -> tuple[Any, list[Estimate]]:
         """Return the class prior and the estimated tables, from noisy counts alone."""
-        noisy, tables = self._noisy_tables(classes, features)
         is_public = plan.n_records is not None and not plan.counts.weighted
         total = float(plan.counts.rows.n_rows) if is_public else None
-        class_counts, found = self._estimate_counts(noisy, tables, total)
+        noisy = [release for release in features if release.mechanism is not None]
+        # A table with a single class or category has no noise, and no mechanism.
+        has_noise = classes is not None and classes.mechanism is not None
+        class_counts, found = self._estimate_counts(classes if has_noise else None, noisy, total)
         waiting = iter(found)
         counts = [
             release.drawn if release.mechanism is None else next(waiting) for release in features
@@ -609,26 +494,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         totals = None
         if self._counts_records:
             totals = [table.n_samples for table, _ in plan.features]
-        estimates = _estimates(counts, totals, plan.smoothing)
+        estimates = scaled_estimates(counts, totals, plan.smoothing)
         if classes is None:
             return plan.known_prior, estimates
         if class_counts is None:
             return classes.drawn, estimates
         return class_counts / class_counts.sum(), estimates
-
-    @staticmethod
-    def _noisy_tables(
-        classes: Release | None, features: Sequence[Release]
-    ) -> tuple[NoisyTable | None, list[NoisyTable]]:
-        """Return the releases that have noise, as the post-processing takes them."""
-        noisy = None
-        if classes is not None and classes.mechanism is not None:
-            noisy = NoisyTable(classes.drawn, classes.mechanism.noise, ("class",))
-        return noisy, [
-            NoisyTable(release.drawn, release.mechanism.noise, ("row", "category"))
-            for release in features
-            if release.mechanism is not None
-        ]
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self)._released_attributes and "_counts_" in vars(self):
@@ -773,23 +644,3 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         tags.input_tags.positive_only = True
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def _estimates(
-    tables: Sequence[np.ndarray], totals: Sequence[float] | None, smoothing: float
-) -> list[Estimate]:
-    """Return estimates from post-processed counts, scaled to the totals of the tables."""
-    found: list[Any] = [None] * len(tables)
-    for places, counts in stacks_by_shape(tables):
-        if totals is not None:
-            wanted = np.array([totals[place] for place in places])
-            counts *= (wanted / counts.sum(axis=(1, 2)))[:, np.newaxis, np.newaxis]
-        shares = smoothed_mean(counts, smoothing)
-        for i, place in enumerate(places):
-            found[place] = Estimate(counts[i], shares[i], smoothing)
-    return found
-
-
-def estimate_classes(classes: NoisyTable | None, total: float | None) -> np.ndarray | None:
-    """Estimate the class counts alone, None if they were not released."""
-    return None if classes is None else read_tables([classes], total)[0].counts

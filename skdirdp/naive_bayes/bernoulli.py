@@ -16,10 +16,10 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
-from .base import estimate_classes
 from .multinomial import _NumericNaiveBayes
+from .plan import estimate_classes, noisy_table
 
 # Squared precision of the table of filled places relative to that of the features.
 _PART_OF_FILL = 0.1
@@ -306,25 +306,26 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         return limit, float(n_columns if limit is None else limit)
 
     def _estimate_counts(self, classes, features, total):
-        *fill, table = features
-        if fill:
-            return self._estimate_shares(classes, fill[0], table, total)
+        if len(features) == 2:
+            return self._estimate_shares(classes, features[0], features[1], total)
         # Each feature has a table of its own, and the row sums of all are the class counts.
-        counts = table.counts.reshape(len(self.classes_), -1, 2)
-        pairs = [
-            NoisyTable(counts[:, feature], table.noise, ("class", feature))
-            for feature in range(counts.shape[1])
+        (table,) = features
+        drawn = table.drawn.reshape(len(self.classes_), -1, 2)
+        tables = [] if classes is None else [noisy_table(classes, ("class",))]
+        tables += [
+            noisy_table(table._replace(drawn=drawn[:, feature]), ("class", feature))
+            for feature in range(drawn.shape[1])
         ]
-        tables = ([] if classes is None else [classes]) + pairs
         read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
         prior = None if classes is None else read.pop(0).counts
         return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 
     def _estimate_shares(self, classes, fill, table, total):
         """Estimate the filled places given the classes, and the features given those."""
+        axes = ("row", "category")
         prior = estimate_classes(classes, total)
-        (places,) = read_tables([fill], rows=[prior])
-        (shares,) = read_tables([table], rows=[places.counts[:, 1]])
+        (places,) = read_tables([noisy_table(fill, axes)], rows=[prior])
+        (shares,) = read_tables([noisy_table(table, axes)], rows=[places.counts[:, 1]])
         return prior, [places.counts, shares.counts]
 
     def _set_feature_attributes(self, estimates, extra, private):

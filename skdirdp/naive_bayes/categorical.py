@@ -16,9 +16,10 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import row_blocks
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
+from .plan import noisy_table
 
 # Records are scored in blocks of about this many entries, which fit into the cache.
 _BLOCK_ENTRIES = 1 << 19
@@ -343,10 +344,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def _estimate_counts(self, classes, features, total):
         # The row sums of each table are the class counts.
-        tables = [] if classes is None else [classes]
-        tables += [
-            NoisyTable(table.counts, table.noise, ("class", k)) for k, table in enumerate(features)
-        ]
+        tables = [] if classes is None else [noisy_table(classes, ("class",))]
+        tables += [noisy_table(release, ("class", k)) for k, release in enumerate(features)]
         read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read

@@ -19,9 +19,10 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
-from .base import _PrivateNaiveBayes, estimate_classes
+from .base import _PrivateNaiveBayes
+from .plan import estimate_classes, noisy_table
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -226,7 +227,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         # Class counts serve as the prior for row totals.
         prior = estimate_classes(classes, total)
         # A single column is not released: there may be no table.
-        read = read_tables(features, rows=[prior] * len(features), caution=CAUTION_OF_INDEPENDENCE)
+        tables = [noisy_table(release, ("row", "category")) for release in features]
+        read = read_tables(tables, rows=[prior] * len(tables), caution=CAUTION_OF_INDEPENDENCE)
         return prior, [table.counts for table in read]
 
     def _log_likelihood(self, X):
@@ -391,7 +393,10 @@ class DirichletNB(_NumericNaiveBayes):
     def _set_feature_attributes(self, estimates, extra, private):
         (sums,) = estimates
         self.feature_count_ = sums.counts
-        self.feature_log_prob_ = np.log(sums.smoothed(extra))
+        shares = sums.probabilities
+        if np.any(extra):
+            shares = smoothed_mean(sums.counts, sums.smoothing + extra)
+        self.feature_log_prob_ = np.log(shares)
 
 
 class DirichletComplementNB(_NumericNaiveBayes):
@@ -567,9 +572,9 @@ class DirichletComplementNB(_NumericNaiveBayes):
         return prior
 
     def _estimate_counts(self, classes, features, total):
-        (table,) = features
-        by_class = table.counts.reshape(len(self.classes_), -1)
-        (read,) = read_tables([NoisyTable(by_class, table.noise, ("class", "feature"))])
+        (release,) = features
+        by_class = release._replace(drawn=release.drawn.reshape(len(self.classes_), -1))
+        (read,) = read_tables([noisy_table(by_class, ("class", "feature"))])
         return None, [read.counts.reshape(1, -1)]
 
     def _set_feature_attributes(self, estimates, extra, private):
