@@ -39,7 +39,7 @@ class FamilyCounter:
 
     def count_frame(self, frame: Any) -> TableCounts:
         tables = []
-        for family in frame.shown(list(self.families.values())):
+        for family in frame.with_progress(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)
             tables.append(family.count(found.codes, found.weights))
         return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)

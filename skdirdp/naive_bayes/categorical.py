@@ -265,7 +265,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_classes = len(self.classes_)
         sizes = self._declared_sizes(self.n_features_in_)
         counts = []
-        for feature, name in enumerate(frame.shown(frame.names)):
+        for feature, name in enumerate(frame.with_progress(frame.names)):
             size = sizes[feature : feature + 1]
 
             def encode(records, feature=feature, size=size):
