@@ -20,7 +20,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..pipeline import PrivatePipeline
-from ..pipeline.structure import reachable
+from ..pipeline.public_steps import reachable
 
 #: Parameters that follow from the search's own.
 BUDGET = frozenset({"epsilon", "delta", "order", "adjacency", "accountant"})
