@@ -326,7 +326,7 @@ def test_an_engine_that_breaks_the_rule_is_found_out_before_the_charge(name, fau
     frame.loc[7, ["much", "little"]] = [100.3, 200.7]
     model, features, given = FITS[name]
     model = clone(model).set_params(accountant=Recorder())
-    with pytest.raises(ContributionError, match="more than the bound it is charged for"):
+    with pytest.raises(ContributionError, match="more than its bound"):
         model.fit(pl.from_pandas(frame[[*features, "label"]]).lazy(), **given)
     assert model.accountant.charges == []
 

@@ -18,7 +18,6 @@ SERVICES = {
     "_messages",
     "_random",
     "_records",
-    "_scipy_compat",
     "_sklearn_compat",
     "_validation",
 }

@@ -79,7 +79,7 @@ def no_noise(monkeypatch):
         raise AssertionError("noise was drawn")
 
     for path in [
-        "skdirdp.base.draw_tables",
+        "skdirdp.base.ReleasePlan.draw",
         "skdirdp.posterior.estimator.draw_laplace",
         "skdirdp.posterior.estimator.draw_candidate",
         "skdirdp.bayes_net.synthesis.found_categories",

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammainc, gammaincc, gammaln
 
 from skdirdp.accounting import Composition
-from skdirdp.accounting.conversions import renyi_epsilon
+from skdirdp.accounting.worst_case import renyi_epsilon
 from skdirdp.mechanisms import DirichletMechanism, LaplaceMechanism
 from skdirdp.mechanisms.contribution import ContributionBound
 from skdirdp.mechanisms.worst_rows import CONVEX_PRIOR, thin_cells

@@ -32,11 +32,10 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real
-from ..numerics.conservative import round_up, safe_root
-from .conversions import inverted_log_delta, renyi_epsilon, renyi_log_delta
+from ..numerics.conservative import inverted_log_delta, round_up, safe_root
 from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair
 from .products import DirectionCurves, LargeProduct, has_many_kinds
-from .worst_case import RenyiCurve, WorstCase, combine
+from .worst_case import RenyiCurve, WorstCase, combine, renyi_epsilon, renyi_log_delta
 
 #: The largest number of releases that a ledger can store.
 MAX_RELEASES = 2**63 - 1

@@ -26,9 +26,8 @@ from numpy.typing import ArrayLike
 
 from ..numerics.conservative import safe_root
 from .composition import MAX_RELEASES, PrivacyCurves
-from .conversions import renyi_log_delta
 from .pairs import Floats, GaussianPair
-from .worst_case import WorstCase, combine
+from .worst_case import WorstCase, combine, renyi_log_delta
 
 #: Number of releases of each kind.
 Counts = Mapping[PrivacyCurves, int]

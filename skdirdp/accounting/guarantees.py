@@ -12,12 +12,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._validation import LARGEST, check_real, store_real
 from .composition import PrivacyCurves
-from .conversions import renyi_epsilon, truncated_epsilon
-from .pairs import PureDPPair, ResponsesPair
-from .worst_case import REVEALS_ALL, RenyiBound, WorstCase, check_relation, in_every_direction
+from .pairs import PureDPPair, ResponseMixturePair
+from .worst_case import (
+    REVEALS_ALL,
+    RenyiBound,
+    WorstCase,
+    check_relation,
+    in_every_direction,
+    renyi_epsilon,
+)
 
 # Largest deviation of the sum of weights from 1 that is attributed to rounding.
 _WEIGHT_ROUNDING = 1e-9
@@ -163,7 +170,7 @@ class ProfiledDP(PrivacyCurves):
         return cls(tuple(given.tolist()), (rest, *weights.tolist()), adjacency)
 
     def _worst_cases(self) -> dict[str, WorstCase]:
-        pairs = ((ResponsesPair(self.epsilons, self.weights), 1),)
+        pairs = ((ResponseMixturePair(self.epsilons, self.weights), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
     def __repr__(self) -> str:
@@ -337,6 +344,16 @@ class ZeroConcentratedDP(PrivacyCurves):
     def _worst_cases(self) -> dict[str, WorstCase]:
         bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=np.inf)
         return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
+
+
+def truncated_epsilon(rho: ArrayLike, omega: ArrayLike, delta: float) -> np.ndarray:
+    """Compute the epsilon at delta of (rho, omega)-tCDP."""
+    rho, omega = np.asarray(rho, dtype=float), np.asarray(omega, dtype=float)
+    cost = np.log(1 / delta)
+    untruncated = rho + 2 * np.sqrt(rho * cost)
+    with np.errstate(invalid="ignore"):
+        truncated = rho * omega + cost / (omega - 1)
+        return np.where(cost <= (omega - 1) ** 2 * rho, untruncated, truncated)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from math import fsum, isnan
 import numpy as np
 
 from ..numerics.conservative import safe_root
-from .conversions import renyi_epsilon, renyi_log_delta
 from .cumulants import (
     NO_KINDS,
     ODD_SIGNS,
@@ -38,7 +37,7 @@ from .pairs import (
     LaplacePair,
     PureDPPair,
 )
-from .worst_case import RenyiBound, RenyiCurve, WorstCase
+from .worst_case import RenyiBound, RenyiCurve, WorstCase, renyi_epsilon, renyi_log_delta
 
 # Parameters outside this range are left to the slower methods, which accept any.
 _LEAST, _LARGEST = 1e-60, 1e60

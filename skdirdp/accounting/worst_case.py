@@ -40,6 +40,8 @@ TABLE_RELATIONS = (*ADJACENCIES, *OF_PERSONS.values())
 VECTORS = "replace_vector"
 #: The largest accepted number of records per person.
 MOST_ROWS = 10**9
+# Relative amount by which sums are rounded up.
+_SUM_ROUNDING = 1e-15
 
 
 def kind_of(adjacency: str) -> str:
@@ -175,6 +177,26 @@ class WorstCase:
     renyi: tuple[tuple[RenyiCurve, int], ...]
     profile: tuple[tuple[DominatingPair, int], ...] | None
     failure: float = 0.0
+
+
+def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
+    """Compute the epsilon at delta implied by a Renyi divergence of one order.
+
+    Canonne, Kamath and Steinke (2020), Proposition 12; Lemma 3 of "Dirichlet
+    Mechanism for Differentially Private KL Divergence Minimization".
+    """
+    order = np.asarray(order, dtype=float)
+    cost = np.log1p(-1 / order) - (np.log(delta) + np.log(order)) / (order - 1)
+    # Rounded up by more than in `renyi_log_delta`, so that its delta at this epsilon is at
+    # most the given one.
+    return np.maximum(divergence + cost + 4 * _SUM_ROUNDING * (divergence + np.abs(cost)), 0.0)
+
+
+def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: float) -> Floats:
+    """Compute log delta at epsilon, the inverse of `renyi_epsilon`."""
+    order = np.asarray(order, dtype=float)
+    gain = (order - 1) * (divergence - epsilon + _SUM_ROUNDING * (divergence + epsilon))
+    return gain + (order - 1) * np.log1p(-1 / order) - np.log(order)
 
 
 #: A release that adds no noise.

@@ -252,7 +252,7 @@ class Frame:
         held.check(largest.max(), total, least.min())
         table = np.zeros((n_labels, len(rows.entries)))
         np.add.at(table, codes, found[rows.entries].to_numpy(dtype=np.float64))
-        return held.admit(table, total)
+        return held.check_sums(table, total)
 
     def _survey(self, numbers: Numbers) -> pd.DataFrame | None:
         return self._collect(self._frame.select(**numbers.survey())) if numbers.readable else None

@@ -16,8 +16,7 @@ from scipy.optimize import minimize_scalar
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
-from ..accounting.conversions import gaussian_mu, gaussian_slope
-from ..accounting.pairs import GaussianPair
+from ..accounting.pairs import GaussianPair, gaussian_mu, gaussian_slope
 from ..accounting.worst_case import ADJACENCIES
 from ..numerics.conservative import root_nearby, safe_root
 from . import papers

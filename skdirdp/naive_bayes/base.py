@@ -26,7 +26,7 @@ from .._validation import (
     check_tables,
     encode_labels,
 )
-from ..base import CountingEstimator, Release
+from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
 from ..engines import compute_dask, lazy_for_dask, open_batch, open_table
 from ..mechanisms.contribution import ContributionBound
 from ..mechanisms.split import precision_beside
@@ -148,14 +148,14 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         -------
         self
         """
-        with self._fitting():
+        with self._fitting() as context:
             table = open_table(X, y, sample_weight, groups)
             if table.in_memory:
                 X, y, sample_weight, groups = table.part
                 tally = self._tally(X, y, self.classes, sample_weight, groups)
             else:
                 tally = self._tally_elsewhere(table)
-            self._publish(tally)
+            self._publish(tally, context)
         self.__dict__.pop("_release_lock", None)
         return self
 
@@ -367,7 +367,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         >>> model.fit_counts(tables, n_samples=1000).privacy_.n_records
         1000
         """
-        with self._fitting():
+        with self._fitting() as context:
             self._check_declared("given as counts", self._undeclared(weighted=False))
             self.classes_ = check_classes(self.classes, self.class_prior)
             given = dict(check_tables(tables, ("class_count", self._feature_table)))
@@ -391,7 +391,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 bounded=not weights.exact,
                 weighted=self.max_weight is not None,
             )
-            self._publish(tally)
+            self._publish(tally, context)
         self.__dict__.pop("_release_lock", None)
         return self
 
@@ -419,30 +419,33 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         if lock is not None:
             with lock:
                 if "_tally_" in vars(self):
-                    self._publish(self._tally_)
+                    self._publish(self._tally_, self._release_context())
                     del self._tally_
             self.__dict__.pop("_release_lock", None)
         return self
 
-    def _publish(self, tally: Tally) -> None:
-        if self._is_private and not tally.bounded:
+    def _publish(self, tally: Tally, context: ReleaseContext) -> None:
+        private = context.budget.is_private
+        if private and not tally.bounded:
             raise ValueError(
                 "epsilon must be finite when records are counted for a private release; it was "
                 "infinite, and they were not held to any bounds. Call fit to start again"
             )
         known_prior = self._known_prior()
-        n_samples, leaks = self._public_n_samples(tally.counted)
+        n_samples, leaks = self._public_n_samples(tally.counted, context.budget)
         alpha = self._check_alpha()
         least = float(np.min(alpha))
         tables = tally.features.tables(n_samples, least)
         if known_prior is None:
-            tables.insert(0, (self._prior_table(tally, tables, n_samples), tally.classes))
+            prior_table = self._prior_table(tally, tables, n_samples, context.budget)
+            tables.insert(0, (prior_table, tally.classes))
         to_read = {
             table: replace(table, postprocess=self.postprocess)
             for table in {table for table, _ in tables}
         }
         tables = [(to_read[table], counts) for table, counts in tables]
-        releases = self._release(tables, [*tally.leaks, *leaks], tally.counted)
+        plan = ReleasePlan(self, context, tables, tally.counted, [*tally.leaks, *leaks])
+        releases = context.release(plan)
         described = [table for table, _ in tables]
         if known_prior is None:
             classes, features = releases[0], releases[1:]
@@ -450,10 +453,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         else:
             classes, features = None, releases
             counts = [each for _, each in tables]
-        private = self._is_private
         prior: Any
         if private and self.postprocess:
-            public = self._is_number_public(tally.counted.unit) and not tally.weighted
+            public = context.budget.publishes_size(tally.counted.unit) and not tally.weighted
             total = float(tally.counted.n_rows) if public else None
             read, estimates = self._best_reading(classes, features, described, total, least)
             prior = known_prior if classes is None else read
@@ -516,12 +518,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
             return None if self.fit_prior else np.full(n_classes, 1 / n_classes)
         return check_class_prior(self.class_prior, n_classes)
 
-    def _prior_table(
-        self, tally: Tally, tables: Sequence[tuple[CountTable, np.ndarray]], n_samples: float
-    ) -> CountTable:
-        precision = precision_beside(
-            [table for table, _ in tables], tally.contribution, self._terms.adjacency
-        )
+    def _prior_table(self, tally: Tally, tables: Any, n_samples: float, budget: Any) -> CountTable:
+        others = [table for table, _ in tables]
+        precision = precision_beside(others, tally.contribution, budget.adjacency)
         return CountTable(
             n_samples, len(self.classes_), 1, tally.contribution, precision, min_smoothing=0.0
         )

@@ -181,7 +181,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         most = LARGEST if weights.exact else rule.total_bound
         shape = (len(self.classes_), n_columns)
         sums = check_given_counts("feature_count", table, shape, n_rows, most, one_cell=False)
-        return rule.admit(sums, largest_total=1.0)
+        return rule.check_sums(sums, largest_total=1.0)
 
     def _read(self, classes, features, total):
         # Classes hold about as many words as records: what is known of those tells of these.

@@ -285,7 +285,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         if exponent is not None:
             candidates = weigh_candidates(self.mechanism, counts, prior, exponent, gamma)
         ((guarantee, releases),) = privacy.mechanisms
-        generator = self._pay(guarantee, releases, unit)
+        generator = self._charge(guarantee, releases, unit)
         if generator is None:
             released = counts
         elif exponent is None:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._validation import check_array, check_integer, check_real, check_real_array
-from ..numerics.log_gamma import entropy_excess, log_gamma_gap, log_gamma_gap_beyond_entropy
+from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
 
 __all__ = [
     "global_sensitivity",
@@ -91,8 +91,8 @@ def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)
     middle, total_middle = (a + b) / 2, (total_a + total_b) / 2
     lift = _LIFT * a.shape[-1]  # so that the shifted entries sum to the shifted total
-    entries = log_gamma_gap_beyond_entropy(1.0, middle, half, b, a, _LIFT)
-    total = log_gamma_gap_beyond_entropy(1.0, total_middle, total_half, total_b, total_a, lift)
+    entries = LiftedGap(1.0, middle, half, b, a, _LIFT).beyond_entropy()
+    total = LiftedGap(1.0, total_middle, total_half, total_b, total_a, lift).beyond_entropy()
 
     weight, total_weight = middle + _LIFT, (total_middle + lift)[..., np.newaxis]
     # Ratios of b and of a to their mean, for each entry and for the total.
