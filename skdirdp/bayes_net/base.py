@@ -147,9 +147,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         check_evidence(records, self.columns_, others)
         present = [node for node in others if node in records.names]
         needed = markov_blanket(families, self.target)
-        codes = {
-            node: self._partial_codes(records, node) for node in needed if node in present
-        }
+        codes = {node: self._partial_codes(records, node) for node in needed if node in present}
         complete = np.full(records.n_records, len(codes) == len(needed))
         for found in codes.values():
             complete &= found >= 0

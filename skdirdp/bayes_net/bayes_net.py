@@ -164,16 +164,16 @@ class ReleaseSchedule:
             raise AssertionError("a step was about to be released before it was charged")
         return mechanism.noisy(values, self._generator)
 
-    def select_states(self, columns: Mapping[Hashable, UnlistedColumn]) -> dict[Hashable, Categories]:
+    def select_states(
+        self, columns: Mapping[Hashable, UnlistedColumn]
+    ) -> dict[Hashable, Categories]:
         """Release the states of unlisted columns."""
         return {
             name: select_categories(mechanism, column, self._generator)
             for (name, column), mechanism in zip(columns.items(), self._selections, strict=True)
         }
 
-    def release_columns(
-        self, counts: Mapping[Hashable, np.ndarray]
-    ) -> dict[Hashable, Measurement]:
+    def release_columns(self, counts: Mapping[Hashable, np.ndarray]) -> dict[Hashable, Measurement]:
         """Release the counts of each column."""
         return {
             name: Measurement((name,), self._add_noise(self._column, each), self.column_sigma)
@@ -370,8 +370,8 @@ class PrivateBayesNet(BaseBayesNet):
 
     def __init__(
         self,
-        states: Mapping[Hashable, Iterable[Any]] | None = None,
-        bounds: Mapping[Hashable, tuple[float, float]] | None = None,
+        states: Mapping[Any, Iterable[Any]] | None = None,
+        bounds: Mapping[Any, tuple[float, float]] | None = None,
         *,
         constraints: Mapping[str, Any] | None = None,
         max_parents: int = 3,
@@ -430,9 +430,7 @@ class PrivateBayesNet(BaseBayesNet):
                 raise ValueError("X must hold at least one record; got 0")
             if self.target is not None and self.target not in records.names:
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
-            constraints = parse_constraints(
-                self.constraints, records.names, int(self.max_parents)
-            )
+            constraints = parse_constraints(self.constraints, records.names, int(self.max_parents))
             counted = select_rows(groups, records.n_records, self.max_rows)
             table = self._encode(records, counted)
             self._check_sizes(table, constraints)
@@ -442,16 +440,15 @@ class PrivateBayesNet(BaseBayesNet):
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
             self._learn(table, schedule, n_records, constraints)
             self._set_columns(records.names)
-            report = self._report(
-                context.budget, schedule.joint.parts, (), counted.unit, n_records
-            )
+            report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self
 
     def _encode(self, records: Records, counted: CountedRows) -> EncodedTable:
         """Return the exact cells of all counted records."""
         states, bounds = self._check_schema(records.names)
-        table = EncodedTable(dict.fromkeys(records.names), {}, {})
+        domains: dict[Hashable, Any] = dict.fromkeys(records.names)  # in the order of columns
+        table = EncodedTable(domains, {}, {})
         for name, values in records.columns.items():
             is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
             if name in bounds:
@@ -822,7 +819,7 @@ class PrivateBayesNet(BaseBayesNet):
         n_samples: int = 1,
         random_state: Any = None,
         *,
-        given: Mapping[Hashable, Any] | None = None,
+        given: Mapping[Any, Any] | None = None,
         where: Callable[[pd.DataFrame], Any] | None = None,
     ) -> pd.DataFrame:
         """Draw synthetic records from the released network, at no privacy cost.

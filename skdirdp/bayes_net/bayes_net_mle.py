@@ -155,7 +155,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         self,
         structure: Any,
         *,
-        states: Mapping[Hashable, Iterable[Any]] | None = None,
+        states: Mapping[Any, Iterable[Any]] | None = None,
         target: Hashable | None = None,
         alpha: float = 1.0,
         split: str = "optimised",
@@ -222,9 +222,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit_counts(
-        self, tables: Mapping[Hashable, Any], *, n_samples: int
-    ) -> "PrivateBayesNetMLE":
+    def fit_counts(self, tables: Mapping[Any, Any], *, n_samples: int) -> "PrivateBayesNetMLE":
         """Release tables that are already counted.
 
         The caller ensures that each record, or each of the `max_rows` records of a person, is

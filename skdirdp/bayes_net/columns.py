@@ -164,9 +164,7 @@ def check_states(states: Mapping, nodes: Iterable[Hashable]) -> dict[Hashable, l
             f"states must name nodes of the structure; {unknown[0]!r} is none, and "
             f"{lacking[0]!r} has no states"
         )
-    return {
-        name: _check_state_list(name, given) for name, given in states.items() if name in nodes
-    }
+    return {name: _check_state_list(name, given) for name, given in states.items() if name in nodes}
 
 
 def _check_state_list(name: Hashable, given: Any) -> list:

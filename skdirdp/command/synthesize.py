@@ -88,7 +88,7 @@ def _learner(options: argparse.Namespace, schema: Schema, accountant: Any) -> An
     return PrivateBayesNet(
         schema.states,
         schema.bounds,
-        structure=schema.structure,
+        constraints=schema.structure,
         max_parents=options.max_parents,
         epsilon=options.epsilon,
         delta=options.delta,
