@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ._validation import LARGEST, check_real_array
-from .mechanisms.contribution import ContributionBound
+from .mechanisms.tables import ContributionBound
 from .numerics.conservative import product_up
 from .numerics.rows import (
     EXACT,

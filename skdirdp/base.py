@@ -31,10 +31,9 @@ from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
-from .mechanisms.table import CountTable
-from .reporting.model import model_card, model_page
-from .reporting.page import write
-from .reporting.statement import Claim, model_statement
+from .mechanisms.tables import CountTable
+from .reporting.pages import model_card, model_page, write
+from .reporting.statements import Claim, model_statement
 
 # Files of fitted models name it by where it is public.
 Unit.__module__ = __name__
@@ -156,7 +155,7 @@ class PrivacyReport:
         ...     "differentially private" in pathlib.Path(path).read_text(encoding="utf-8")
         True
         """
-        steps = [(name, step._claim(), step.mechanisms) for name, step in self._steps()]
+        steps = [(name, step.mechanisms) for name, step in self._steps()]
         page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
         return write(path, page)
 
@@ -386,7 +385,7 @@ class ReleasePlan:
         Mechanism.check_all(self._requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
-        self.joint = JointMechanism.of(mechanisms) if mechanisms else None
+        self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
 
     def draw(self, generator: np.random.Generator | None) -> list[Release]:
         """Draw the tables, after they were charged."""

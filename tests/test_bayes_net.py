@@ -22,8 +22,8 @@ from skdirdp.base import Budget, ReleaseContext
 from skdirdp.bayes_net import PrivateBayesNetMLE
 from skdirdp.bayes_net.structure import parse_structure
 from skdirdp.mechanisms import JointMechanism
-from skdirdp.mechanisms.split import expected_divergence
-from skdirdp.mechanisms.table import CountTable
+from skdirdp.mechanisms.splitting import expected_divergence
+from skdirdp.mechanisms.tables import CountTable
 from tests.probes import Recorder, drawn_tables, encodings
 
 INF = float("inf")

@@ -19,7 +19,7 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp._contributions import RowSums
-from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.mechanisms.tables import ContributionBound
 from skdirdp.naive_bayes.bernoulli import Occurrences
 from skdirdp.naive_bayes.numeric import default_total
 from tests.probes import Recorder

@@ -38,7 +38,7 @@ from skdirdp import (
 from skdirdp._persons import RECORD, Unit, common_unit, select_rows
 from skdirdp.accounting import Composition, PureDP
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
-from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.mechanisms.tables import ContributionBound
 from tests.probes import Recorder, drawn_tables, outside_bounds
 from tests.test_doors import Batch, Record
 
@@ -506,7 +506,7 @@ def test_the_bound_of_several_records_is_so_many_times_theirs_and_not_less(
     max_count, max_total, max_rows
 ):
     record = ContributionBound(max_count, max_total)
-    person = record.of_rows(max_rows)
+    person = record.for_person(max_rows)
     assert person.grid == record.grid
     assert 0 <= Fraction(person.max_count) / Fraction(max_count) / max_rows - 1 < 1e-15
     if max_rows > 1:

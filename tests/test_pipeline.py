@@ -36,8 +36,8 @@ from skdirdp.accounting import Composition
 from skdirdp.base import ReleaseContext
 from skdirdp.displays import BudgetCurveDisplay, PrivacyProfileDisplay
 from skdirdp.mechanisms.base import Mechanism
-from skdirdp.mechanisms.shares import part_before
-from skdirdp.mechanisms.table import CountTable
+from skdirdp.mechanisms.splitting import preprocessing_share
+from skdirdp.mechanisms.tables import CountTable
 
 N = 600
 rng = np.random.default_rng(0)
@@ -229,16 +229,16 @@ def test_the_default_part_is_that_of_the_theory(n_samples, number, adjacency):
         changed = {"replace": 2, "add_remove": 1}[adjacency]  # cells of each table
         variance = number * changed / gaussian_mu(epsilon, 1e-5) ** 2
         expected = max(1 / 300, 1 / 12 - variance * 100 / n_samples**2)
-        found = part_before(tables, epsilon=epsilon, **budget)
+        found = preprocessing_share(tables, epsilon=epsilon, **budget)
         assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_default_part_is_least_without_records_and_most_without_noise():
     budget = {"delta": 1e-5, "order": None, "adjacency": "replace"}
-    assert part_before([CountTable(0, 512)], epsilon=1.0, **budget) == 1 / 300
-    assert part_before([CountTable(5, 512)], epsilon=np.inf, **budget) == 1 / 12
+    assert preprocessing_share([CountTable(0, 512)], epsilon=1.0, **budget) == 1 / 300
+    assert preprocessing_share([CountTable(5, 512)], epsilon=np.inf, **budget) == 1 / 12
     by_order = [
-        part_before([CountTable(400, 512)], epsilon=0.1, **(budget | {"order": order}))
+        preprocessing_share([CountTable(400, 512)], epsilon=0.1, **(budget | {"order": order}))
         for order in (2.0, 8.0, 32.0)
     ]
     assert by_order == sorted(by_order, reverse=True)

@@ -14,7 +14,7 @@ from skdirdp.bayes_net.bayes_net import ReleaseSchedule, UnlistedColumn, select_
 from skdirdp.bayes_net.columns import Categories, Numbers, ReleasedColumn
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
-from skdirdp.mechanisms.selection import SelectionMechanism
+from skdirdp.mechanisms.additive import SelectionMechanism
 
 from .probes import Recorder, drawn_tables, encodings
 from .transcripts import fit_beside, listening, squared_distance

@@ -30,7 +30,7 @@ from ..mechanisms import (
     Mechanism,
     SimplexMechanism,
 )
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
 from .records import PERSON, RECORD, SPLIT_BY, Charge, Header, LedgerError, is_of_persons
 
 # Limits on a stored mechanism, far beyond those that estimators charge. Composing a longer

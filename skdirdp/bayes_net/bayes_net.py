@@ -17,8 +17,13 @@ from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..base import Budget, CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
-from ..mechanisms.division import divided, for_distances, gaussian_within, with_names
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import (
+    calibrate_gaussian,
+    noise_for_distances,
+    split_gaussian,
+    split_with_selection,
+)
 from ..records import has_float_dtype, sort_values
 from .base import BaseBayesNet, log_likelihood, sample_codes
 from .clique_tree import (
@@ -134,13 +139,13 @@ class ReleaseSchedule:
         n_columns: int,
         max_cells: int,
     ):
-        columns, pairs, self._cliques = divided(whole, _BUDGET_SHARES)
-        self._column = divided(columns, [1.0] * n_columns)[0]
-        self._pair = for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
+        columns, pairs, self._cliques = split_gaussian(whole, _BUDGET_SHARES)
+        self._column = split_gaussian(columns, [1.0] * n_columns)[0]
+        self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._selections = selections
         self._max_cells = max_cells
         self._generator: np.random.Generator | None = None
-        self.joint = JointMechanism.of([*selections, whole])
+        self.joint = JointMechanism.from_mechanisms([*selections, whole])
         self.column_sigma = self._column.sigma
         self.pair_sigma = self._pair.sigma
         #: Approximate noise of the counts of a clique.
@@ -194,7 +199,7 @@ class ReleaseSchedule:
             Measurement(nodes, self._add_noise(part, each), part.sigma)
             for nodes, part, each in zip(
                 [*cliques, *((name,) for name in columns)],
-                divided(self._cliques, weights),
+                split_gaussian(self._cliques, weights),
                 counts,
                 strict=True,
             )
@@ -526,7 +531,7 @@ class PrivateBayesNet(BaseBayesNet):
         relation, bound = table.relation(budget.adjacency), table.contribution
         selections: list[SelectionMechanism] = []
         if not n_unlisted:
-            whole = gaussian_within(budget.epsilon, budget.delta, budget.order, relation, bound)
+            whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
         elif budget.order is not None and budget.is_private:
             raise ValueError(
                 "order must be None where columns have neither states nor bounds: a value of one "
@@ -534,7 +539,7 @@ class PrivateBayesNet(BaseBayesNet):
                 "for. State the budget with delta, or give the states"
             )
         else:
-            whole, selections = with_names(
+            whole, selections = split_with_selection(
                 budget.epsilon, budget.delta, relation, bound, n_unlisted, _SELECTION_SHARE
             )
         return ReleaseSchedule(whole, selections, n_columns, int(self.max_family_cells))

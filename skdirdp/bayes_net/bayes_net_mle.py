@@ -19,8 +19,8 @@ from ..base import Budget, CountingEstimator, Release, ReleaseContext, ReleasePl
 from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.split import SPLITS, calibrate_split
-from ..mechanisms.table import CountTable
+from ..mechanisms.splitting import SPLITS, calibrate_split
+from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_NETWORKS
 from .base import BaseBayesNet, log_likelihood, sample_codes
@@ -487,7 +487,7 @@ class FamilyCounter:
 
     def count_frame(self, frame: Any) -> TableCounts:
         tables = []
-        for family in frame.shown(list(self.families.values())):
+        for family in frame.with_progress(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)
             tables.append(family.count(found.codes, found.weights))
         return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)

@@ -155,7 +155,7 @@ def _open(options: Any) -> Any:
 def _existing(place: str, name: str | None = None) -> Any:
     """The accountant of a ledger that is there; none is made by looking at it."""
     from ..accountant import PrivacyAccountant
-    from ..reporting.places import is_url, without_password
+    from ..reporting.redact import is_url, without_password
 
     if not is_url(place) and name is not None:
         raise Refused("--name says which ledger of a database; a file has only one", USAGE)
@@ -170,7 +170,7 @@ def _existing(place: str, name: str | None = None) -> Any:
 def _is_there(place: str, name: str | None) -> bool:
     """Whether there is a ledger, which an accountant would make otherwise."""
     from ..accountant.ledger import _storage
-    from ..reporting.places import is_url
+    from ..reporting.redact import is_url
 
     storage = _storage(place, name)  # refuses what only looks like an address
     return storage.find() is not None if is_url(place) else os.path.exists(place)
@@ -178,7 +178,7 @@ def _is_there(place: str, name: str | None) -> bool:
 
 def _create(options: Any) -> int:
     from ..accountant import PrivacyAccountant
-    from ..reporting.places import is_url, without_password
+    from ..reporting.redact import is_url, without_password
 
     if not is_url(options.ledger) and os.path.lexists(options.ledger):
         raise Refused(f"{options.ledger} exists already, and is left as it is")
@@ -199,7 +199,7 @@ def _create(options: Any) -> int:
 def _facts(accountant: Any) -> dict[str, Any]:
     from ..accountant.exports import MADE_WITH
     from ..accountant.merging import identity_of
-    from ..reporting.places import without_password
+    from ..reporting.redact import without_password
 
     place = without_password(str(accountant.path))
     made_with = {name: getattr(accountant, name, None) for name in MADE_WITH}
@@ -310,7 +310,7 @@ def _show(options: Any) -> int:
 
 
 def _cells(number: int, row: Any) -> list[object]:
-    from ..reporting.text import rounded_up
+    from ..reporting.statements import rounded_up
 
     part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
     what = f"{row['mechanism']}({row['parameters']})"
@@ -321,7 +321,7 @@ def _cells(number: int, row: Any) -> list[object]:
 
 
 def _total(options: Any) -> int:
-    from ..reporting.text import number, rounded_up
+    from ..reporting.statements import number, rounded_up
 
     accountant = _open(options)
     delta = accountant.delta if options.delta is None else options.delta
@@ -349,7 +349,7 @@ def _verify(options: Any) -> int:
 
 def _export(options: Any) -> int:
     from ..accountant.exports import FORMATS
-    from ..reporting.page import write
+    from ..reporting.pages import write
 
     kind = options.format
     if kind is None:
@@ -377,7 +377,7 @@ def _report(options: Any) -> int:
     accountant = _open(options)
     output = options.output
     if output is None:
-        from ..reporting.places import is_url
+        from ..reporting.redact import is_url
 
         stem = "ledger" if is_url(options.ledger) else Path(options.ledger).stem
         output = f"{stem}.html"

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from urllib.parse import unquote
 
-from ..reporting.places import is_url, looks_like_address, without_password
-from ..reporting.text import visible
+from ..reporting.redact import is_url, looks_like_address, without_password
+from ..reporting.statements import visible
 
 DONE, REFUSED, USAGE, DAMAGED = 0, 1, 2, 3
 STOPPED = 130  # by the user, as shells count it

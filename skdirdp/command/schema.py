@@ -162,7 +162,7 @@ def add_to(commands: Any) -> None:
 
 
 def _draft(options: Any) -> int:
-    from ..reporting.page import write
+    from ..reporting.pages import write
 
     with open(options.codebook, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))

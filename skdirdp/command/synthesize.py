@@ -207,7 +207,7 @@ class _Numbers:
 
 def _check_writable(path: str | None, inputs: list[str]) -> None:
     """Refuse a place that must not or cannot be written, before anything is spent."""
-    from ..reporting.places import check_output, is_stream
+    from ..reporting.redact import check_output, is_stream
 
     if path is not None:
         check_output(path, inputs)
@@ -220,7 +220,7 @@ def _check_writable(path: str | None, inputs: list[str]) -> None:
 
 
 def _write(path: str, records: Any, inputs: list[str]) -> None:
-    from ..reporting.page import write
+    from ..reporting.pages import write
 
     text = io.StringIO()
     records.to_csv(text, index=False)

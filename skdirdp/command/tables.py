@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..reporting.text import visible
+from ..reporting.statements import visible
 
 _GAP = 2
 _NARROW = 40  # below this a row becomes lines

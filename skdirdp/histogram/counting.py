@@ -64,10 +64,10 @@ class BinCounter:
 
     def count_frame(self, frame: Any) -> TableCounts:
         numbers = frame.numbers()
-        if not numbers.readable:
-            self._check(numbers.specimen(None))
+        if not numbers.are_numeric:
+            self._check(numbers.extreme_rows(None))
         tables = []
-        for k, name in enumerate(frame.shown(frame.names)):
+        for k, name in enumerate(frame.with_progress(frame.names)):
             size, grid = self.sizes[k], self.grids[k]
             if grid is None:
                 assert size is not None

@@ -18,7 +18,7 @@ from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fi
 from .._validation import by_column, check_cells, check_integer, check_real
 from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
 from ..engines import TableCounts, lazy_for_dask, open_table
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..records import as_numbers
 from .counting import BinCounter, count_columns

@@ -1,8 +1,8 @@
-"""Probability vectors, released through a Dirichlet distribution around them.
+"""Dirichlet mechanism for probability vectors.
 
-"The paper" here is "The Dirichlet Mechanism for Differential Privacy on the Unit
-Simplex"; its letters k, W, eta, eta-bar, b, N and gamma are `k`, `protected`, `eta`,
-`eta_bar`, `b`, `n_vectors` and `gamma`.
+"The paper" is "The Dirichlet Mechanism for Differential Privacy on the Unit Simplex". Its symbols
+k, W, eta, eta-bar, b, N and gamma are `k`, `protected`, `eta`, `eta_bar`, `b`, `n_vectors` and
+`gamma`.
 """
 
 import math
@@ -13,25 +13,41 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike
-from scipy.special import betainc, betaln
+from scipy.optimize import brentq
+from scipy.special import betainc, betaincc, betaln, expit, logit, xlogy
 
 from .._random import noise_generator
-from .._validation import LARGEST, check_choice, check_integer, check_real, store_real
+from .._validation import (
+    LARGEST,
+    OPEN_UNIT_INTERVAL,
+    check_choice,
+    check_integer,
+    check_real,
+    store_reals,
+)
 from ..accounting.composition import PrivacyCurves
 from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import VECTORS, WorstCase, in_every_direction
 from ..numerics.conservative import safe_root
 from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
-from .dirichlet_tail import probability_below
 from .sampling import MAX_PLACES, check_platform
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
 _SUM_TOLERANCE = 1e-9
-# What rounding may take from an entry, or add to the sum of some, of a vector.
+# Largest rounding error of an entry of a vector, and of the sum of some entries.
 _ROUNDING = 2.0**-48
-# Shapes of a release have at most this many bits.
+# Largest number of bits of the shapes in a release.
 _SHAPE_BITS = 61
+
+# The tail probability is accurate to about 1e-13 in all tested cases, including |W| = 10.
+_NODES = 96
+_DEGREE = 64
+_NEGLIGIBLE = 80.0  # densities below exp(-80) of their peak are ignored
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
+_CHEBYSHEV = chebyshev.chebpts1(_DEGREE + 1)
+_TINY = 1e-290
 
 
 @dataclass(frozen=True)
@@ -88,22 +104,21 @@ class SimplexMechanism(PrivacyCurves):
     n_vectors: int = 1
 
     def __post_init__(self):
-        store_real(self, "k", above=0, at_least=1 / LARGEST, at_most=LARGEST)
+        store_reals(self, k={"above": 0, "at_least": 1 / LARGEST, "at_most": LARGEST})
         protected = tuple(check_integer("protected", i, at_least=0) for i in self.protected)
         if len(set(protected)) != len(protected) or len(protected) < 2:
             raise ValueError(
                 f"protected must be at least 2 distinct entries; got {self.protected!r}"
             )
         object.__setattr__(self, "protected", protected)
-        store_real(self, "eta", above=0, at_least=1 / LARGEST, below=1)
-        store_real(self, "eta_bar", above=0, below=1)
+        least = {"above": 0, "at_least": 1 / LARGEST, "below": 1}
+        store_reals(self, eta=least, eta_bar=OPEN_UNIT_INTERVAL)
         if self._slack <= 0:
             raise ValueError(
                 f"eta must be less than (1 - eta_bar) / {len(protected)}, or no vector is left; "
                 f"got eta={self.eta}, eta_bar={self.eta_bar}"
             )
-        store_real(self, "b", above=0)
-        store_real(self, "b", at_most=1)
+        store_reals(self, b={"above": 0, "at_most": 1})
         n_vectors = check_integer("n_vectors", self.n_vectors, at_least=1, at_most=2**53)
         object.__setattr__(self, "n_vectors", n_vectors)
 
@@ -506,3 +521,97 @@ def _best_gamma(mechanism: SimplexMechanism, delta: float, union: bool) -> float
     if excess(high) <= 0:  # the bound does not reach delta below the largest gamma
         return float(np.exp(high))
     return float(np.exp(safe_root(excess, high, 1.0, tolerance=1e-13, limits=(-np.inf, high))))
+
+
+# Probability of small entries -----------------------------------------------------------
+
+
+def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> float:
+    """P[some Y_i < threshold], for entries Y_i of the given shapes.
+
+    Y is Dirichlet with these shapes and `rest`, that of all other entries together
+    (Lemma 1 of "The Dirichlet Mechanism for Differential Privacy on the Unit Simplex").
+
+    Breaking the stick: the first entry takes a beta-distributed part u of the stick,
+    the others divide what is left as a Dirichlet vector again. So the probability that
+    an entry from the j-th on falls short, as a function of the length s of the
+    stick that is left, is a one-dimensional integral of the same function for j + 1.
+    Each is kept as a Chebyshev series of its logarithm in log s. All parts are
+    positive, so that small probabilities keep their relative accuracy.
+    """
+    # The order does not matter; large entries last, the integrands are smoothest.
+    shapes = np.sort(np.asarray(shapes, dtype=float))
+    size = shapes.size
+    if threshold * size >= 1:
+        return 1.0
+    after = rest + np.cumsum(shapes[::-1])[::-1] - shapes  # what follows entry j
+    ranges_of_part = [_range_of_part(a, b) for a, b in zip(shapes, after, strict=True)]
+
+    # The lengths that can be left before entry j; shorter than (size - j) thresholds fails.
+    ranges = [(1.0, 1.0)]
+    for j in range(size - 1):
+        shortest, longest = ranges[-1]
+        low, high = expit(-ranges_of_part[j][1]), expit(-ranges_of_part[j][0])
+        limit = (size - j - 1) * threshold
+        ranges.append((max(shortest * low, limit), max(longest * high, limit)))
+
+    def last(length):
+        return np.log(np.maximum(betainc(shapes[-1], after[-1], threshold / length), _TINY))
+
+    following = last
+    for j in range(size - 2, -1, -1):
+        shortest, longest = np.log(ranges[j])
+        if j == 0 or longest - shortest < 1e-13:
+            lengths = np.exp(np.array([longest]))
+        else:
+            lengths = np.exp(shortest + (longest - shortest) * (_CHEBYSHEV + 1) / 2)
+        values = _one_level(
+            lengths, threshold, size - j - 1, shapes[j], after[j], ranges_of_part[j], following
+        )
+        following = _interpolant(np.log(values), float(shortest), float(longest))
+    return float(np.exp(following(np.array([1.0]))[0]))
+
+
+def _one_level(lengths, threshold, others, a, b, part, following):
+    """P[this entry or one of those after it falls short], for each length of the stick."""
+    taken, needed = threshold / lengths, np.minimum(others * threshold / lengths, 1.0)
+    short = betainc(a, b, np.minimum(taken, 1.0))
+    # 1 - needed may be below `taken` by rounding only: then nothing is left between.
+    short += betaincc(a, b, np.maximum(1 - needed, taken))
+    with np.errstate(divide="ignore"):
+        low = np.maximum(logit(taken), part[0])
+        high = np.minimum(-logit(needed), part[1])
+    half = np.maximum(high - low, 0)[:, np.newaxis] / 2
+    low = np.where(np.isfinite(low), low, 0.0)[:, np.newaxis]
+    point = low + half * (1 + _POINTS)
+    # The density of logit(u): smooth, and peaked once.
+    log_density = xlogy(a, expit(point)) + xlogy(b, expit(-point)) - betaln(a, b)
+    left = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
+    middle = np.exp(log_density + following(left))
+    return np.clip(short + (half * middle) @ _WEIGHTS, _TINY, 1.0)
+
+
+def _interpolant(log_values, shortest, longest):
+    if log_values.size == 1:
+        return lambda length: np.full(np.shape(length), log_values[0])
+    series = chebyshev.chebfit(_CHEBYSHEV, log_values, _DEGREE)
+
+    def evaluate(length):
+        x = 2 * (np.log(length) - shortest) / (longest - shortest) - 1
+        return np.minimum(chebyshev.chebval(np.clip(x, -1, 1), series), 0.0)
+
+    return evaluate
+
+
+def _range_of_part(a: float, b: float) -> tuple[float, float]:
+    """The interval on which the logit of a Beta(a, b) variable has a density worth keeping."""
+    mode = np.log(a / b)
+    peak = xlogy(a, expit(mode)) + xlogy(b, expit(-mode))
+
+    def drop(x):
+        return peak - a * -np.logaddexp(0, -x) - b * -np.logaddexp(0, x) - _NEGLIGIBLE
+
+    # The tails fall like exp(a x) and exp(-b x).
+    low = brentq(drop, mode - (_NEGLIGIBLE + 40) / a - 40, mode)
+    high = brentq(drop, mode, mode + (_NEGLIGIBLE + 40) / b + 40)
+    return float(low), float(high)

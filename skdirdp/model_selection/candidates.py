@@ -18,7 +18,7 @@ from .._sklearn_compat import _routing_enabled
 from ..base import Budget, PrivacyReport
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
 from ..pipeline import PrivatePipeline
 from ..pipeline.structure import reachable
 

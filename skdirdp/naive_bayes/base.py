@@ -28,9 +28,8 @@ from .._validation import (
 )
 from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
 from ..engines import compute_dask, lazy_for_dask, open_batch, open_table
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.split import precision_beside
-from ..mechanisms.table import CountTable
+from ..mechanisms.splitting import relative_precision
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..postprocessing import NoisyTable
 from ..records import to_common_dtype
 from .counting import NaiveBayesCounter
@@ -520,7 +519,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
 
     def _prior_table(self, tally: Tally, tables: Any, n_samples: float, budget: Any) -> CountTable:
         others = [table for table, _ in tables]
-        precision = precision_beside(others, tally.contribution, budget.adjacency)
+        precision = relative_precision(others, tally.contribution, budget.adjacency)
         return CountTable(
             n_samples, len(self.classes_), 1, tally.contribution, precision, min_smoothing=0.0
         )

@@ -13,8 +13,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from .._contributions import RowSums, check_exact, count_cells, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE

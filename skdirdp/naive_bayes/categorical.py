@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from .._contributions import Weights, check_given_counts, count_categories
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
@@ -266,7 +265,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_classes = len(self.classes_)
         sizes = self._declared_sizes(self.n_features_in_)
         counts = []
-        for feature, name in enumerate(frame.shown(frame.names)):
+        for feature, name in enumerate(frame.with_progress(frame.names)):
             size = sizes[feature : feature + 1]
 
             def encode(records, feature=feature, size=size):

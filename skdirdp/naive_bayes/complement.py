@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.naive_bayes import ComplementNB
 
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from .numeric import FeatureSums, _NumericNaiveBayes
 

@@ -15,7 +15,7 @@ from .._contributions import RowBounds, RowSums, check_given_counts, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import CountTable
 from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes

@@ -8,8 +8,7 @@ import numpy as np
 
 from .._persons import CountedRows
 from ..mechanisms.base import smoothed_mean
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.table import CountTable
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
 from ..postprocessing import NoisyTable, read_tables
 

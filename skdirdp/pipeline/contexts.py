@@ -23,8 +23,8 @@ from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
 from ..base import Budget, CountingEstimator, PrivacyReport, Release, ReleaseContext, ReleasePlan
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
-from ..mechanisms.shares import PART_OF_SELECTION, calibrate_shares, part_before
-from ..mechanisms.table import CountTable
+from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
+from ..mechanisms.tables import CountTable
 from .public_steps import original_class
 from .structure import ForbiddenAccountant
 
@@ -233,7 +233,7 @@ class JointPlan:
         for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
             plan.take_mechanisms(mechanisms)
         mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
-        self.joint = JointMechanism.of(mechanisms) if mechanisms else None
+        self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
 
     @property
     def not_covered(self) -> list[str]:
@@ -285,11 +285,11 @@ def _default_shares(
         return {step: float(number) for step, number in n_tables.items()}
     selecting = [pair for pair in before if pair[1].estimator._selects_names]
     others = [pair for pair in before if not pair[1].estimator._selects_names]
-    part_of_names = PART_OF_SELECTION if selecting else 0.0
+    part_of_names = SELECTION_SHARE if selecting else 0.0
     tables = [table for _, plan in others for table in plan.tables]
     part_of_others = 0.0
     if tables:
-        part_of_others = (1 - part_of_names) * part_before(tables, **budget._asdict())
+        part_of_others = (1 - part_of_names) * preprocessing_share(tables, **budget._asdict())
     by_step = dict.fromkeys(n_tables, 0.0)
     for part, group in ((part_of_names, selecting), (part_of_others, others)):
         whole = sum(len(plan.tables) for _, plan in group)

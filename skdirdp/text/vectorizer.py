@@ -13,9 +13,9 @@ from .._messages import errors_without_data, warn
 from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _fit_context
 from ..base import Budget, CountingEstimator, ReleasePlan
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.selection import SelectionMechanism
-from ..mechanisms.table import CountTable
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import calibrate_selection
+from ..mechanisms.tables import ContributionBound, CountTable
 from ..records import UNKNOWN, rebuild, type_and_value
 
 # What the vocabulary holds where no word was found: no analyzer of scikit-learn gives it.
@@ -294,7 +294,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 "the budget with delta"
             )
         return [
-            SelectionMechanism.within(
+            calibrate_selection(
                 budget.epsilon, budget.delta, table.relation(budget.adjacency), table.contribution
             )
             for table in tables

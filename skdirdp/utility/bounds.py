@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._validation import check_counts, check_integer, check_real
-from ..mechanisms import papers
+from ..mechanisms import dirichlet
 from ..numerics.conservative import safe_root
 
 #: Smallest prior for which Theorem 2 of paper A is proved.
@@ -581,7 +581,7 @@ def tcdp_alpha(rho: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
     0.1
     """
     rho = check_real("rho", rho, above=0)
-    return papers.tcdp_alpha(rho, gamma, papers.Sensitivity(squared_sensitivity, 1.0))
+    return dirichlet.tcdp_alpha(rho, gamma, dirichlet.Sensitivity(squared_sensitivity, 1.0))
 
 
 def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2.0) -> float:
@@ -610,8 +610,8 @@ def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
     0.054041
     """
     alpha = check_real("alpha", alpha, above=gamma)
-    sensitivity = papers.Sensitivity(squared_sensitivity, 1.0)
-    return float(papers.tcdp_rho(1.0, alpha, gamma, sensitivity))
+    sensitivity = dirichlet.Sensitivity(squared_sensitivity, 1.0)
+    return float(dirichlet.tcdp_rho(1.0, alpha, gamma, sensitivity))
 
 
 # Shared by several bounds --------------------------------------------------------------

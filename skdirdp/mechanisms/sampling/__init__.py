@@ -38,7 +38,7 @@ from .distributions import (
     normal_cells,
 )
 from .float_error import check_platform
-from .gamma import gamma_cells
+from .gamma import gamma_cells, gamma_cells_of_all
 from .grids import (
     MAX_PLACES,
     check_noise,
@@ -64,6 +64,7 @@ __all__ = [
     "exponential_cells",
     "floored_laplace_cells",
     "gamma_cells",
+    "gamma_cells_of_all",
     "gamma_shapes",
     "laplace_cells",
     "log_weights",

@@ -1,4 +1,4 @@
-"""Locations of ledgers: addresses without passwords, and files that no output may replace."""
+"""Remove passwords from addresses, and refuse outputs that would replace a ledger."""
 
 import os
 import re
@@ -11,20 +11,20 @@ APPLICATION_ID = 0x44697250
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
-#: Ending of a ledger that is being made. Such a file is removed when the ledger is opened.
+#: Suffix of a ledger while it is created. Such a file is removed when the ledger is opened.
 DRAFT = ".skdirdp-draft"
-# Endings of the files that belong to a ledger: its lock, and those of SQLite.
+# Suffixes of the files that belong to a ledger: its lock, and the files of SQLite.
 _COMPANIONS = (".lock", "-journal", "-wal", "-shm", DRAFT)
 _LOCK_CONTENT = re.compile(rb"\S{1,32} +\d{20} \S{1,64} +[0-9a-f]{16}\n")
 
-# The last @ of the authority ends the password, which may hold others.
+# The last @ of the authority ends the password, which may contain others.
 _IN_AUTHORITY = re.compile(r"(:/{1,2}[^:/?#@\s]*):[^\s]*@")
 _KEY = r"(?:pass(?:word|wd|phrase|file)?|pwd)"
 _IN_QUERY = re.compile(rf"(?i)({_KEY}\s*=\s*)('[^']*'|[^&\s]*)")
 _ADDRESS = re.compile(
     rf"""(?isx)
     ://                                            # a URL, also after a space
-    | postgres\w*(\+\w+)?:/.*@                     # one that lost a slash
+    | postgres\w*(\+\w+)?:/.*@                     # a URL with one slash
     | ^[^\w./\\]*postgres(\w*(\+\w+)?:|.*@)
     | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # of another database; a drive is one letter
     | ^(?![./~\\]|[a-z]:[/\\]).*:.*@               # user:password@host
@@ -36,47 +36,34 @@ _ADDRESS = re.compile(
 
 
 def without_password(text: str) -> str:
-    """A text in which the password of every URL is replaced by three stars."""
+    """Replace the password of every URL in a text by three stars."""
     return _IN_QUERY.sub(r"\1***", _IN_AUTHORITY.sub(r"\1:***@", text))
 
 
 def is_url(path: str) -> bool:
-    """Whether a ledger is in a database server rather than in a file."""
+    """Return whether a ledger is in a database server rather than in a file."""
     return re.match(r"[A-Za-z][\w+.-]*://", path) is not None
 
 
 def looks_like_address(path: str) -> bool:
-    """Whether a file of this name would carry the address of a database, perhaps a password."""
+    """Return whether a file name looks like the address of a database, maybe with a password."""
     return any(_ADDRESS.search(text) for text in (path, unquote(path)))
 
 
 def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[str]]" = ()) -> None:
-    """Refuse to write where something that must stay would be replaced.
+    """Raise a ValueError if writing a file would replace a ledger, its lock, or an input.
 
-    No output replaces a ledger, a file that belongs to one, or an input. A ledger is known by its
-    content, under whatever name.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file to write.
-    inputs : iterable of str or path-like, default=()
-        The files that the output is made from.
-
-    Raises
-    ------
-    ValueError
-        If the path must not be written.
+    A ledger is recognised by its content, not by its name.
     """
     name = os.fsdecode(path)
     if looks_like_address(name):
         raise ValueError(
-            "an output must be a file; got a name like the address of a database. A file of such "
-            "a name is given with its folder, ./ say"
+            "the output must be a file; got a name that looks like the address of a database. "
+            "Give its folder too, such as ./, if it is a file"
         )
     target = os.path.realpath(name)
     if any(_is_same(target, other) for other in inputs):
-        raise ValueError(f"the output {name} is also an input, which it would replace")
+        raise ValueError(f"the output {name} is also an input; choose another file")
     ledger = companion_of(target)
     if ledger is not None:
         raise ValueError(f"the output {name} would replace a file of the ledger {ledger}")
@@ -85,15 +72,13 @@ def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[s
 
 
 def is_stream(path: "str | PathLike[str]") -> bool:
-    """Whether something that is no regular file is there, such as a pipe or a terminal.
-
-    The real path of ``/dev/stdout`` does not exist where that is a pipe.
-    """
+    """Return whether a path is not a regular file, but for example a pipe or a terminal."""
+    # The real path of /dev/stdout does not exist if that is a pipe.
     return os.path.exists(path) and not os.path.isfile(path)
 
 
 def companion_of(path: str) -> str | None:
-    """The ledger whose lock or journal has this path, or None."""
+    """Return the ledger that a lock or journal belongs to, or None."""
     for ending in _COMPANIONS:
         ledger = path.removesuffix(ending)
         if ledger != path and (is_ledger(ledger) or _is_lock(f"{ledger}.lock")):
@@ -102,7 +87,7 @@ def companion_of(path: str) -> str | None:
 
 
 def is_ledger(path: str) -> bool:
-    """Whether a file has the header of a ledger."""
+    """Return whether a file has the header of a ledger."""
     header = _first_bytes(path)
     return header.startswith(SQLITE_MAGIC) and header[68:72] == APPLICATION_ID.to_bytes(4, "big")
 
@@ -112,7 +97,7 @@ def _is_lock(path: str) -> bool:
 
 
 def _first_bytes(path: str) -> bytes:
-    # Not of a pipe or a terminal, which would have to be waited for.
+    # Reading a pipe or a terminal would block.
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:
