@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skdirdp.bayes_net.base import sample_codes
+from skdirdp.bayes_net.base import Family, sample_codes
 from skdirdp.bayes_net.clique_tree import (
     CliqueTree,
     Measurement,
@@ -16,8 +16,7 @@ from skdirdp.bayes_net.clique_tree import (
     fit_tables,
     project_counts,
 )
-from skdirdp.bayes_net.structure import (
-    Family,
+from skdirdp.bayes_net.structure_learning import (
     StructureConstraints,
     learn_parents,
     parse_constraints,

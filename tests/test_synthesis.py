@@ -10,8 +10,12 @@ from sklearn.base import clone
 
 from skdirdp import PrivacyAccountant, PrivateBayesNet
 from skdirdp.accounting import Composition
-from skdirdp.bayes_net.bayes_net import ReleaseSchedule, UnlistedColumn, select_categories
 from skdirdp.bayes_net.columns import Categories, Numbers, ReleasedColumn
+from skdirdp.bayes_net.structure_learning import (
+    ReleaseSchedule,
+    UnlistedColumn,
+    select_categories,
+)
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.additive import SelectionMechanism

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from skdirdp.bayes_net.bayes_net import ReleaseSchedule
+from skdirdp.bayes_net.structure_learning import ReleaseSchedule
 
 
 @contextmanager

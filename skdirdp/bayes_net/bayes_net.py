@@ -1,7 +1,6 @@
 """Bayesian network with learnt structure: one budget for structure and parameters."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import isqrt, prod
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -10,22 +9,27 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._contributions import count_cells
 from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..base import Budget, CountingEstimator, PrivacyReport
-from ..mechanisms import CountTable, GaussianMechanism, JointMechanism
+from ..mechanisms import CountTable
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import (
     calibrate_gaussian,
-    noise_for_distances,
-    split_gaussian,
     split_with_selection,
 )
-from ..records import has_float_dtype, sort_values
-from .base import BaseBayesNet, log_likelihood, sample_codes
+from .base import (
+    BaseBayesNet,
+    Codes,
+    Family,
+    Parents,
+    Records,
+    as_records,
+    log_likelihood,
+    sample_codes,
+)
 from .clique_tree import (
     MAX_TOTAL_CELLS,
     Clique,
@@ -39,34 +43,23 @@ from .clique_tree import (
     ordered_marginal,
 )
 from .columns import (
-    MISSING_STATE,
-    Categories,
     Domain,
-    Numbers,
-    Records,
     ReleasedColumn,
-    as_records,
-    check_states,
-    factorise_column,
 )
-from .structure import (
-    Codes,
-    Family,
-    Parents,
+from .structure_learning import (
+    EncodedTable,
+    ReleaseSchedule,
     StructureConstraints,
     dependence_scores,
+    estimate_total,
     learn_parents,
     pair_distances,
     parse_constraints,
 )
 
 # The constants below were chosen on the adult data set.
-# Shares of the budget of column counts, of scores of pairs, and of clique tables.
-_BUDGET_SHARES = (0.25, 0.05, 0.70)
 # Share of the budget that finds the states of columns without a public list.
 _SELECTION_SHARE = 0.1
-# The share of a clique grows with its cells to this power, which minimises the l1 error.
-_CELL_EXPONENT = 2 / 3
 # Cells whose count is below this many standard deviations of the noise are grouped.
 _MIN_SIGNAL_TO_NOISE = 3.0
 # Cost of a cell of a clique, as a fraction of the error that its noise is expected to add.
@@ -77,8 +70,6 @@ _MAX_FIT_STEPS = 150
 # All pairs of columns are counted, and all states of each.
 _MAX_COLUMNS = 1000
 _MAX_STATES = 10**6
-#: State of values that too few records hold.
-_OTHER_STATE = "other"
 
 
 class BayesNetReport(PrivacyReport):
@@ -89,156 +80,6 @@ class BayesNetReport(PrivacyReport):
         steps = "counts of columns, scores of pairs and tables of cliques"
         names = "".join(f", and names by {mechanism}" for mechanism in selections)
         return f"{steps} released for the price of one table by {gaussian}{names}"
-
-
-@dataclass(frozen=True)
-class UnlistedColumn:
-    """Exact values of a column whose states are not public, in the counted rows.
-
-    Attributes
-    ----------
-    codes : ndarray of int
-    distinct : list
-        Distinct values, each of which occurs.
-    is_categorical : bool
-        Whether values are drawn as a pandas categorical.
-    """
-
-    codes: np.ndarray
-    distinct: list
-    is_categorical: bool
-
-
-@dataclass(frozen=True)
-class EncodedTable:
-    """Exact cells of all counted records, and the columns whose states are selected first."""
-
-    domains: dict[Hashable, Domain]
-    cells: dict[Hashable, np.ndarray]
-    unlisted: dict[Hashable, UnlistedColumn]
-
-
-class ReleaseSchedule:
-    """Releases of a fit, one after the other, as parts of one that is charged before.
-
-    Parameters
-    ----------
-    whole : GaussianMechanism
-        Gaussian release that is charged, and divided over all steps.
-    selections : list of SelectionMechanism
-        Mechanisms that select the states of unlisted columns.
-    n_columns : int
-    max_cells : int
-        Largest number of cells of a clique.
-    """
-
-    def __init__(
-        self,
-        whole: GaussianMechanism,
-        selections: Sequence[SelectionMechanism],
-        n_columns: int,
-        max_cells: int,
-    ):
-        columns, pairs, self._cliques = split_gaussian(whole, _BUDGET_SHARES)
-        self._column = split_gaussian(columns, [1.0] * n_columns)[0]
-        self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
-        self._selections = selections
-        self._max_cells = max_cells
-        self._generator: np.random.Generator | None = None
-        self.joint = JointMechanism.from_mechanisms([*selections, whole])
-        self.column_sigma = self._column.sigma
-        self.pair_sigma = self._pair.sigma
-        #: Approximate noise of the counts of a clique.
-        self.clique_sigma = self._cliques.sigma * np.sqrt(max(1, n_columns - 1))
-        # The smallest share of a clique, next to as many of the largest and as many columns.
-        smallest = np.sqrt(1 + 2 * n_columns * max_cells**_CELL_EXPONENT)
-        largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
-        # Noise that cannot be drawn is refused before the charge.
-        for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
-            mechanism.check_table(np.zeros(1))
-
-    def start(self, generator: np.random.Generator | None) -> None:
-        """Allow the releases, after the charge, with the generator of the noise."""
-        self._generator = generator
-
-    def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
-        if mechanism.is_exact:
-            return values
-        # Not an assert statement, which `python -O` removes.
-        if self._generator is None:
-            raise AssertionError("a step was about to be released before it was charged")
-        return mechanism.noisy(values, self._generator)
-
-    def select_states(
-        self, columns: Mapping[Hashable, UnlistedColumn]
-    ) -> dict[Hashable, Categories]:
-        """Release the states of unlisted columns."""
-        return {
-            name: select_categories(mechanism, column, self._generator)
-            for (name, column), mechanism in zip(columns.items(), self._selections, strict=True)
-        }
-
-    def release_columns(self, counts: Mapping[Hashable, np.ndarray]) -> dict[Hashable, Measurement]:
-        """Release the counts of each column."""
-        return {
-            name: Measurement((name,), self._add_noise(self._column, each), self.column_sigma)
-            for name, each in counts.items()
-        }
-
-    def release_distances(self, distances: np.ndarray) -> np.ndarray:
-        """Release the distance of each pair of columns from independence."""
-        return self._add_noise(self._pair, distances)
-
-    def release_cliques(
-        self, cliques: Mapping[Clique, np.ndarray], columns: Mapping[Hashable, np.ndarray]
-    ) -> tuple[dict[Clique, Measurement], dict[Hashable, Measurement]]:
-        """Release the counts of cliques, and the counts of some columns once more."""
-        counts = [*cliques.values(), *columns.values()]
-        weights = [min(each.size, self._max_cells) ** _CELL_EXPONENT for each in counts]
-        released = [
-            Measurement(nodes, self._add_noise(part, each), part.sigma)
-            for nodes, part, each in zip(
-                [*cliques, *((name,) for name in columns)],
-                split_gaussian(self._cliques, weights),
-                counts,
-                strict=True,
-            )
-        ]
-        n_cliques = len(cliques)
-        return (
-            dict(zip(cliques, released[:n_cliques], strict=True)),
-            dict(zip(columns, released[n_cliques:], strict=True)),
-        )
-
-
-def select_categories(
-    mechanism: SelectionMechanism,
-    column: UnlistedColumn,
-    generator: np.random.Generator | None,
-) -> Categories:
-    """Release the values that enough records hold as states, and one state for all others."""
-    counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))
-    # Noise on a count of 0 would publish a name that no counted record holds. Not an assert
-    # statement, which `python -O` removes.
-    if not counts.all():
-        raise AssertionError("a name that no counted record holds was about to be published")
-    # An additional count without a name, so that the table is never empty.
-    published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
-    found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
-    # Sorted, because the order of the data would reveal the data. The text that stands for
-    # missing values cannot be a state.
-    names = sort_values(name for name in found if name != MISSING_STATE)
-    other = _OTHER_STATE
-    while other in names:
-        other = f"({other})"
-    return Categories((*names, other), has_other=True, is_categorical=column.is_categorical)
-
-
-def estimate_total(columns: Iterable[Measurement]) -> float:
-    """Return the number of records, as a weighted mean over columns of their sums."""
-    counts = [column.values for column in columns]
-    weights = np.array([1 / len(each) for each in counts])
-    return max(1.0, float(weights @ [each.sum() for each in counts] / weights.sum()))
 
 
 class PrivateBayesNet(BaseBayesNet):
@@ -437,7 +278,9 @@ class PrivateBayesNet(BaseBayesNet):
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
             constraints = parse_constraints(self.constraints, records.names, int(self.max_parents))
             counted = select_rows(groups, records.n_records, self.max_rows)
-            table = self._encode(records, counted)
+            table = EncodedTable.from_records(
+                records, self.states or {}, self.bounds or {}, counted.rows
+            )
             self._check_sizes(table, constraints)
             schedule = self._plan(context.budget, counted, len(records.names), len(table.unlisted))
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
@@ -448,52 +291,6 @@ class PrivateBayesNet(BaseBayesNet):
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self
-
-    def _encode(self, records: Records, counted: CountedRows) -> EncodedTable:
-        """Return the exact cells of all counted records."""
-        states, bounds = self._check_schema(records.names)
-        domains: dict[Hashable, Any] = dict.fromkeys(records.names)  # in the order of columns
-        table = EncodedTable(domains, {}, {})
-        for name, values in records.columns.items():
-            is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
-            if name in bounds:
-                domain: Domain = Numbers.from_bounds(name, bounds[name])
-            elif name in states:
-                domain = Categories(tuple(states[name]), is_categorical=is_categorical)
-            else:
-                codes, distinct = factorise_column(name, values, counted.rows)
-                fractions = (isinstance(v, float) and not v.is_integer() for v in distinct)
-                if has_float_dtype(values) or any(fractions):
-                    raise ValueError(
-                        f"bounds must be given for columns of numbers; {name!r} has none. States "
-                        "are found privately for text and whole numbers alone"
-                    )
-                table.unlisted[name] = UnlistedColumn(codes, distinct, is_categorical)
-                continue
-            table.domains[name] = domain
-            table.cells[name] = domain.encode(name, values, counted.rows)
-        return table
-
-    def _check_schema(
-        self, names: Sequence[Hashable]
-    ) -> tuple[dict[Hashable, list], Mapping[Hashable, Any]]:
-        """Return the public states and bounds of columns."""
-        states, bounds = self.states or {}, self.bounds or {}
-        both = [name for name in states if name in bounds]
-        if both:
-            raise ValueError(f"states and bounds must not both be given for {both[0]!r}")
-        for parameter, given in (("states", states), ("bounds", bounds)):
-            unknown = [name for name in given if name not in names]
-            if unknown:
-                raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is none")
-        checked = check_states(states, states)
-        reserved = [name for name, values in checked.items() if MISSING_STATE in values]
-        if reserved:
-            raise ValueError(
-                f"states must not hold {MISSING_STATE!r}, which stands for missing values; those "
-                f"of {reserved[0]!r} do"
-            )
-        return checked, bounds
 
     def _check_sizes(self, table: EncodedTable, constraints: StructureConstraints) -> None:
         """Refuse tables that are too large, by public sizes."""
@@ -552,14 +349,8 @@ class PrivateBayesNet(BaseBayesNet):
         constraints: StructureConstraints,
     ) -> None:
         """Release all steps, and set the fitted attributes. Exact counts are not kept."""
-        for name, domain in schedule.select_states(table.unlisted).items():
-            column = table.unlisted[name]
-            table.domains[name] = domain
-            table.cells[name] = domain.encode_codes(name, column.codes, column.distinct)
-        counts = {
-            name: count_cells(table.cells[name], domain.n_cells)
-            for name, domain in table.domains.items()
-        }
+        table.add_states(schedule.select_states(table.unlisted))
+        counts = table.count()
         noisy = schedule.release_columns(counts)
         total = estimate_total(noisy.values()) if n_records is None else float(n_records)
         columns = self._group_cells(table.domains, noisy, total, schedule)

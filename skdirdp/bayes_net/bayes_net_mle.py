@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from graphlib import CycleError, TopologicalSorter
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from .._contributions import check_given_counts
 from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
-from .._validation import check_integer, check_tables
+from .._validation import are_hashable, check_integer, check_tables
 from ..base import Budget, CountingEstimator, Release, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
@@ -23,9 +24,16 @@ from ..mechanisms.splitting import SPLITS, calibrate_split
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, read_tables
 from ..postprocessing.tables import CAUTION_OF_NETWORKS
-from .base import BaseBayesNet, log_likelihood, sample_codes
-from .columns import Records, as_records, check_states, encode, encode_observed
-from .structure import Family, parse_structure
+from .base import (
+    BaseBayesNet,
+    Family,
+    Parents,
+    Records,
+    as_records,
+    log_likelihood,
+    sample_codes,
+)
+from .columns import check_states, encode, encode_observed
 
 
 class PrivateBayesNetMLE(BaseBayesNet):
@@ -282,9 +290,11 @@ class PrivateBayesNetMLE(BaseBayesNet):
         for node in self.structure_:
             if node in given:
                 self.states_[node] = given[node]
-                codes[node] = encode(records, node, given[node], counted.rows)
+                codes[node] = encode(node, records.columns[node], given[node], counted.rows)
             else:
-                self.states_[node], codes[node] = encode_observed(records, node, counted.rows)
+                self.states_[node], codes[node] = encode_observed(
+                    node, records.columns[node], counted.rows
+                )
         self._check_sizes()
         tables = [family.count(codes) for family in self._families.values()]
         return TableCounts(counted, tables), records.names, self._missing_states(given)
@@ -318,11 +328,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
                 )
 
     def _release_counts(
-        self,
-        context: ReleaseContext,
-        counts: TableCounts,
-        names: list[Hashable],
-        leaks: list[str],
+        self, context: ReleaseContext, counts: TableCounts, names: list[Hashable], leaks: list[str]
     ) -> None:
         """Release the tables of all families, and set the fitted attributes."""
         n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
@@ -423,11 +429,14 @@ class PrivateBayesNetMLE(BaseBayesNet):
         check_is_fitted(self)
         records = as_records(X, self.columns_)
         self._check_columns(records.names)
-        codes = {node: encode(records, node, self.states_[node]) for node in self.structure_}
+        codes = {
+            node: encode(node, records.columns[node], self.states_[node])
+            for node in self.structure_
+        }
         return log_likelihood(self._families, self.probabilities_, codes)
 
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
-        return encode(records, node, self.states_[node], allow_missing=True)
+        return encode(node, records.columns[node], self.states_[node], allow_missing=True)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> pd.DataFrame:
         """Draw synthetic records from the released network, at no privacy cost.
@@ -479,7 +488,7 @@ class FamilyCounter:
         records = as_records(part.X, self.columns)
         counted = select_rows(part.groups, records.n_records, self.max_rows, before)
         codes = {
-            node: encode(records, node, states, counted.rows)
+            node: encode(node, records.columns[node], states, counted.rows)
             for node, states in self.states.items()
         }
         tables = [family.count(codes) for family in self.families.values()]
@@ -494,4 +503,88 @@ class FamilyCounter:
 
     def _encode(self, found: Any) -> dict[Hashable, Any]:
         records = as_records(found, None)
-        return {node: encode(records, node, self.states[node]) for node in records.names}
+        return {n: encode(n, values, self.states[n]) for n, values in records.columns.items()}
+
+
+def parse_structure(structure: Any) -> Parents:
+    """Return the parents of each node, in topological order.
+
+    `structure` is a mapping ``{child: parents}``; an iterable of pairs ``(parent, child)``
+    and, for nodes without edges, ``(node,)``; or an object with `nodes` and `edges`, such as
+    a pgmpy DAG.
+
+    Examples
+    --------
+    >>> from skdirdp.bayes_net.bayes_net_mle import parse_structure
+    >>> parse_structure([("rain", "grass"), ("sprinkler", "grass"), ("moon",)])
+    {'rain': (), 'sprinkler': (), 'moon': (), 'grass': ('rain', 'sprinkler')}
+    """
+    if isinstance(structure, Mapping):
+        parents = _parents_from_mapping(structure)
+    elif hasattr(structure, "nodes") and hasattr(structure, "edges"):
+        edges = [(edge[0], edge[1]) for edge in structure.edges]
+        parents = _parents_from_edges([*((node,) for node in structure.nodes), *edges])
+    elif isinstance(structure, Iterable) and not isinstance(structure, str | bytes):
+        parents = _parents_from_edges(structure)
+    else:
+        raise TypeError(
+            "structure must be edges (parent, child), a {child: parents} dict, or a pgmpy DAG or "
+            f"network; got {type(structure).__name__}"
+        )
+    if not parents:
+        raise ValueError("structure must have at least one node; got none")
+    try:
+        order = list(TopologicalSorter(parents).static_order())
+    except CycleError as error:
+        cycle = " -> ".join(str(node) for node in error.args[1])
+        raise ValueError(f"structure must have no cycle; got {cycle}") from None
+    return {node: tuple(parents[node]) for node in order}
+
+
+def _parents_from_mapping(structure: Mapping) -> dict[Hashable, list[Hashable]]:
+    parents: dict[Hashable, list[Hashable]] = {}
+    for child, given in structure.items():
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise ValueError(
+                f"structure must give the parents of each node as a list; for {child!r} it gives "
+                f"{type(given).__name__}"
+            )
+        parents[child] = list(given)
+        _check_hashable(parents[child])
+        if len(set(parents[child])) < len(parents[child]):
+            raise ValueError(
+                f"structure must name each parent of a node once; {child!r} has duplicates"
+            )
+    # A parent without an entry of its own has no parents.
+    for given in list(parents.values()):
+        for parent in given:
+            parents.setdefault(parent, [])
+    return parents
+
+
+def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
+    parents: dict[Hashable, list[Hashable]] = {}
+    for edge in edges:
+        # A string of two letters would unpack like an edge.
+        is_tuple = isinstance(edge, Iterable) and not isinstance(edge, str | bytes)
+        nodes = tuple(edge) if is_tuple else ()
+        if len(nodes) not in (1, 2):
+            raise ValueError(
+                "structure must hold pairs (parent, child), or (node,) for a node without edges; "
+                f"got {edge!r}"
+            )
+        _check_hashable(nodes)
+        for node in nodes:
+            parents.setdefault(node, [])
+        if len(nodes) == 2:
+            if nodes[0] in parents[nodes[1]]:
+                raise ValueError(f"structure must name each edge once; {nodes!r} is a duplicate")
+            parents[nodes[1]].append(nodes[0])
+    return parents
+
+
+def _check_hashable(nodes: Iterable) -> None:
+    if not are_hashable(nodes):
+        raise TypeError(
+            "structure must have nodes that can be hashed, such as strings; some cannot"
+        )

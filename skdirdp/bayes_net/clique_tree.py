@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from .structure import Family
+from .base import Family
 
 Clique = tuple[Hashable, ...]
 #: One table for each clique.

@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
-from .._messages import errors_without_data, warn
+from .._messages import errors_without_data
 from .._validation import are_hashable, check_real
 from ..records import (
     MISSING,
@@ -49,102 +48,6 @@ _MIN_COUNT = 0.5
 _MIN_DEVIATIONS = 5.0
 # Numeric columns have about this many groups at most, with about equally many records each.
 _MAX_NUMERIC_GROUPS = 16
-
-
-# Input ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Records:
-    """A table as a dict of columns."""
-
-    columns: dict[Hashable, Any]
-    n_records: int
-
-    @property
-    def names(self) -> list[Hashable]:
-        return list(self.columns)
-
-
-def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = None) -> Records:
-    """Return the columns of a DataFrame (pandas, Polars), an Arrow table, an array or rows.
-
-    `columns` names the columns of an array, which are numbered otherwise. An array may lack
-    the column called `optional`.
-    """
-    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
-        with errors_without_data(X=X):
-            names, values = _arrow_columns(X)
-        _check_distinct("X", names)
-        return Records(dict(zip(names, values, strict=True)), int(X.num_rows))
-    if hasattr(X, "columns") and hasattr(X, "shape"):
-        _check_distinct("X", list(X.columns))
-        return Records({name: X[name] for name in X.columns}, int(X.shape[0]))
-    if sparse.issparse(X):
-        raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
-    with errors_without_data(X=X):
-        values, n_records = _array_columns(X)
-    names = list(range(len(values))) if columns is None else list(columns)
-    _check_distinct("columns", names)
-    if len(values) == len(names) - 1 and optional in names:
-        names.remove(optional)
-    if len(values) != len(names):
-        raise ValueError(f"X must have {len(names)} columns; got {len(values)}")
-    return Records(dict(zip(names, values, strict=True)), n_records)
-
-
-def _array_columns(X: Any) -> tuple[list[Any], int]:
-    """Return the columns of an array or of a list of rows, and the number of records."""
-    if isinstance(X, list | tuple) and len(X):
-        # numpy would look into cells, and convert some.
-        if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
-            raise ValueError(
-                "X must have two dimensions, records and columns; some records have none"
-            )
-        rows = [list(row) for row in X]
-        if len(set(map(len, rows))) > 1:
-            raise ValueError("X must have rows of one length; some are longer than others")
-        return list(zip(*rows, strict=True)), len(rows) if rows[0] else 0
-    X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
-    if X.ndim != 2:
-        raise ValueError(f"X must have two dimensions, records and columns; got {X.ndim}")
-    return list(np.asarray(X).T), len(X)  # columns of a np.matrix would have two dimensions
-
-
-def _arrow_columns(X: Any) -> tuple[list[Hashable], list[Any]]:
-    """Return names and columns of an Arrow table, without the index of a DataFrame."""
-    metadata = X.schema.pandas_metadata or {}
-    index = {name for name in metadata.get("index_columns", []) if isinstance(name, str)}
-    kept = [i for i, name in enumerate(X.column_names) if name not in index]
-    # pandas restores names that are not strings.
-    names = list(X.schema.empty_table().to_pandas().columns)
-    return names, [X.column(i) for i in kept]
-
-
-def check_evidence(
-    records: Records, fitted: Sequence[Hashable], others: Sequence[Hashable]
-) -> None:
-    """Refuse unknown column names if columns are missing as well.
-
-    A column may be left out, and a column that is no node is not used; but if both occur, a
-    column was probably renamed and would be treated as unknown.
-    """
-    missing = [node for node in others if node not in records.names]
-    unknown = [name for name in records.names if name not in fitted]
-    if missing and unknown:
-        raise ValueError(
-            f"X must have columns of the names that were fitted; it lacks {missing} and has "
-            f"{unknown}, which fit did not see. Leave a column out if it is not known"
-        )
-    if others and records.names and len(missing) == len(others):
-        warn("X has no column of a node but the target: all records get the same prediction")
-
-
-def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
-    if not are_hashable(names):
-        raise TypeError(f"{what} must have column names that can be hashed; some cannot")
-    if len(set(names)) < len(names):
-        raise ValueError(f"{what} must have distinct column names; some are duplicates")
 
 
 # States --------------------------------------------------------------------------------
@@ -205,10 +108,10 @@ def find_states(codes: np.ndarray, distinct: list, states: Sequence[Any]) -> np.
 
 
 def encode_observed(
-    records: Records, name: Hashable, rows: np.ndarray | None
+    name: Hashable, values: Any, rows: np.ndarray | None
 ) -> tuple[list, np.ndarray]:
     """Return the observed values of a column as sorted states, and the codes of its values."""
-    codes, distinct = factorise_column(name, records.columns[name], rows)
+    codes, distinct = factorise_column(name, values, rows)
     if (codes == OUTSIDE).any():
         raise ValueError(
             f"X must hold values that can be states; column {name!r} has some that cannot be "
@@ -221,15 +124,15 @@ def encode_observed(
 
 
 def encode(
-    records: Records,
     name: Hashable,
+    values: Any,
     states: Sequence[Any],
     rows: np.ndarray | None = None,
     *,
     allow_missing: bool = False,
 ) -> np.ndarray:
     """Return the position among its states of each value of a column, in the counted rows."""
-    found = find_states(*factorise_column(name, records.columns[name], rows, states), states)
+    found = find_states(*factorise_column(name, values, rows, states), states)
     _check_found(name, found, allow_missing=allow_missing)
     return found
 
