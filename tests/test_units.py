@@ -29,7 +29,7 @@ from skdirdp.accountant.chain import header_hash
 from skdirdp.accountant.codec import decode, encode, unit_of
 from skdirdp.accountant.sqlite import _TRIGGERS
 from skdirdp.accounting import ApproximateDP, PureDP
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, SimplexMechanism
 from skdirdp.model_selection import PrivateGridSearchCV, private_score
 

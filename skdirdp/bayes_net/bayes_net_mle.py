@@ -346,7 +346,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
         releases = context.release(plan)
         self._set_fitted_attributes(releases)
-        if context.budget.is_private and self.postprocess:
+        if context.is_private and self.postprocess:
             self._postprocess(None if plan.n_records is None else float(plan.n_records))
         self._set_columns(names)
 
