@@ -107,7 +107,7 @@ def _synthesize(options: argparse.Namespace) -> int:
     model = PrivateBayesNet(
         schema.states,
         schema.bounds,
-        structure=schema.structure,
+        constraints=schema.structure,
         max_parents=options.max_parents,
         epsilon=options.epsilon,
         delta=options.delta,
