@@ -63,7 +63,7 @@ class _PipelineContext(ReleaseContext):
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
-        if estimator is self._fitted and self.budget.is_private:
+        if estimator is self._fitted and self.is_private:
             self._known_of_output = estimator._public_output()
 
     @contextmanager
@@ -76,7 +76,7 @@ class _PipelineContext(ReleaseContext):
         except _HARMLESS:
             raise
         except Exception as error:
-            if not self.budget.is_private or not self.step or is_own_error(error):
+            if not self.is_private or not self.step or is_own_error(error):
                 raise
             refusal = self._redacted(error)
             try:
@@ -140,7 +140,7 @@ class Rehearsal(_PipelineContext):
         self._note_output(estimator)
         estimator._warn_of_leak([f"{path}__{name}" for name in plan.leaks])
         self.plans.append((self.step, plan))
-        if not self.budget.is_private:
+        if not self.is_private:
             return estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
         if plan.tables:
             # An invalid seed is refused, and a given one warned of, before the charge.
@@ -151,7 +151,7 @@ class Rehearsal(_PipelineContext):
         plan.estimator.privacy_ = PrivacyReport(
             np.inf, None, None, self.budget.adjacency, (), plan.leaks
         )
-        return plan.draw(noise_generator() if self.budget.is_private else None)
+        return plan.draw(noise_generator() if self.is_private else None)
 
     def _check(self, plan: ReleasePlan, path: str) -> None:
         estimator = plan.estimator
@@ -161,7 +161,7 @@ class Rehearsal(_PipelineContext):
                 f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
                 f"for {name}. The papers' bounds do not compose exactly"
             )
-        if not self.budget.is_private:
+        if not self.is_private:
             return
         before = [each for _, each in self.plans if self.feeds(str(each.estimator.label), path)]
         self._check_columns(estimator, name, before)
@@ -337,7 +337,7 @@ class PaidFit(_PipelineContext):
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         generator = None
-        if self.budget.is_private and plan.tables:
+        if self.is_private and plan.tables:
             seed = plan.estimator.random_state
             generator = noise_generator() if seed is None else sampling_generator(seed)
         releases = plan.draw(generator)
