@@ -74,10 +74,11 @@ class SimplexMechanism(PrivacyCurves):
     n_vectors : int, default=1
         Number of vectors in the mean, 1 for a single vector.
 
-    Notes ----- Which tuples of vectors are neighbours depends on all parameters except `k`.
-    `adjacency` is a name of the relation that contains them, and releases compose if their names
-    are equal: their pairs then dominate the same neighbours. No total covers releases under
-    different relations.
+    Notes
+    -----
+    Which tuples of vectors are neighbours depends on all parameters except `k`. `adjacency` is a
+    name of the relation that contains them, and releases compose if their names are equal: their
+    pairs then dominate the same neighbours. No total covers releases under different relations.
 
     Examples
     --------
@@ -232,7 +233,7 @@ class SimplexMechanism(PrivacyCurves):
         return _best_gamma(*self._limits, delta, union)
 
     def claims(self, delta: float) -> dict[str, float]:
-        """Return a dictionary with the epsilon at delta by each applicable claim, for the same noise.
+        """Return the epsilon at delta by the name of each applicable claim, for the same noise.
 
         Parameters
         ----------
