@@ -82,7 +82,7 @@ def no_noise(monkeypatch):
         "skdirdp.base.ReleasePlan.draw",
         "skdirdp.posterior.estimator.draw_laplace",
         "skdirdp.posterior.estimator.draw_candidate",
-        "skdirdp.bayes_net.synthesis.found_categories",
+        "skdirdp.bayes_net.structure_learning.select_categories",
         "skdirdp.mechanisms.base.Mechanism.draw_all",
     ]:
         monkeypatch.setattr(path, fail)
