@@ -23,7 +23,7 @@ from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
-from ..pipeline.structure import reachable
+from ..pipeline.public_steps import reachable
 from .planning import Route, SearchPlan
 from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 
