@@ -637,7 +637,7 @@ def test_a_fit_is_charged_once_and_keeps_no_counts(table):
     model = clone(CATEGORICAL).set_params(accountant=accountant)
     model.fit(ELSEWHERE[table](frame), "label")
     assert len(accountant) == 1
-    assert not {"_tally_", "_exact_tally_"} & set(vars(model))
+    assert not {"_counts_", "_exact_counts_"} & set(vars(model))
 
 
 def test_workers_get_neither_accountant_nor_generator():

@@ -180,10 +180,6 @@ class CountTable:
         ----------
         max_rows : int
             At least 1.
-
-        Returns
-        -------
-        CountTable
         """
         return replace(self, contribution=self.contribution.for_person(max_rows), of_persons=True)
 
@@ -193,10 +189,7 @@ class CountTable:
         Parameters
         ----------
         adjacency : {"replace", "add_remove"}
-
-        Returns
-        -------
-        str
+            Relation between records.
         """
         return OF_PERSONS[adjacency] if self.of_persons else adjacency
 
@@ -232,31 +225,25 @@ class Noise(NamedTuple):
     is_laplace: bool = False
 
     def variance_at(self, counts):
-        """Return the variance of the noise in cells with the given true counts.
+        """Return the variance of the noise in cells with given true counts.
 
         Parameters
         ----------
         counts : float or ndarray
-
-        Returns
-        -------
-        float or ndarray
+            True counts.
         """
         return self.variance + self.per_count * counts
 
     def reach(self, confidence: float) -> float:
         """Return the number of standard deviations that the noise stays within.
 
-        Sums of Laplace variables have lighter tails than a single one. The larger of the normal
-        and the Laplace quantile therefore holds for both.
+        Sums of Laplace variables have lighter tails than a single one. The larger of the normal and
+        the Laplace quantile therefore holds for both.
 
         Parameters
         ----------
         confidence : float in (0, 1)
-
-        Returns
-        -------
-        float
+            Probability of staying within, on both sides together.
         """
         normal = float(ndtri((1 + confidence) / 2))
         return max(normal, -np.log1p(-confidence) / np.sqrt(2)) if self.is_laplace else normal
