@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -224,7 +224,7 @@ class Noise(NamedTuple):
     per_count: float = 0.0
     is_laplace: bool = False
 
-    def variance_at(self, counts):
+    def variance_at(self, counts: Any) -> Any:
         """Return the variance of the noise in cells with given true counts.
 
         Parameters
