@@ -169,10 +169,10 @@ def _existing(place: str, name: str | None = None) -> Any:
 
 def _is_there(place: str, name: str | None) -> bool:
     """Whether there is a ledger, which an accountant would make otherwise."""
-    from ..accountant.ledger import _storage
+    from ..accountant.ledger import open_storage
     from ..reporting.places import is_url
 
-    storage = _storage(place, name)  # refuses what only looks like an address
+    storage = open_storage(place, name)  # refuses what only looks like an address
     return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 
@@ -197,53 +197,53 @@ def _create(options: Any) -> int:
 
 
 def _facts(accountant: Any) -> dict[str, Any]:
-    from ..accountant.exports import MADE_WITH
-    from ..accountant.merging import identity_of
+    from ..accountant.codec import STORED_PARAMETERS
     from ..reporting.places import without_password
 
     place = without_password(str(accountant.path))
-    made_with = {name: getattr(accountant, name, None) for name in MADE_WITH}
+    made_with = {name: getattr(accountant, name, None) for name in STORED_PARAMETERS}
     limit = {name: made_with.pop(name) for name in ("epsilon", "delta", "order")}
-    identity = identity_of(accountant)
+    identity = accountant._ledger.identity
     return {"ledger": place, "identity": identity, "limit": limit, **made_with}
 
 
 def _described(accountant: Any) -> list[str]:
-    from ..accountant.summary import declared_unit, limit_of, plan_of
+    from ..accountant.reports import declared_unit, limit_text, plan_text
 
     lines = []
     if getattr(accountant, "name", None):
         lines.append(f"data set:   {accountant.name}")
-    lines.append(f"limit:      {limit_of(accountant)}")
+    lines.append(f"limit:      {limit_text(accountant)}")
     if getattr(accountant, "adjacency", None):
         lines.append(f"adjacency:  {accountant.adjacency}")
     if getattr(accountant, "unit", None):
         lines.append(f"unit:       {declared_unit(accountant)}")
-    lines.append(f"budgets:    {plan_of(accountant)}")
+    lines.append(f"budgets:    {plan_text(accountant)}")
     return lines
 
 
 def _spent(accountant: Any) -> dict[str, Any]:
-    from ..accountant.summary import is_within, used_of
+    from ..accountant.reports import is_within_limit, used_epsilon
 
-    used = used_of(accountant)
+    used = used_epsilon(accountant)
     limit = accountant.epsilon
     return {
         "charges": len(accountant),
         "used": used,
         "share_used": None if limit is None else used / limit,
         "remaining": math.inf if limit is None else max(limit - used, 0.0),
-        "within_limit": is_within(accountant, used),
+        "within_limit": is_within_limit(accountant, used),
     }
 
 
 def _described_spending(accountant: Any, spent: dict[str, Any]) -> list[str]:
-    from ..accountant.summary import account_of, explanation_of
+    from ..accountant.reports import spending_texts
+    from ..reporting.statement import ADAPTIVE_LIMIT
 
     lines = [f"charges:    {spent['charges']}"]
-    lines += [f"{name + ':':<11} {text}" for name, text in account_of(accountant)]
-    if (explanation := explanation_of(accountant)) is not None:
-        lines.append(explanation)
+    lines += [f"{name + ':':<11} {text}" for name, text in spending_texts(accountant)]
+    if accountant._limit.is_share:
+        lines.append(ADAPTIVE_LIMIT)
     if not spent["within_limit"]:
         lines.append("The limit is exceeded by charges from elsewhere; nothing more is admitted.")
     return lines
@@ -348,7 +348,7 @@ def _verify(options: Any) -> int:
 
 
 def _export(options: Any) -> int:
-    from ..accountant.exports import FORMATS
+    from ..accountant.codec import FORMATS
     from ..reporting.page import write
 
     kind = options.format
