@@ -34,6 +34,23 @@ def words(n: int, features: int, entries: int, classes: int) -> tuple[sparse.csr
     return X, rng.integers(0, classes, n)
 
 
+def sparse_counts(
+    n: int, features: int, entries: int, classes: int, zipf: float | None = None
+) -> tuple[sparse.csr_array, np.ndarray]:
+    """Binary entries in uniform columns; with `zipf`, counts in Zipf-distributed columns."""
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.integers(0, n, entries))
+    if zipf is None:
+        columns = rng.integers(0, features, entries)
+    else:
+        columns = np.minimum(rng.zipf(zipf, entries), features) - 1
+    X = sparse.csr_array((np.ones(entries), (rows, columns)), (n, features))
+    X.sum_duplicates()
+    if zipf is None:
+        X.data[:] = 1
+    return X, rng.integers(0, classes, n)
+
+
 def numbers(n: int, features: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(n, features))
 

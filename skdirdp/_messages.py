@@ -1,4 +1,4 @@
-"""Errors that show no data, warnings at the user's line, and the wording of reports."""
+"""Errors without data, warnings that point at the user's code, and formatting of numbers."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# Packages whose frames may stand between a user's line and a warning.
+# Packages whose frames are skipped to find the user's line for a warning.
 _INTERMEDIATE = frozenset({"skdirdp", "sklearn", "joblib", "contextlib"})
 
 _RESHAPE = (
@@ -31,10 +31,10 @@ _FILL = (
 )
 _SHAPE = r"\([\d, ]*\)"
 
-# Messages of scikit-learn and numpy that are passed on, and what is passed on of them.
-# A pattern matches the whole message, and the groups that are kept hold numbers of rows
-# and columns, and names of columns, types, parameters and estimators, which are public.
-_PASSED_ON = tuple(
+# Messages of scikit-learn and numpy that may be shown, and the part that is shown. A pattern
+# matches the whole message. The shown groups hold numbers of rows and columns, and names of
+# columns, types, parameters and estimators, which are public.
+_KNOWN_MESSAGES = tuple(
     (re.compile(pattern, re.DOTALL), kept)
     for pattern, kept in (
         (r"(Expected 2D array, got (?:1D|scalar) array instead):.*", rf"\1. {_RESHAPE}"),
@@ -88,7 +88,7 @@ _PASSED_ON = tuple(
             r"(Found unknown categories) .* (in column \d+ during (?:fit|transform))\.?",
             r"\1 \2; categories must name all that may occur",
         ),
-        # The names are those that a ColumnTransformer was given.
+        # Only names that were passed to a ColumnTransformer.
         (r"((?:A given column is not a|Some column names are not) columns? of .*)", r"\1"),
         (r"(Specifying the columns using strings is only supported for .*)", r"\1"),
         (r"(Sparse data was passed(?: for \w+)?, but dense data is required\.) .*", r"\1"),
@@ -109,17 +109,11 @@ _PASSED_ON = tuple(
 
 @contextmanager
 def errors_without_data(**given: Any) -> Iterator[None]:
-    """Gate for errors that are raised while data are looked at.
+    """Replace errors that may show data by errors that do not.
 
-    An error of this package passes, since its words are its own. One of scikit-learn or
-    numpy passes if it is known, less what it shows of the data. Anything else becomes a
-    ValueError or a TypeError that says no more than what kind of object was given. None
-    is chained to the error it stands for.
-
-    Parameters
-    ----------
-    **given : object
-        What is looked at, by the name of the parameter.
+    Errors raised by this package pass. Known errors of scikit-learn and numpy keep the part of
+    their message that shows no data. All other errors become a ValueError or TypeError that only
+    describes the type and shape of the inputs in `given`. The original error is not chained.
     """
     try:
         yield
@@ -128,32 +122,32 @@ def errors_without_data(**given: Any) -> Iterator[None]:
     except BaseException as error:
         if not is_error(error):
             raise
-        refusal = error if is_raised_here(error) else _refusal(error, given)
+        new_error = error if is_own_error(error) else _replacement(error, given)
         try:
-            raise refusal from None
+            raise new_error from None
         finally:
-            # `from None` only keeps the original from being printed.
-            refusal.__context__ = None
+            # `from None` only hides the original error; it would still be attached.
+            new_error.__context__ = None
 
 
 def is_error(error: BaseException) -> bool:
-    """Whether it is an error, as a panic of a library in Rust is, and no interrupt."""
+    """Return whether this is an error, such as a panic of a Rust library, and not an interrupt."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def is_raised_here(error: BaseException) -> bool:
-    """Whether a raise statement of this package made the error."""
+def is_own_error(error: BaseException) -> bool:
+    """Return whether a raise statement of this package raised the error."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     if traceback is None or _package(traceback.tb_frame) != __package__:
         return False
-    # A call into numpy that fails has its frame here as well.
+    # A failing call into numpy has its last frame in this package, too.
     return traceback.tb_frame.f_code.co_code[traceback.tb_lasti] == opmap["RAISE_VARARGS"]
 
 
-def _refusal(error: BaseException, given: dict[str, Any]) -> Exception:
-    """The error to raise instead of one of another library."""
+def _replacement(error: BaseException, given: dict[str, Any]) -> Exception:
+    """Return the error that is raised instead of an error of another library."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
     message = known_message(error)
     if message is not None:
@@ -161,16 +155,16 @@ def _refusal(error: BaseException, given: dict[str, Any]) -> Exception:
     found = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
     return kind(
         f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(found)}{found}. "
-        f"The reason, a {type(error).__name__}, is not shown because it may hold data"
+        f"The reason, a {type(error).__name__}, is not shown because it may contain data"
     )
 
 
 def known_message(error: BaseException) -> str | None:
-    """What may be shown of an error of another library; None if it is not known."""
+    """Return the part of a known message that shows no data; None for other messages."""
     message = ""
     with suppress(Exception):
         message = str(error)
-    for pattern, kept in _PASSED_ON:
+    for pattern, kept in _KNOWN_MESSAGES:
         known = pattern.fullmatch(message)
         if known:
             return known.expand(kept)
@@ -178,12 +172,12 @@ def known_message(error: BaseException) -> str | None:
 
 
 def describe(value: Any) -> str:
-    """Type, shape and dtype of an object, and none of its contents."""
+    """Return the type, shape and dtype of an object, without its contents."""
     kind = type(value).__name__
-    with suppress(Exception):  # a shape or a length that cannot be had is left out
+    with suppress(Exception):  # properties of foreign objects may raise anything
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if isinstance(shape, tuple) and all(isinstance(size, Integral) for size in shape):
-            # Other dtypes than numpy's, such as a categorical's, may list values.
+            # Dtypes of other libraries, such as categorical dtypes, may list values.
             named = f" and dtype {dtype.name}" if isinstance(dtype, np.dtype) else ""
             return f"{kind} of shape {shape}{named}"
         if isinstance(value, Sized):
@@ -192,7 +186,7 @@ def describe(value: Any) -> str:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that points at the line of the user's code that led to it."""
+    """Issue a warning that points at the line of the user's code."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame) in _INTERMEDIATE:
         frame, level = frame.f_back, level + 1
@@ -203,38 +197,35 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         _IN_PRIVATE_FIT.reset(token)
 
 
-#: Whether a private fit is under way in this thread.
+#: Whether a private fit is running in this thread.
 _IN_PRIVATE_FIT: ContextVar[bool] = ContextVar("_IN_PRIVATE_FIT", default=False)
 
 
-class _OfOtherLibraries:
-    """Stands for the pattern of a message in a filter of warnings.
+class _AnyOtherMessage:
+    """Message pattern of a warning filter that matches all warnings of other libraries."""
 
-    It matches by where a warning is issued and not by its words.
-    """
-
-    #: scikit-learn copies filters by their patterns; the copy matches nothing.
+    #: scikit-learn copies filters by their pattern; this pattern matches nothing.
     pattern = "(?!)"
 
     def match(self, message: str) -> bool:
-        # The shape of y is public, and scikit-learn's checks ask for that warning.
+        # The shape of y is public, and scikit-learn's estimator checks expect this warning.
         return _IN_PRIVATE_FIT.get() and not message.startswith("A column-vector y was passed")
 
 
-_FILTER = ("ignore", _OfOtherLibraries(), Warning, None, 0)
+_FILTER = ("ignore", _AnyOtherMessage(), Warning, None, 0)
 
 
 @contextmanager
-def only_own_warnings(enabled: bool = True) -> Iterator[None]:
+def suppress_other_warnings(enabled: bool = True) -> Iterator[None]:
     """Drop warnings of other libraries, which may depend on a single record.
 
-    What this package warns of with `warn` depends on public facts, and passes. Neither the
-    filters of the user nor those of other threads are changed.
+    Warnings of this package, issued by `warn`, depend only on public facts and pass. The filters
+    of the user and of other threads are not changed.
     """
     if not enabled:
         yield
         return
-    # From Python 3.14 on, threads may have filters of their own.
+    # Since Python 3.14, threads may have their own filters.
     current = getattr(warnings, "_get_filters", lambda: warnings.filters)
     filters: Any = current()
     filters.insert(0, _FILTER)
@@ -243,7 +234,7 @@ def only_own_warnings(enabled: bool = True) -> Iterator[None]:
         yield
     finally:
         _IN_PRIVATE_FIT.reset(token)
-        with suppress(ValueError):  # filters that were reset meanwhile
+        with suppress(ValueError):  # the filters were reset meanwhile
             filters.remove(_FILTER)
 
 
@@ -251,28 +242,28 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def beyond_the_guarantee(not_covered: Sequence[str]) -> str:
-    """Exceptions to a guarantee, as the end of the sentence that states it."""
+def describe_not_covered(not_covered: Sequence[str]) -> str:
+    """Return the end of a sentence that states a guarantee: what it does not cover."""
     exceptions = ""
     from_data = [name for name in not_covered if name != "random_state"]
     if from_data:
         exceptions += f"; not covered: {', '.join(from_data)}, taken from the data"
     if "random_state" in not_covered:
-        exceptions += "; random_state was given, and whoever knows it can remove the noise"
+        exceptions += "; random_state was given, and anyone who knows it can remove the noise"
     return exceptions
 
 
 def plural(number: int, noun: str) -> str:
-    """A number with its noun, which takes an s unless there is one."""
+    """Return a number with its noun in singular or plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def exactly(claimed: float) -> str:
-    """A claim in as many digits as it has: rounded, it might say less than is true."""
+def format_exact(claimed: float) -> str:
+    """Format a claimed number with all its digits; rounding could understate it."""
     short = f"{claimed:g}"
     return short if float(short) == claimed else repr(float(claimed))
 
 
-def brief(value: Any) -> str:
-    """A noise level in few digits, for readers; a claim is never shortened so."""
+def format_short(value: Any) -> str:
+    """Format a noise level with few digits; never used for claims."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

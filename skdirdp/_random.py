@@ -12,26 +12,25 @@ from .exceptions import PrivacyLeakWarning
 
 
 def noise_generator(random_state: Any = None) -> np.random.Generator:
-    """The generator that noise is drawn from.
+    """Return the generator of the noise; warn if it is reproducible.
 
-    None gives AES-128 in counter mode under a fresh key from the operating system:
-    its output cannot be predicted from what was released. (The key is set directly;
-    a `seed` would be stretched by a generator that is not cryptographic.) Anything
-    else is reproducible, hence removable by whoever knows it, and warns.
+    By default it is AES-128 in counter mode with a fresh key from the operating system, so its
+    output cannot be predicted from releases. The key is set directly: a `seed` would be expanded
+    by a generator that is not cryptographic.
     """
     if random_state is None:
         return np.random.Generator(AESCounter(key=_fresh_key()))
     generator = sampling_generator(random_state)
     warn(
-        "random_state is given: whoever knows it can remove the noise. "
-        "Leave it None for a release that is meant to be private.",
+        "random_state is given: anyone who knows it can remove the noise. "
+        "Use random_state=None for a private release.",
         PrivacyLeakWarning,
     )
     return generator
 
 
 def sampling_generator(random_state: Any = None) -> np.random.Generator:
-    """The generator for what is drawn from a release: a known seed gives nothing away."""
+    """Return a generator for draws that need no secrecy, such as samples from a release."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
     if isinstance(random_state, np.random.RandomState):
@@ -47,5 +46,5 @@ def sampling_generator(random_state: Any = None) -> np.random.Generator:
 
 
 def _fresh_key() -> int:
-    """A key of 128 bits from the operating system."""
+    """Return a key of 128 bits from the operating system."""
     return int.from_bytes(os.urandom(16), "little")

@@ -1,7 +1,6 @@
-"""Names that scikit-learn does not promise to keep, and what differs between its versions.
+"""Private names of scikit-learn, and differences between its versions.
 
-All of the package imports them from here, so that a new version of scikit-learn is met in
-one place.
+The rest of the package imports them from here.
 """
 
 from collections.abc import Sequence
@@ -41,42 +40,32 @@ __all__ = [
 
 
 def validate_records(
-    estimator: Any, X: Any, y: Any, *, reset: bool, as_they_are: Sequence[type], **checks: Any
+    estimator: Any, X: Any, y: Any, *, reset: bool, unchecked_dtypes: Sequence[type], **checks: Any
 ) -> Any:
-    """scikit-learn's `validate_data`, without a look at arrays that leave nothing to find.
+    """Call scikit-learn's `validate_data`, without checks that cannot fail for plain arrays.
 
-    That would be of their dimensions, types and lengths, and for what is not finite in y. It takes
-    as long as to count a few hundred records. Errors tell nothing of the data.
-
-    Parameters
-    ----------
-    estimator, X, y, reset, **checks
-        As for `validate_data`.
-    as_they_are : sequence of types
-        Those of X that the checks neither change nor look into.
-
-    Returns
-    -------
-    X, or a tuple of X and y
+    The checks of dimensions, dtypes and lengths, and of finite values in y, take as long as to
+    count a few hundred records. They are skipped for arrays X with one of `unchecked_dtypes`, for
+    which the checks neither convert nor inspect X. Errors show no data.
     """
-    is_sound = (
+    is_valid = (
         type(X) is type(y) is np.ndarray
         and (X.ndim, y.ndim) == (2, 1)
         and len(X) == len(y)
         and X.size > 0
-        and X.dtype in as_they_are
+        and X.dtype in unchecked_dtypes
         and y.dtype.kind in "biu"
     )
     with errors_without_data(X=X, y=y):
-        if is_sound:
+        if is_valid:
             return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
         return validate_data(estimator, as_numbers(X), as_labels(y), reset=reset, **checks)
 
 
 def take_records(X: Any, positions: np.ndarray) -> Any:
-    """The records at some positions, in a container of the same kind.
+    """Return the records at some positions, in the same kind of container.
 
-    scikit-learn 1.6 refuses Arrow tables, and 1.9 makes no table of a record batch.
+    scikit-learn 1.6 rejects Arrow tables, and 1.9 rejects record batches.
     """
     if type(X).__module__.partition(".")[0] == "pyarrow":
         return X.take(positions)
@@ -86,11 +75,11 @@ def take_records(X: Any, positions: np.ndarray) -> Any:
 def _check_sample_weight(
     sample_weight: Any, X: Any, *, is_part: bool = False, **options: Any
 ) -> np.ndarray:
-    """Validated sample weights, of which one at least is not 0, unless others have more.
+    """Return validated sample weights, at least one of them positive unless `is_part`.
 
     scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
     """
-    if hasattr(sample_weight, "to_pylist"):  # PyArrow, whose arrays misread dictionaries
+    if hasattr(sample_weight, "to_pylist"):  # numpy misreads dictionary arrays of PyArrow
         sample_weight = sample_weight.to_pylist()
     check = validation._check_sample_weight
     if is_part and "allow_all_zero_weights" in signature(check).parameters:

@@ -13,13 +13,13 @@ from functools import cache
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._messages import beyond_the_guarantee, exactly, only_own_warnings, plural, warn
-from ._persons import MOST_ROWS, RECORD, Selection, Unit
+from ._messages import describe_not_covered, format_exact, plural, suppress_other_warnings, warn
+from ._persons import MOST_ROWS, RECORD, CountedRows, Unit
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
@@ -31,10 +31,9 @@ from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
-from .mechanisms.table import CountTable
-from .reporting.model import model_card, model_page
-from .reporting.page import write
-from .reporting.statement import Claim, model_statement
+from .mechanisms.tables import CountTable
+from .reporting.pages import model_card, model_page, write
+from .reporting.statements import Claim, model_statement
 
 # Files of fitted models name it by where it is public.
 Unit.__module__ = __name__
@@ -156,7 +155,7 @@ class PrivacyReport:
         ...     "differentially private" in pathlib.Path(path).read_text(encoding="utf-8")
         True
         """
-        steps = [(name, step._claim(), step.mechanisms) for name, step in self._steps()]
+        steps = [(name, step.mechanisms) for name, step in self._steps()]
         page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
         return write(path, page)
 
@@ -179,9 +178,9 @@ class PrivacyReport:
         kind = "differentially private"
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), "Renyi differentially private"
-        guarantee = f"({', '.join(map(exactly, terms))})-{kind}"
+        guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
         statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
-        return statement + beyond_the_guarantee(self.not_covered)
+        return statement + describe_not_covered(self.not_covered)
 
     def _means(self) -> str:
         """What was released and by what, for the sentence that states the guarantee."""
@@ -194,9 +193,9 @@ class PrivacyReport:
 class PrivateEstimator(BaseEstimator):
     """Base class of all private estimators.
 
-    It owns the order of events that every guarantee rests on: whatever can fail does so
-    before the accountant is charged, the charge comes before any noise, and a fit that
-    fails leaves the estimator as it was.
+    Every fit keeps the order that its guarantee depends on: everything that can fail is checked
+    before the accountant is charged, the accountant is charged before noise is drawn, and a
+    fit that fails restores the estimator.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -214,20 +213,23 @@ class PrivateEstimator(BaseEstimator):
     @classmethod
     @cache
     def _get_param_names(cls) -> list[str]:
-        """Those of scikit-learn, which reads the signature anew for every fit."""
+        """Cache the parameter names: scikit-learn inspects the signature in every fit."""
         return super()._get_param_names()
+
+    def _release_context(self) -> "ReleaseContext":
+        """Return the context of a pipeline being fitted, or that of a plain fit."""
+        return ReleaseContext.current() or ReleaseContext(Budget.from_estimator(self))
 
     @property
     def _is_private(self) -> bool:
-        epsilon = check_real("epsilon", self.epsilon, above=0, allow_infinite=True)
-        return bool(np.isfinite(epsilon))
+        return self._release_context().is_private
 
     @contextmanager
-    def _fitting(self) -> Iterator[None]:
-        """Forget the last fit, and bring it back if this one fails.
+    def _fitting(self) -> Iterator["ReleaseContext"]:
+        """Remove the fitted attributes, and restore them if the fit fails.
 
-        Fitted state is what ends in an underscore, as everywhere in scikit-learn. Warnings
-        of other libraries are dropped, unless the fit is not private.
+        Yields the context that the fit releases its tables in. Warnings of other libraries are
+        dropped if `epsilon` is finite.
         """
         before = vars(self).copy()
         parameters = _parameters(type(self).__init__)
@@ -235,15 +237,15 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and name not in parameters:
                 delattr(self, name)
         try:
-            with only_own_warnings(self.epsilon != np.inf):
-                yield
+            with suppress_other_warnings(self.epsilon != np.inf):
+                yield self._release_context()
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
 
     def _warn_of_leak(self, parameters: Sequence[str]) -> None:
-        """Name the public parameters that were missing and are taken from the data."""
+        """Warn of public parameters that are missing and taken from the data."""
         if parameters and self._is_private:
             warn(
                 f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
@@ -251,100 +253,217 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyLeakWarning,
             )
 
-    def _pay(
+    def _charge(
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
     ) -> np.random.Generator | None:
-        """Charge for releases, and give the generator to draw them with.
-
-        None where there is no noise to draw.
-        """
-        if JOINT_FIT.get() is not None:
+        """Charge the accountant, and return the generator of the noise, None without noise."""
+        if ReleaseContext.current() is not None:
             raise TypeError(
                 f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise is not "
                 "calibrated together with that of others. Fit it by itself"
             )
-        # A platform that cannot draw exactly, or a wrong seed, is refused before the charge.
+        # An unsupported platform or an invalid seed is refused before the charge.
+        generator = None
         if self._is_private:
             check_platform()
-        generator = noise_generator(self.random_state) if self._is_private else None
-        if self.accountant is not None:
-            label = type(self).__name__ if self.label is None else self.label
-            of_persons = {"unit": unit} if unit.is_person else {}
-            self.accountant.charge(spent, releases=releases, label=label, **of_persons)
+            generator = noise_generator(self.random_state)
+        charge(self, spent, releases, unit)
         return generator
 
     def _not_covered(self, leaks: Sequence[str]) -> tuple[str, ...]:
-        """What the report names as outside the guarantee."""
+        """Return what the report names as not covered by the guarantee."""
         if not self._is_private:
             return ()
         seed = () if self.random_state is None else ("random_state",)
         return (*dict.fromkeys(leaks), *seed)
 
 
+def charge(estimator: Any, spent: PrivacyCurves, releases: int, unit: Unit) -> None:
+    """Charge the accountant of an estimator or a pipeline, if it has one."""
+    if estimator.accountant is not None:
+        label = type(estimator).__name__ if estimator.label is None else estimator.label
+        of_persons = {"unit": unit} if unit.is_person else {}
+        estimator.accountant.charge(spent, releases=releases, label=label, **of_persons)
+
+
 @cache
 def _parameters(constructor: Callable[..., None]) -> frozenset[str]:
-    """Names of the parameters, which scikit-learn looks up anew each time."""
     return frozenset(signature(constructor).parameters)
 
 
-class Terms(NamedTuple):
-    """The terms of a guarantee: a budget, and what it protects against."""
+class Budget(NamedTuple):
+    """Privacy budget of a fit, and the relation between data sets that it protects."""
 
     epsilon: float
     delta: float
     order: float | None
     adjacency: str
 
+    @classmethod
+    def from_estimator(cls, estimator: Any) -> "Budget":
+        return cls(
+            check_real("epsilon", estimator.epsilon, above=0, allow_infinite=True),
+            getattr(estimator, "delta", 0.0),
+            getattr(estimator, "order", None),
+            getattr(estimator, "adjacency", "replace"),
+        )
+
+    @property
+    def is_private(self) -> bool:
+        return self.epsilon < np.inf
+
+    def publishes_size(self, unit: Unit) -> bool:
+        """Whether all neighbouring data sets have the same number of records.
+
+        They have under replacement, if each person has one record. A person with several
+        records may be replaced by a person with fewer.
+        """
+        return self.adjacency == "replace" and unit.max_rows == 1
+
 
 class Release(NamedTuple):
-    """What became of one table, and the mechanism that drew it.
+    """A released table, and the mechanism that drew it.
 
     Attributes
     ----------
     drawn : ndarray
-        Probabilities; or noisy counts, of a table that is yet to be read.
+        Probabilities, or noisy counts if the table is post-processed.
     mechanism : Mechanism or None
-        None where a table has a single category: its rows are all (1,), say nothing, and are
-        not drawn.
+        None if the table has a single category: its probabilities are all 1, and need no noise.
     """
 
     drawn: np.ndarray
     mechanism: Mechanism | None
 
 
-class JointFit(Protocol):
-    """A fit of several estimators within one budget, which is paid for as a whole.
+class ReleasePlan:
+    """Tables that a fit is about to release, each with a calibrated mechanism.
+
+    A new plan calibrates the noise and checks that every table can be released. It charges and
+    draws nothing: `ReleaseContext.release` does.
+
+    Parameters
+    ----------
+    estimator : CountingEstimator
+    context : ReleaseContext
+    tables : sequence of (CountTable, ndarray of shape (n_rows, n_categories))
+        Public descriptions, with the bounds of one record, and exact counts.
+    selection : CountedRows
+        Number of counted records, and the unit of privacy.
+    leaks : sequence of str
+        Public parameters that were taken from the data.
+    """
+
+    def __init__(
+        self,
+        estimator: "CountingEstimator",
+        context: "ReleaseContext",
+        tables: Sequence[tuple[CountTable, np.ndarray]],
+        selection: CountedRows,
+        leaks: Sequence[str] = (),
+    ):
+        self.estimator = estimator
+        self.unit = selection.unit
+        is_public = context.budget.publishes_size(self.unit)
+        self.n_records = selection.n_rows if is_public else None
+        self.leaks = tuple(leaks)
+        if self.unit.is_person:
+            rows = self.unit.max_rows
+            tables = [(table.per_person(rows), counts) for table, counts in tables]
+        self._tables = tables
+        #: Descriptions of the tables with more than one category; the others need no noise.
+        self.tables = tuple(table for table, _ in tables if table.n_categories > 1)
+        self.take_mechanisms(context.calibrate(self))
+
+    def take_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Use these mechanisms, and check that they can release the tables."""
+        noisy = [(table, counts) for table, counts in self._tables if table.n_categories > 1]
+        self._requests = [
+            Request(mechanism, counts, table.contribution.grid, table.postprocess)
+            for mechanism, (table, counts) in zip(mechanisms, noisy, strict=True)
+        ]
+        Mechanism.check_all(self._requests)
+        self.mechanisms = tuple(mechanisms)
+        #: All mechanisms as one charge; None if nothing is released.
+        self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
+
+    def draw(self, generator: np.random.Generator | None) -> list[Release]:
+        """Draw the tables, after they were charged."""
+        drawn = iter(Mechanism.draw_all(self._requests, generator))
+        mechanisms = iter(self.mechanisms)
+        return [
+            Release(next(drawn), next(mechanisms))
+            if table.n_categories > 1
+            else Release(np.ones(counts.shape), None)
+            for table, counts in self._tables
+        ]
+
+    def report(self, budget: Budget) -> PrivacyReport:
+        """Return the guarantee of the release within a budget."""
+        parts = () if self.joint is None else self.joint.parts
+        return self.estimator._report(budget, parts, self.leaks, self.unit, self.n_records)
+
+
+class ReleaseContext:
+    """Context in which a fit releases its tables; this base class is a plain fit.
+
+    A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
+    `skdirdp.pipeline` has the contexts of a pipeline's two passes.
 
     Attributes
     ----------
-    terms : Terms
-        What counts instead of an estimator's own `epsilon`, `delta`, `order` and `adjacency`.
+    budget : Budget
+        Budget of the fit.
+    is_private : bool
+        Whether epsilon is finite.
     known : dict
-        Public parameters that follow from what was declared of the step before.
+        Public parameters that follow from the declarations of the previous pipeline step.
     """
 
-    terms: Terms
-    known: dict[str, Any]
+    def __init__(self, budget: Budget):
+        self.budget = budget
+        self.is_private = budget.is_private
+        self.known: dict[str, Any] = {}
 
-    def release(
-        self,
-        estimator: "CountingEstimator",
-        tables: Sequence[tuple[CountTable, np.ndarray]],
-        leaks: Sequence[str],
-    ) -> list[Release]:
-        """The release of an estimator's tables, instead of `CountingEstimator._release`."""
+    @staticmethod
+    def current() -> "ReleaseContext | None":
+        """Return the context of the pipeline that is being fitted, None outside of one."""
+        return _CURRENT.get()
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make this the context of all private estimators that are fitted meanwhile."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
+
+    def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
+        """Return a mechanism for each of `plan.tables`."""
+        plan.estimator._warn_of_leak(plan.leaks)
+        return plan.estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
+
+    def release(self, plan: ReleasePlan) -> list[Release]:
+        """Charge for the tables, draw them, and set `privacy_` of the estimator."""
+        generator = None
+        if plan.joint is not None:
+            generator = plan.estimator._charge(*plan.joint.as_charge(), plan.unit)
+        releases = plan.draw(generator)
+        plan.estimator.privacy_ = plan.report(self.budget)
+        return releases
 
 
-#: The joint fit that is under way. It is no attribute of an estimator, so that clones that
-#: are made during the fit are within it, and neither a pickle nor a later fit is.
-JOINT_FIT: ContextVar[JointFit | None] = ContextVar("JOINT_FIT", default=None)
+#: Context of the pipeline that is being fitted. It is no attribute of an estimator: clones made
+#: during the fit are within it, and it is in no pickle and no later fit.
+_CURRENT: ContextVar[ReleaseContext | None] = ContextVar("_CURRENT", default=None)
 
 
 class CountingEstimator(PrivateEstimator):
     """Base class of the estimators that release tables of counts.
 
-    A subclass counts in its `fit` and hands the tables to `_release`; how the budget is
-    divided over them is the hook `_calibrate`.
+    A `fit` counts, makes a `ReleasePlan` of the tables, releases it in its context, and sets
+    the fitted attributes. `_calibrate` divides the budget over the tables.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -358,8 +477,12 @@ class CountingEstimator(PrivateEstimator):
         "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
-    #: Whether a fit finds names that nobody could list: a pipeline gives that a larger share.
+    #: Whether a fit selects names that are not public: a pipeline gives it a larger share.
     _selects_names: ClassVar[bool] = False
+    #: Whether the number of output columns depends on the release.
+    _releases_columns: ClassVar[bool] = False
+    #: Whether the tables have the declared number of columns if X has fewer.
+    _takes_declared_columns: ClassVar[bool] = False
 
     delta: float
     order: float | None
@@ -368,43 +491,24 @@ class CountingEstimator(PrivateEstimator):
     adjacency: str
     n_samples: float | None
     max_rows: int
-    #: Whether the number of columns that it gives is told by what it releases.
-    _releases_columns: ClassVar[bool] = False
-    #: Whether its tables are those of a declared number of columns, if X has fewer.
-    _takes_declared_columns: ClassVar[bool] = False
-    #: Of the fit under way, or the last one.
-    _unit_: Unit = RECORD
-    _n_records_: int | None = None
-
-    @property
-    def _terms(self) -> Terms:
-        """The terms that hold now: the estimator's own, or those of a joint fit."""
-        joint = JOINT_FIT.get()
-        if joint is not None:
-            return joint.terms
-        return Terms(self.epsilon, self.delta, self.order, self.adjacency)
-
-    @property
-    def _is_private(self) -> bool:
-        epsilon = check_real("epsilon", self._terms.epsilon, above=0, allow_infinite=True)
-        return bool(np.isfinite(epsilon))
+    privacy_: PrivacyReport
 
     def _public(self, parameter: str) -> Any:
-        """A public parameter; where it is not given, what a joint fit knows in its place."""
-        value, joint = getattr(self, parameter), JOINT_FIT.get()
-        return joint.known.get(parameter) if value is None and joint is not None else value
+        """Return a public parameter, or what the previous pipeline step declares for it."""
+        value = getattr(self, parameter)
+        return self._declared(parameter) if value is None else value
 
     def _declared(self, name: str) -> Any:
-        """What the step before declares of its output in a joint fit, or None."""
-        joint = JOINT_FIT.get()
-        return None if joint is None else joint.known.get(name)
+        """Return what the previous step of a pipeline declares about its output, or None."""
+        context = ReleaseContext.current()
+        return None if context is None else context.known.get(name)
 
     def _declared_columns(self, found: int) -> int:
-        """The number of columns that noise is for: as declared of the step before, or as found."""
+        """Return the number of columns to calibrate for: as declared before, or as found."""
         declared = self._declared("n_columns")
         if declared is None:
             return found
-        if found > declared:  # something in between has changed it, and bounds rest on it
+        if found > declared:  # a step in between has added columns, and the bounds do not hold
             raise ValueError(
                 f"{type(self).__name__} is given more columns than the step before declares: what "
                 "stands between them must not add any"
@@ -412,14 +516,14 @@ class CountingEstimator(PrivateEstimator):
         return declared
 
     def _for_workers(self) -> Any:
-        """A copy that counts, or scores: what pays, and what draws noise, stays here."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(vars(self), accountant=None, random_state=None)
-        return twin
+        """Return a copy that counts or scores, without the accountant and the seed."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(vars(self), accountant=None, random_state=None)
+        return copy
 
     def _check_declared(self, kind: str, missing: Sequence[str]) -> None:
-        """Refuse a table that is not in memory if public parameters would be taken from it."""
-        if JOINT_FIT.get() is not None:
+        """Refuse a table out of memory if public parameters would be taken from it."""
+        if ReleaseContext.current() is not None:
             raise TypeError(
                 f"X must be in memory in a PrivatePipeline, whose steps see it in turn; got {kind}"
             )
@@ -429,118 +533,43 @@ class CountingEstimator(PrivateEstimator):
                 "looked for in it"
             )
 
-    def _selected(self, n_samples: Any) -> Selection:
-        """How many records are in tables that are counted already, and whose they may be."""
+    def _selected(self, n_samples: Any) -> CountedRows:
+        """Return the selection of records that were counted by the user."""
         n_rows = check_integer("n_samples", n_samples, at_least=1)
-        return Selection(Unit(int(self.max_rows)), n_rows)
+        return CountedRows(Unit(int(self.max_rows)), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
-        """Parameters of a next step that hold for what a transformer gives it, data aside."""
+        """Return public parameters of a next step that hold for any data."""
         return {}
 
-    def _public_n_samples(self, counted: Selection) -> tuple[float, list[str]]:
-        """The number of records that noise is chosen for, and what taking it leaks."""
+    def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
+        """Return the number of records to calibrate for, and the parameters that it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
-        return float(counted.n_rows), [] if self._is_number_public(counted.unit) else ["n_samples"]
+        leaks = [] if budget.publishes_size(selection.unit) else ["n_samples"]
+        return float(selection.n_rows), leaks
 
-    def _is_number_public(self, unit: Unit) -> bool:
-        """Whether all neighbours have as many records.
-
-        So it is under replacement, if each person has one. One who has several may be replaced
-        by one who has fewer.
-        """
-        return self._terms.adjacency == "replace" and unit.max_rows == 1
-
-    def _calibrate(self, tables: Sequence[CountTable]) -> list[Mechanism]:
-        """A mechanism for each table, all within the estimator's budget."""
+    def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
+        """Return a mechanism for each table, all within the budget."""
         return calibrate_tables(
-            tables,
-            mechanism=self.mechanism,
-            calibration=self.calibration,
-            **self._terms._asdict(),
+            tables, mechanism=self.mechanism, calibration=self.calibration, **budget._asdict()
         )
-
-    def _release(
-        self,
-        tables: Sequence[tuple[CountTable, np.ndarray]],
-        leaks: Sequence[str],
-        counted: Selection,
-    ) -> list[Release]:
-        """The one way by which counts leave an estimator: paid for, and with noise.
-
-        Sets `privacy_`.
-
-        Parameters
-        ----------
-        tables : sequence of (CountTable, ndarray of shape (n_rows, n_categories))
-            Public descriptions, by the bounds of one record, and exact counts.
-        leaks : sequence of str
-            Public parameters that were taken from the data.
-        counted : Selection
-            How many records were counted, and whose they may be.
-        """
-        self._unit_ = counted.unit
-        self._n_records_ = counted.n_rows if self._is_number_public(counted.unit) else None
-        if counted.unit.is_person:
-            rows = counted.unit.max_rows
-            tables = [(table.per_person(rows), counts) for table, counts in tables]
-        joint_fit = JOINT_FIT.get()
-        if joint_fit is not None:
-            return joint_fit.release(self, tables, leaks)
-        self._warn_of_leak(leaks)
-        informative = [(table, counts) for table, counts in tables if table.n_categories > 1]
-        mechanisms = self._calibrate([table for table, _ in informative]) if informative else []
-        Mechanism.check_all(_requests(informative, mechanisms))
-        joint = JointMechanism.of(mechanisms) if mechanisms else None
-        generator = None if joint is None else self._pay(*joint.as_charge(), counted.unit)
-        releases = draw_tables(tables, mechanisms, generator)
-        parts = () if joint is None else joint.parts
-        self.privacy_ = self._report(self._terms, parts, leaks)
-        return releases
 
     def _report(
         self,
-        terms: Terms,
-        mechanisms: tuple[tuple[Mechanism, int], ...],
+        budget: Budget,
+        mechanisms: tuple[tuple[PrivacyCurves, int], ...],
         leaks: Sequence[str],
+        unit: Unit,
+        n_records: int | None,
     ) -> PrivacyReport:
         return PrivacyReport(
-            epsilon=float(terms.epsilon),
-            delta=float(terms.delta) if terms.order is None else None,
-            order=None if terms.order is None else float(terms.order),
-            adjacency=terms.adjacency,
+            epsilon=float(budget.epsilon),
+            delta=float(budget.delta) if budget.order is None else None,
+            order=None if budget.order is None else float(budget.order),
+            adjacency=budget.adjacency,
             mechanisms=mechanisms,
             not_covered=self._not_covered(leaks),
-            unit=self._unit_,
-            n_records=self._n_records_,
+            unit=unit,
+            n_records=n_records,
         )
-
-
-def _requests(
-    tables: Sequence[tuple[CountTable, np.ndarray]], mechanisms: Sequence[Mechanism]
-) -> list[Request]:
-    return [
-        Request(mechanism, counts, table.contribution.grid, table.postprocess)
-        for mechanism, (table, counts) in zip(mechanisms, tables, strict=True)
-    ]
-
-
-def draw_tables(
-    tables: Sequence[tuple[CountTable, np.ndarray]],
-    mechanisms: Sequence[Mechanism],
-    generator: np.random.Generator | None,
-) -> list[Release]:
-    """Releases of tables that were paid for; a table of one category takes no mechanism."""
-    requests = _requests(
-        [(table, counts) for table, counts in tables if table.n_categories > 1], mechanisms
-    )
-    drawn = zip(requests, Mechanism.draw_all(requests, generator), strict=True)
-    releases = []
-    for table, counts in tables:
-        if table.n_categories > 1:
-            request, values = next(drawn)
-            releases.append(Release(values, request.mechanism))
-        else:
-            releases.append(Release(np.ones(counts.shape), None))
-    return releases

@@ -50,7 +50,7 @@ from skdirdp.mechanisms import (
     LaplaceMechanism,
     SimplexMechanism,
 )
-from skdirdp.mechanisms.selection import SelectionMechanism
+from skdirdp.mechanisms.additive import SelectionMechanism
 
 DELTA = 1e-5
 MECHANISM = DirichletMechanism(r=0.05, alpha=20.0)

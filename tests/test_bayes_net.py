@@ -18,11 +18,12 @@ from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 
 from skdirdp import PrivacyLeakWarning
 from skdirdp.accounting import Composition
+from skdirdp.base import Budget, ReleaseContext
 from skdirdp.bayes_net import PrivateBayesNetMLE
-from skdirdp.bayes_net.structure import parse_structure
+from skdirdp.bayes_net.bayes_net_mle import parse_structure
 from skdirdp.mechanisms import JointMechanism
-from skdirdp.mechanisms.split import expected_divergence
-from skdirdp.mechanisms.table import CountTable
+from skdirdp.mechanisms.splitting import expected_divergence
+from skdirdp.mechanisms.tables import CountTable
 from tests.probes import Recorder, drawn_tables, encodings
 
 INF = float("inf")
@@ -502,25 +503,25 @@ def test_the_optimised_split_is_not_expected_to_be_worse(mechanism, epsilon):
 
     def divergence(split):
         model = public(mechanism=mechanism, epsilon=epsilon, order=3.0, split=split)
-        return expected_divergence(tables, model._calibrate(tables))
+        return expected_divergence(tables, model._calibrate(tables, Budget.from_estimator(model)))
 
     assert divergence("optimised") <= divergence("even")
 
 
-def test_a_replaced_record_moves_one_count_per_table():
+def test_a_replaced_record_moves_one_count_per_table(monkeypatch):
+    released = ReleaseContext.release
     X = weather(n=50)
     rng = np.random.default_rng(0)
 
     def exact_tables(X):
         seen = []
-        model = public()
 
-        def release(tables, leaks, counted):
-            seen.extend(counts for _, counts in tables)
-            return PrivateBayesNetMLE._release(model, tables, leaks, counted)
+        def release(context, plan):
+            seen.extend(counts for _, counts in plan._tables)
+            return released(context, plan)
 
-        model._release = release
-        model.fit(X)
+        monkeypatch.setattr(ReleaseContext, "release", release)
+        public().fit(X)
         return seen
 
     before = exact_tables(X)

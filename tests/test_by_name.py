@@ -33,7 +33,7 @@ def test_columns_without_names_are_numbered():
 @pytest.mark.parametrize("parameter", ["bounds", "n_categories"])
 def test_a_name_that_no_column_has_is_refused(parameter):
     model = DirichletHistogramTransformer(3, **{parameter: {"aeg": (0, 100)}})
-    with pytest.raises(ValueError, match=f"{parameter} must be given by names .*'aeg'"):
+    with pytest.raises(ValueError, match=f"{parameter} must have names .*'aeg'"):
         model.fit(FRAME)
 
 

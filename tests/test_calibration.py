@@ -15,8 +15,8 @@ from skdirdp.mechanisms import (
     LaplaceMechanism,
     calibrate,
 )
-from skdirdp.mechanisms.calibration import Problem, _last_allowed, calibrate_tables
-from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.mechanisms.calibration import Problem, calibrate_tables, largest_allowed
+from skdirdp.mechanisms.tables import ContributionBound
 
 SIZES = {"n_samples": 30_000, "n_categories": 10, "n_rows": 2}
 CLASSES = {
@@ -150,9 +150,9 @@ def test_what_is_allowed_at_last_is_a_hair_below_the_root(root, off, slope):
     def excess(x):
         return 20 * np.expm1(x - root)
 
-    found = _last_allowed(excess, root + off, 1e-10, 20 * slope)
+    found = largest_allowed(excess, root + off, 1e-10, 20 * slope)
     assert 0.5e-9 <= root - found <= 5e-9
-    assert _last_allowed(excess, root + off, 1e-10, 20 * slope, root - 1e-3) == root - 1e-3
+    assert largest_allowed(excess, root + off, 1e-10, 20 * slope, root - 1e-3) == root - 1e-3
 
 
 def test_a_huge_budget_approaches_the_estimate_without_privacy():

@@ -85,7 +85,7 @@ def optimal_delta(epsilon, delta, releases, i):
 
 
 def inverted_delta(cumulant, tilt, deviation, epsilon):
-    """Bromwich's integral along Re t = tilt, by mpmath; see `skdirdp.accounting.conversions`."""
+    """Bromwich's integral along Re t = tilt, by mpmath; see `inverted_log_delta`."""
 
     def integrand(u):
         t = tilt + 1j * u

@@ -22,7 +22,6 @@ from skdirdp import (
     DirichletNB,
     PrivacyAccountant,
     PrivacyLeakWarning,
-    _scipy_compat,
 )
 from skdirdp import _contributions as contributions
 from skdirdp._contributions import (
@@ -33,7 +32,7 @@ from skdirdp._contributions import (
     sum_rows,
 )
 from skdirdp._validation import largest_count
-from skdirdp.naive_bayes import bernoulli, categorical, numeric
+from skdirdp.naive_bayes import bernoulli, categorical, multinomial
 from skdirdp.numerics import rows as rows_module
 from skdirdp.numerics.rows import DenseRows, GroupSums
 from tests.probes import Recorder, drawn_tables
@@ -291,7 +290,7 @@ def test_batches_that_cannot_be_added_exactly_are_refused():
     model = DirichletNB(classes=[0, 1], max_count=2.0**40, max_total=2.0**40)
     model.partial_fit([[2.0**40, 0, 0]], [0])
     model.set_params(max_count=2.0**-14, max_total=2.0**-14)
-    with pytest.raises(ValueError, match="added without rounding"):
+    with pytest.raises(ValueError, match="summed without rounding"):
         model.partial_fit([[2.0**-14, 0, 0]], [0])
 
 
@@ -322,7 +321,7 @@ def test_a_negative_entry_does_not_pass_the_door(make):
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 def test_more_than_can_be_added_exactly_is_refused():
-    with pytest.raises(ValueError, match="added without rounding"):
+    with pytest.raises(ValueError, match="summed without rounding"):
         fitted(X=[[2.0**53, 2.0**53, 1]], max_count=None, max_total=None)
 
 
@@ -350,7 +349,7 @@ def test_a_pending_model_is_released_once_however_many_threads_use_it(cls):
         assert failures == []
         assert len(recorder.charges) == 1
         assert len(set(answers)) == 1
-        assert "_tally_" not in vars(model)
+        assert "_counts_" not in vars(model)
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -442,8 +441,8 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.float32, np.float64])
 def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, monkeypatch):
     if without:
-        monkeypatch.setattr(_scipy_compat, "csc_matvec", None)
-        monkeypatch.setattr(_scipy_compat, "csc_matvecs", None)
+        monkeypatch.setattr(rows_module, "csc_matvec", None)
+        monkeypatch.setattr(rows_module, "csc_matvecs", None)
     rng = np.random.default_rng(0)
     X = rng.poisson(0.4, size=(300, 70)).astype(dtype)
     groups = rng.integers(0, 4, 300)
@@ -558,7 +557,7 @@ def changing(monkeypatch, owner, name, *changes, calls=1):
 def test_rows_are_counted_as_they_were_checked(make, step, max_total, monkeypatch):
     X = make(np.ones((4, 3)))
     entries = X.data if sparse.issparse(X) else X
-    changing(monkeypatch, contributions.RowRule, step, (entries, 1e7))
+    changing(monkeypatch, contributions.RowBounds, step, (entries, 1e7))
     found = sum_rows(X, np.zeros(4, dtype=int), 1, UNWEIGHTED, 1, max_total)
     assert entries.max() == 1e7
     assert found.table.max() <= 4
@@ -569,7 +568,7 @@ def test_sparse_rows_keep_the_columns_and_the_lengths_that_were_checked(step, mo
     X = sparse.csr_array(np.ones((4, 3)))
     groups = np.array([0, 1, 0, 1])
     changes = (X.indices, 0), (X.indptr, [0, 12, 12, 12, 12])
-    changing(monkeypatch, contributions.RowRule, step, *changes)
+    changing(monkeypatch, contributions.RowBounds, step, *changes)
     found = sum_rows(X, groups, 2, UNWEIGHTED, 1, 3)
     assert (found.table == 2).all()
 
@@ -625,7 +624,7 @@ def test_cells_are_counted_in_memory_that_nobody_else_writes(monkeypatch):
 @pytest.mark.parametrize(
     ("model", "module", "counts"),
     [
-        (DirichletNB(classes=[0, 1], max_count=1, max_total=3), numeric, "sum_rows"),
+        (DirichletNB(classes=[0, 1], max_count=1, max_total=3), multinomial, "sum_rows"),
         (DirichletCategoricalNB(classes=[0, 1], n_categories=2), categorical, "count_categories"),
         (DirichletBernoulliNB(classes=[0, 1]), bernoulli, "sum_rows"),
     ],

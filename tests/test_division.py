@@ -8,8 +8,13 @@ import pytest
 
 from skdirdp.accounting import Composition
 from skdirdp.mechanisms import GaussianMechanism
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.division import divided, for_distances, gaussian_within, with_names
+from skdirdp.mechanisms.splitting import (
+    calibrate_gaussian,
+    noise_for_distances,
+    split_gaussian,
+    split_with_selection,
+)
+from skdirdp.mechanisms.tables import ContributionBound
 
 ADJACENCIES = ("replace", "add_remove", "replace_person", "add_remove_person")
 
@@ -17,25 +22,25 @@ ADJACENCIES = ("replace", "add_remove", "replace_person", "add_remove_person")
 @pytest.mark.parametrize("sigma", [0.003, 7.0, 1e9])
 @pytest.mark.parametrize("weights", [[1.0], [0.25, 0.05, 0.7], np.arange(1.0, 400.0) ** (2 / 3)])
 def test_parts_have_no_more_precision_than_the_whole_in_exact_arithmetic(sigma, weights):
-    parts = divided(GaussianMechanism(sigma), weights)
+    parts = split_gaussian(GaussianMechanism(sigma), weights)
     spent = sum(1 / Fraction(part.sigma) ** 2 for part in parts)
     whole = 1 / Fraction(sigma) ** 2
     assert whole * (1 - Fraction(1, 10**10)) < spent <= whole
 
 
 def test_parts_of_no_noise_have_none():
-    assert [part.sigma for part in divided(GaussianMechanism(0.0), [1, 2])] == [0.0, 0.0]
+    assert [part.sigma for part in split_gaussian(GaussianMechanism(0.0), [1, 2])] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_distances_cost_as_much_as_one_table_at_their_largest_change(adjacency, rows):
-    bound = ContributionBound().of_rows(rows)
+    bound = ContributionBound().for_person(rows)
     whole = GaussianMechanism(
         5.0, adjacency=adjacency, max_count=bound.max_count, max_total=bound.max_total
     )
     change = (2 if adjacency.startswith("replace") else 1) * rows
-    mu = Fraction(change) ** 2 * 91 / Fraction(for_distances(whole, 91).sigma) ** 2
+    mu = Fraction(change) ** 2 * 91 / Fraction(noise_for_distances(whole, 91).sigma) ** 2
     table = Fraction(bound.squared_norm(adjacency)) / Fraction(5.0) ** 2
     assert table * (1 - Fraction(1, 10**10)) < mu <= table
 
@@ -61,25 +66,25 @@ def test_a_distance_changes_by_one_for_each_record_and_no_less_would_do():
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (1.0, 1e-5), (8.0, 1e-6)])
 def test_the_whole_uses_up_the_budget_and_no_more(adjacency, epsilon, delta):
-    whole = gaussian_within(epsilon, delta, None, adjacency, ContributionBound())
+    whole = calibrate_gaussian(epsilon, delta, None, adjacency, ContributionBound())
     assert 0.999 * epsilon < whole.epsilon(delta) <= epsilon
 
 
 def test_a_budget_in_renyi_dp_is_met_at_its_order():
-    whole = gaussian_within(0.3, 1e-5, 4.0, "replace", ContributionBound())
+    whole = calibrate_gaussian(0.3, 1e-5, 4.0, "replace", ContributionBound())
     assert 0.999 * 0.3 < whole.rdp(4.0) <= 0.3
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize("n_columns", [1, 7])
 def test_names_and_tables_together_use_up_the_budget_and_no_more(adjacency, n_columns):
-    bound = ContributionBound().of_rows(2)
-    whole, finding = with_names(1.0, 1e-5, adjacency, bound, n_columns, 0.1)
+    bound = ContributionBound().for_person(2)
+    whole, finding = split_with_selection(1.0, 1e-5, adjacency, bound, n_columns, 0.1)
     assert len(finding) == n_columns
     total = Composition([(whole, 1), *((each, 1) for each in finding)])
     assert 0.99 < total.epsilon(1e-5) <= 1.0
 
 
 def test_infinite_budgets_have_no_noise():
-    whole, (finding,) = with_names(np.inf, 1e-5, "replace", ContributionBound(), 1, 0.1)
+    whole, (finding,) = split_with_selection(np.inf, 1e-5, "replace", ContributionBound(), 1, 0.1)
     assert whole.sigma == finding.sigma == 0

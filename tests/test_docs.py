@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.reporting.statement import ADAPTIVE_LIMIT
+from skdirdp.reporting.statements import ADAPTIVE_LIMIT
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -149,7 +149,7 @@ def test_larger_contributions_are_declared_and_cost_more_noise(frame):
         "category_count": [2 * crosstab(frame, "code"), 2 * crosstab(frame, "flag")],
     }
     model = clone(NAIVE_BAYES["categorical"][0])
-    with pytest.raises(ValueError, match="class_count must hold n_samples in all"):
+    with pytest.raises(ValueError, match="class_count must have a total of n_samples"):
         model.fit_counts(tables, n_samples=N)
     model.set_params(max_weight=2).fit_counts(tables, n_samples=N)
     assert {mechanism.max_count for mechanism, _ in model.privacy_.mechanisms} == {2.0}
@@ -166,7 +166,7 @@ def good():
 @pytest.mark.parametrize(
     ("wrong", "n_samples", "message"),
     [
-        ({"class_count": [3, 1]}, 5, "class_count must hold n_samples in all"),
+        ({"class_count": [3, 1]}, 5, "class_count must have a total of n_samples"),
         ({"class_count": [3, 2, 0]}, 5, r"class_count must be of shape \(2,\); got \(3,\)"),
         ({"class_count": [3.5, 1.5]}, 5, "class_count must hold whole numbers"),
         ({"class_count": [6, -1]}, 5, "class_count must hold whole numbers"),
@@ -176,7 +176,7 @@ def good():
         ({"category_count": [[[1, 1, 1], [0, 1, 1]]]}, 5, "n_categories must"),
         ({"category_count": [[[1, 1], [0, 1]], [[3, 0], [0, 2]]]}, 5, "must be of shape"),
         ({"more": [1]}, 5, "it has 'more'"),
-        ({}, 4, "class_count must hold n_samples in all"),
+        ({}, 4, "class_count must have a total of n_samples"),
         ({}, 0, "n_samples must be at least 1"),
         ({}, 5.0, "n_samples must be an integer"),
     ],
@@ -193,7 +193,9 @@ def test_wrong_counts_are_refused_before_anything_is_charged(wrong, n_samples, m
 def test_sums_beyond_what_the_bounds_allow_are_refused():
     model = clone(NAIVE_BAYES["multinomial"][0])
     tables = {"class_count": [1, 1], "feature_count": [[3, 0], [2, 2]]}
-    with pytest.raises(ValueError, match="feature_count must hold at most n_samples times 3"):
+    with pytest.raises(
+        ValueError, match="feature_count must have a total of at most n_samples times 3"
+    ):
         model.fit_counts(tables, n_samples=2)
     bits = clone(NAIVE_BAYES["bernoulli"][0])
     with pytest.raises(ValueError, match="feature_count must be at most class_count"):
@@ -216,7 +218,7 @@ def test_all_that_is_public_must_be_declared():
         clone(BINS).set_params(bounds=None).fit_counts({"code": [1], "flag": [1, 0]}, n_samples=1)
     with pytest.raises(ValueError, match="states must be given"):
         clone(NETWORK).set_params(states=None).fit_counts({}, n_samples=1)
-    with pytest.raises(ValueError, match="tables must be those of"):
+    with pytest.raises(ValueError, match="tables must have exactly the keys"):
         clone(NETWORK).fit_counts({}, n_samples=1)
     with pytest.raises(TypeError, match="tables must be a dict"):
         clone(NETWORK).fit_counts([], n_samples=1)

@@ -18,7 +18,7 @@ from skdirdp.accountant.schema import (
     header_hash,
 )
 from skdirdp.accounting import PureDP
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism
 
 SMALL = PureDP(0.001)

@@ -28,7 +28,7 @@ from skdirdp.histogram.quantiles import quantile_borders
 from skdirdp.histogram.released import project_to_simplex
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
-from skdirdp.mechanisms.table import CountTable
+from skdirdp.mechanisms.tables import CountTable
 from tests.probes import Recorder, drawn_tables
 
 INF = float("inf")
@@ -658,7 +658,7 @@ def test_the_best_reading_publishes_noisy_counts_and_their_monotone_cdf(mechanis
     model = public(mechanism=mechanism).fit(X)
     for k, noisy in enumerate(model.release_):
         counts = np.histogram(X[:, k], model.fine_edges_[k])[0]
-        variance = model.privacy_.mechanism.noise.of(len(X) / 512)
+        variance = model.privacy_.mechanism.noise.variance_at(len(X) / 512)
         # 512 squares of noise, of which those of Laplace noise have a relative variance of 5
         assert np.mean((noisy - counts) ** 2) == pytest.approx(variance, rel=5 * np.sqrt(5 / 512))
         shares = (noisy + (len(X) - noisy.sum()) / 512) / len(X)
@@ -723,7 +723,7 @@ def test_categories_are_read_as_positive_and_unused_ones_as_nearly_nothing():
     model.fit_counts([counts], n_samples=10_000)
     assert np.all(model.histogram_[0] > 0)
     # The deviation of the noise is 7 or so records; half of it would remain of a flat prior.
-    deviation = np.sqrt(model.privacy_.mechanism.noise.of(50)) / 10_000
+    deviation = np.sqrt(model.privacy_.mechanism.noise.variance_at(50)) / 10_000
     assert model.histogram_[0][20:].mean() < 0.25 * deviation
 
 

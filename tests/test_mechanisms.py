@@ -795,7 +795,7 @@ def test_limits_from_noisy_counts_hold_for_all_runs_at_once(mechanism, total, ru
     # For so many runs on two sides; bounds by exponential moments are somewhat wider, and
     # Laplace noise has heavier tails.
     cells = np.minimum(stop - first, size - (stop - first)) + (total != "public") * size / 4
-    off = np.sqrt(cells * mechanism.noise.of(counts.mean())) * norm.isf(0.1 / len(first))
+    off = np.sqrt(cells * mechanism.noise.variance_at(counts.mean())) * norm.isf(0.1 / len(first))
     off += np.sqrt(mechanism.noise.per_count * 400.0) * norm.isf(0.1 / len(first))
     most = {"laplace": 5}.get(mechanism.name, 3.5)
     assert np.all(np.mean(widths, axis=0) < most * off / counts.sum())

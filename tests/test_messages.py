@@ -188,7 +188,7 @@ def test_a_prior_for_classes_out_of_order_is_refused():
         )
         return model.fit(X, y)
 
-    with pytest.raises(ValueError, match=r"classes must be sorted .* where class_prior is given"):
+    with pytest.raises(ValueError, match=r"classes must be sorted .* if class_prior is given"):
         fit(["b", "a"])
     np.testing.assert_allclose(np.exp(fit(["a", "b"]).class_log_prior_), [0.9, 0.1])
     assert list(fit(["b", "a"], class_prior=None).classes_) == ["a", "b"]
@@ -410,7 +410,7 @@ def test_a_report_names_what_was_taken_from_the_data():
     assert str(report).endswith("; not covered: classes, max_total, taken from the data")
     seeded = DirichletCategoricalNB(classes=[0, 1], n_categories=3, random_state=0).fit(X, y)
     assert seeded.privacy_.not_covered == ("random_state",)
-    assert str(seeded.privacy_).endswith("and whoever knows it can remove the noise")
+    assert str(seeded.privacy_).endswith("and anyone who knows it can remove the noise")
     assert DirichletHistogramTransformer().fit(X).privacy_.not_covered == ("bounds",)
     table = pd.DataFrame(X, columns=["a", "b"])
     assert PrivateBayesNetMLE([("a", "b")]).fit(table).privacy_.not_covered == ("states",)

@@ -37,7 +37,7 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp.accounting import AllOf, OneOf, RepeatedSelection
-from skdirdp.base import Terms
+from skdirdp.base import Budget
 from skdirdp.mechanisms import JointMechanism
 from skdirdp.model_selection import (
     PrivateGridSearchCV,
@@ -303,7 +303,7 @@ def test_the_best_run_is_published_with_the_law_that_is_proved():
 
 
 def test_the_route_is_the_one_that_leaves_more_to_a_fit():
-    terms = Terms(1.0, 1e-5, None, "replace")
+    terms = Budget(1.0, 1e-5, None, "replace")
     for n_candidates, cheaper in ((2, "composition"), (8, "repetition")):
         both = {
             name: choose_route(name, n_candidates, 10, terms).log_epsilon

@@ -19,7 +19,7 @@ from skdirdp.accounting.pairs import (
     GaussianPair,
     LaplacePair,
     PureDPPair,
-    ResponsesPair,
+    ResponseMixturePair,
 )
 
 RENYI_TOLERANCE = 1e-9
@@ -520,7 +520,7 @@ def test_a_power_of_a_pair_has_the_profile_and_divergence_of_as_many(kind):
     ],
 )
 def test_mixed_responses_have_the_mean_of_their_profiles(epsilons, weights):
-    pair = ResponsesPair(epsilons, weights)
+    pair = ResponseMixturePair(epsilons, weights)
     assert pair.max_loss == epsilons[-1]
     with mp.workdps(400):
         for order in (1 + 1e-6, 1.3, 6.0, 301.0):

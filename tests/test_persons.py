@@ -38,7 +38,7 @@ from skdirdp import (
 from skdirdp._persons import RECORD, Unit, common_unit, select_rows
 from skdirdp.accounting import Composition, PureDP
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
-from skdirdp.mechanisms.contribution import ContributionBound
+from skdirdp.mechanisms.tables import ContributionBound
 from tests.probes import Recorder, drawn_tables, outside_bounds
 from tests.test_doors import Batch, Record
 
@@ -247,7 +247,7 @@ def test_ids_in_some_batches_only_are_refused_and_nothing_is_counted(name):
 def test_floats_that_cannot_tell_ids_apart_are_refused(kind):
     first = 2.0 ** (np.finfo(kind).nmant + 1)
     assert select_rows(np.array([first - 1, first - 2], dtype=kind), 2, 1).n_rows == 2
-    with pytest.raises(ValueError, match="larger than floats tell apart"):
+    with pytest.raises(ValueError, match="too large to be exact floats"):
         select_rows(np.array([first, first + 1], dtype=kind), 2, 1)
 
 
@@ -506,7 +506,7 @@ def test_the_bound_of_several_records_is_so_many_times_theirs_and_not_less(
     max_count, max_total, max_rows
 ):
     record = ContributionBound(max_count, max_total)
-    person = record.of_rows(max_rows)
+    person = record.for_person(max_rows)
     assert person.grid == record.grid
     assert 0 <= Fraction(person.max_count) / Fraction(max_count) / max_rows - 1 < 1e-15
     if max_rows > 1:

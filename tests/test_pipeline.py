@@ -33,11 +33,11 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp.accounting import Composition
-from skdirdp.base import JOINT_FIT
+from skdirdp.base import ReleaseContext
 from skdirdp.displays import BudgetCurveDisplay, PrivacyProfileDisplay
 from skdirdp.mechanisms.base import Mechanism
-from skdirdp.mechanisms.shares import part_before
-from skdirdp.mechanisms.table import CountTable
+from skdirdp.mechanisms.splitting import preprocessing_share
+from skdirdp.mechanisms.tables import CountTable
 
 N = 600
 rng = np.random.default_rng(0)
@@ -229,16 +229,16 @@ def test_the_default_part_is_that_of_the_theory(n_samples, number, adjacency):
         changed = {"replace": 2, "add_remove": 1}[adjacency]  # cells of each table
         variance = number * changed / gaussian_mu(epsilon, 1e-5) ** 2
         expected = max(1 / 300, 1 / 12 - variance * 100 / n_samples**2)
-        found = part_before(tables, epsilon=epsilon, **budget)
+        found = preprocessing_share(tables, epsilon=epsilon, **budget)
         assert found == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_default_part_is_least_without_records_and_most_without_noise():
     budget = {"delta": 1e-5, "order": None, "adjacency": "replace"}
-    assert part_before([CountTable(0, 512)], epsilon=1.0, **budget) == 1 / 300
-    assert part_before([CountTable(5, 512)], epsilon=np.inf, **budget) == 1 / 12
+    assert preprocessing_share([CountTable(0, 512)], epsilon=1.0, **budget) == 1 / 300
+    assert preprocessing_share([CountTable(5, 512)], epsilon=np.inf, **budget) == 1 / 12
     by_order = [
-        part_before([CountTable(400, 512)], epsilon=0.1, **(budget | {"order": order}))
+        preprocessing_share([CountTable(400, 512)], epsilon=0.1, **(budget | {"order": order}))
         for order in (2.0, 8.0, 32.0)
     ]
     assert by_order == sorted(by_order, reverse=True)
@@ -440,7 +440,7 @@ def test_a_failure_leaves_the_pipeline_as_it_was_and_the_charge_in_the_ledger(
     assert not hasattr(pipe, "privacy_")
     assert pipe.steps == steps
     assert not hasattr(pipe["bins"], "privacy_")
-    assert JOINT_FIT.get() is None
+    assert ReleaseContext.current() is None
 
 
 @pytest.mark.parametrize("moment", [0, 1])
@@ -465,7 +465,7 @@ def test_a_failure_in_the_noise_of_any_step_keeps_the_last_fit(moment, monkeypat
     assert len(accountant) == 2
     assert pipe.privacy_ is before
     np.testing.assert_array_equal(pipe.predict_proba(X), predicted)
-    assert JOINT_FIT.get() is None
+    assert ReleaseContext.current() is None
 
 
 def test_data_that_the_last_step_refuses_are_refused_before_the_charge():
@@ -499,7 +499,7 @@ def test_leaking_steps_and_seeds_are_named_in_the_report():
     ):
         pipe = PrivatePipeline(steps).fit(X, Y)
     assert pipe.privacy_.not_covered == ("scale (StandardScaler)", "random_state")
-    assert "whoever knows it can remove the noise" in str(pipe.privacy_)
+    assert "anyone who knows it can remove the noise" in str(pipe.privacy_)
 
 
 # Searches and copies ---------------------------------------------------------------
@@ -567,7 +567,7 @@ def test_no_trace_of_the_joint_fit_stays_in_a_fitted_pipeline():
     pipe = two_steps().fit(X, Y)
     assert set(vars(pipe)) == {*pipe.get_params(deep=False), "privacy_"}
     assert b"Rehearsal" not in pickle.dumps(pipe)
-    assert b"Performance" not in pickle.dumps(pipe)
+    assert b"PaidFit" not in pickle.dumps(pipe)
 
 
 def test_a_step_that_is_fitted_by_itself_later_pays_by_itself():

@@ -277,7 +277,7 @@ def test_what_is_not_the_pipelines_own_is_neither_released_nor_changed(epsilon):
     pipe = PrivatePipeline([("bins", beside), ("stack", stack)], epsilon=epsilon)
     with pytest.raises(ValueError, match="is frozen and was not released yet"):
         pipe.fit(codes, Y)
-    assert "_tally_" in vars(counting)
+    assert "_counts_" in vars(counting)
     assert len(counting.accountant) == 0
     shared = SameWhenCloned(4, encode="ordinal", bounds=(-4, 4), label="mine")
     with pytest.raises(ValueError, match="none of its parameters"):

@@ -39,8 +39,9 @@ from skdirdp import (
     PrivatePipeline,
     make_private_pipeline,
 )
+from skdirdp.base import ReleasePlan
 from skdirdp.exceptions import PrivacyLeakWarning
-from skdirdp.pipeline import check, joint_fit, register_step
+from skdirdp.pipeline import check, register_step
 from skdirdp.pipeline.knowledge import TRANSFORMERS
 
 N = 30
@@ -313,12 +314,12 @@ def test_large_integers_of_other_records_stay_apart_or_together_whatever_one_rec
 def counted(X, y, monkeypatch):
     """The exact counts that the last step of a pipeline would add noise to."""
     tables = []
-    drawn = joint_fit.draw_tables
+    draw = ReleasePlan.draw
     monkeypatch.setattr(
-        joint_fit,
-        "draw_tables",
-        lambda given, *rest: (
-            tables.append([counts.copy() for _, counts in given]) or drawn(given, *rest)
+        ReleasePlan,
+        "draw",
+        lambda plan, *rest: (
+            tables.append([counts.copy() for _, counts in plan._tables]) or draw(plan, *rest)
         ),
     )
     make_private_pipeline(pp.Binarizer(threshold=0.1), DirichletBernoulliNB(classes=[0, 1])).fit(

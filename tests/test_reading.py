@@ -21,8 +21,7 @@ from skdirdp.mechanisms import (
 )
 from skdirdp.mechanisms.base import Request
 from skdirdp.mechanisms.calibration import calibrate_tables
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.noise import Noise
+from skdirdp.mechanisms.tables import ContributionBound, Noise
 from skdirdp.postprocessing import NoisyTable, mixture, posteriors, read_tables, reconcile, tables
 from skdirdp.postprocessing.histogram import read_histogram
 from skdirdp.postprocessing.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
@@ -58,7 +57,7 @@ def test_noisy_counts_have_the_mean_and_the_variance_that_the_noise_says(mechani
     (noisy,) = Mechanism.draw_all(
         [Request(mechanism, counts, 1.0, as_counts=True)], np.random.default_rng(0)
     )
-    variances = mechanism.noise.of(counts[0])
+    variances = mechanism.noise.variance_at(counts[0])
     np.testing.assert_allclose(
         noisy.mean(axis=0), counts[0], atol=4 * np.sqrt(variances.max() / len(noisy))
     )
@@ -682,7 +681,7 @@ def test_priors_leave_room_for_counts_on_a_fine_grid(epsilon):
         [Request(mechanism, counts, rows.grid, True)], np.random.default_rng(0)
     )[0]
     np.testing.assert_allclose(
-        drawn.mean(), 1e6, atol=5 * np.sqrt(mechanism.noise.of(1e6) / counts.size)
+        drawn.mean(), 1e6, atol=5 * np.sqrt(mechanism.noise.variance_at(1e6) / counts.size)
     )
 
 

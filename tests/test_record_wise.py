@@ -920,7 +920,7 @@ DEFECTS = {
         ("PrivateDirichletPosterior", "list"),
     ),
     "ids of batches are arrays and differ by type": (
-        ("skdirdp._persons._id_from_text", str, "skdirdp._persons.cells_of", np.asarray),
+        ("skdirdp._persons._id_from_text", str, "skdirdp._persons.list_cells", np.asarray),
         ("DirichletNB, batches", "list"),
     ),
     "labels of a fit are an array": (

@@ -23,10 +23,10 @@ from skdirdp.records import (
     as_numbers,
     column_numbers,
     factorise,
-    in_fixed_order,
     label_codes,
     plain_value,
-    rebuilt,
+    rebuild,
+    sort_values,
     state_codes,
 )
 from skdirdp.records.columns import _numbers
@@ -118,7 +118,7 @@ def test_missing_values_have_one_marker(value):
 
 def test_an_object_of_an_unknown_type_is_not_rebuilt():
     for value in (Hostile(), Colour.RED, [1], {1: 2}, object(), (1, Hostile())):
-        assert rebuilt(value) is UNKNOWN
+        assert rebuild(value) is UNKNOWN
     assert pickle.loads(pickle.dumps(UNKNOWN)) is UNKNOWN
 
 
@@ -126,9 +126,9 @@ def test_equal_times_of_several_zones_have_one_name():
     zones = [dt.timezone.utc, dt.timezone(dt.timedelta(hours=3))]
     noon = dt.datetime(2020, 1, 1, 12, tzinfo=zones[0])
     for made in (lambda value: value, pd.Timestamp):
-        first, second = (rebuilt(made(noon.astimezone(zone))) for zone in zones)
+        first, second = (rebuild(made(noon.astimezone(zone))) for zone in zones)
         assert repr(first) == repr(second)
-    seconds, nanoseconds = (rebuilt(pd.Timestamp("2020-01-01").as_unit(u)) for u in ("s", "ns"))
+    seconds, nanoseconds = (rebuild(pd.Timestamp("2020-01-01").as_unit(u)) for u in ("s", "ns"))
     assert pickle.dumps(seconds) == pickle.dumps(nanoseconds)
 
 
@@ -231,11 +231,11 @@ def test_equal_values_of_several_types_have_one_name_whoever_came_first():
     for first in ones:
         codes, distinct = factorise([first, *ones, 2])
         assert len(distinct) == 6
-        names = in_fixed_order(distinct)
+        names = sort_values(distinct)
         assert [(type(name), name) for name in names] == [(int, 1), (int, 2)]
         assert set(state_codes(codes, distinct, names)[:-1]) == {0}
-    assert in_fixed_order([True, False, "a"]) == [False, True, "a"]
-    assert in_fixed_order([pd.Period("2020", "Y"), pd.Period("2020-01", "M")])
+    assert sort_values([True, False, "a"]) == [False, True, "a"]
+    assert sort_values([pd.Period("2020", "Y"), pd.Period("2020-01", "M")])
 
 
 def test_a_column_of_truth_values_keeps_their_names():
@@ -247,7 +247,7 @@ def test_a_column_of_truth_values_keeps_their_names():
         pa.array([True, None, False]),
         [True, None, False],
     ):
-        assert [str(name) for name in in_fixed_order(factorise(column)[1])] == ["False", "True"]
+        assert [str(name) for name in sort_values(factorise(column)[1])] == ["False", "True"]
 
 
 def test_times_of_all_containers_have_the_same_names():
@@ -262,7 +262,7 @@ def test_times_of_all_containers_have_the_same_names():
     ):
         codes, distinct = factorise(column)
         assert codes[1] == MISSING
-        assert in_fixed_order(distinct) == names
+        assert sort_values(distinct) == names
     dates = [None if day is None else day.date() for day in days]
     for column in (pl.Series(dates), pa.array(dates), np.array(dates, dtype="M8[D]"), dates):
         codes, distinct = factorise(column)
@@ -296,7 +296,7 @@ def test_a_date_in_milliseconds_is_the_day_that_it_lies_in():
 
 def test_a_decimal_with_many_zeros_is_rebuilt_in_linear_time():
     start = time.perf_counter()
-    assert rebuilt(Decimal("1" + "0" * 100_000)) == Decimal("1E+100000")
+    assert rebuild(Decimal("1" + "0" * 100_000)) == Decimal("1E+100000")
     assert time.perf_counter() - start < 2
 
 
@@ -360,13 +360,13 @@ def test_replacing_a_random_cell_changes_no_other():
         for replaced in (cells[row], rng.choice(ODD)):
             column = container([*cells[:row], replaced, *cells[row + 1 :]])
             codes, distinct = factorise(column)
-            order = in_fixed_order(distinct)
+            order = sort_values(distinct)
             names = [code if code < 0 else repr(distinct[code]) for code in codes.tolist()]
             states = state_codes(codes, distinct, MIXED).tolist()
             numbers = _numbers(column)[0].tolist()
             found.append([names, states, [repr(number) for number in numbers]])
             rng.shuffle(distinct)
-            assert repr(in_fixed_order(distinct)) == repr(order)
+            assert repr(sort_values(distinct)) == repr(order)
         for values in zip(*found, strict=True):
             first, second = ([*each[:row], *each[row + 1 :]] for each in values)
             assert first == second

@@ -15,7 +15,7 @@ from skdirdp.accounting import Composition, PureDP
 from skdirdp.exceptions import PrivacyLeakWarning
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
 from skdirdp.mechanisms.dirichlet import draw_dirichlet
-from skdirdp.mechanisms.dirichlet_tail import probability_below
+from skdirdp.mechanisms.simplex import probability_below
 
 EXAMPLE = SimplexMechanism(k=24, protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)
 
@@ -94,7 +94,7 @@ def test_ten_unequal_entries_match_simulation_and_do_not_depend_on_their_order()
 
 @pytest.mark.parametrize("k", [1e2, 1e4, 1e6])
 def test_the_probability_is_stable_in_the_number_of_nodes(k, monkeypatch):
-    from skdirdp.mechanisms import dirichlet_tail as tail
+    from skdirdp.mechanisms import simplex as tail
 
     p = np.array([0.05, 0.08, 0.1, 0.2, 0.12])
     threshold = 0.05 - 2 * np.sqrt(0.05 * 0.95 / k)
@@ -424,7 +424,7 @@ def test_a_budget_below_the_floor_is_refused():
         ({"eta": 0.5}, "no vector is left"),
         ({"eta_bar": 1.0}, "eta_bar must be"),
         ({"b": 0.0}, "b must be greater than 0"),
-        ({"b": 1.5}, "b must be at most 1"),
+        ({"b": 1.5}, "b must be greater than 0 and at most 1"),
         ({"n_vectors": 0}, "n_vectors must be at least 1"),
     ],
 )

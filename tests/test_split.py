@@ -5,8 +5,8 @@ import pytest
 from skdirdp.accounting import Composition
 from skdirdp.mechanisms import CountTable, calibrate
 from skdirdp.mechanisms.calibration import calibrate_tables
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.split import calibrate_split, expected_divergence, precision_beside
+from skdirdp.mechanisms.splitting import calibrate_split, expected_divergence, relative_precision
+from skdirdp.mechanisms.tables import ContributionBound
 
 TABLES = [CountTable(5000, 2), CountTable(5000, 12, 4), CountTable(5000, 3, 60)]
 
@@ -34,17 +34,17 @@ def test_an_uneven_split_is_within_the_budget_and_no_worse_than_an_even_one(name
 def test_a_class_prior_gets_a_tenth_of_the_squared_sensitivity_of_word_counts(adjacency):
     words = CountTable(1000, 50, 2, ContributionBound(3.0, 30.0))  # ten entries of 3
     prior = ContributionBound(2.0)
-    precision = precision_beside([words], prior, adjacency)
+    precision = relative_precision([words], prior, adjacency)
     assert precision**2 * prior.squared_norm(adjacency) == pytest.approx(
         0.1 * words.contribution.squared_norm(adjacency)
     )
     # The mean over tables counts, not their sum.
-    assert precision_beside([words] * 7, prior, adjacency) == pytest.approx(precision)
+    assert relative_precision([words] * 7, prior, adjacency) == pytest.approx(precision)
 
 
 def test_a_table_beside_others_like_it_gets_the_same_precision():
-    assert precision_beside(TABLES, ContributionBound(), "replace") == 1.0
-    assert precision_beside([], ContributionBound(5.0), "replace") == 1.0
+    assert relative_precision(TABLES, ContributionBound(), "replace") == 1.0
+    assert relative_precision([], ContributionBound(5.0), "replace") == 1.0
 
 
 def test_the_mechanism_for_a_precision_is_that_of_the_calibration():

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from skdirdp import PrivateBayesNet
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.division import gaussian_within
+from skdirdp.mechanisms.splitting import calibrate_gaussian
+from skdirdp.mechanisms.tables import ContributionBound
 
 from .test_attacks import DELTA, EPSILON, best_accuracy, claim_holds
 from .test_synthesis import WORST
@@ -27,7 +27,7 @@ def neighbours(adjacency):
 
 def claimed(epsilon, adjacency):
     """The largest accuracy that noise within the budget allows."""
-    charged = gaussian_within(epsilon, DELTA, None, adjacency, ContributionBound())
+    charged = calibrate_gaussian(epsilon, DELTA, None, adjacency, ContributionBound())
     return best_accuracy(float(charged.delta(0.0)))
 
 

@@ -32,8 +32,9 @@ from skdirdp import (
 from skdirdp._contributions import count_names
 from skdirdp.accountant.codec import decode, encode
 from skdirdp.accounting import Composition
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.selection import SelectionMechanism
+from skdirdp.mechanisms.additive import SelectionMechanism
+from skdirdp.mechanisms.splitting import calibrate_selection
+from skdirdp.mechanisms.tables import ContributionBound
 from tests.probes import Recorder
 
 INF = float("inf")
@@ -77,7 +78,7 @@ SHARED = [(), ("a",), ("a", "b"), ("b", "c")]
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
 def test_sets_of_published_names_of_neighbours_are_as_close_as_claimed(adjacency, epsilon):
     """Over all small corpora; the claim is nearly reached where a record's names are its own."""
-    mechanism = SelectionMechanism.within(epsilon, 0.05, adjacency, ContributionBound(1.0, 2.0))
+    mechanism = calibrate_selection(epsilon, 0.05, adjacency, ContributionBound(1.0, 2.0))
     claims = {level: mechanism.delta(level) for level in (0.0, 0.1, epsilon, 2 * epsilon)}
     records = [("a", "b"), ("c", "d"), ("d",), ()]
     largest = 0.0
@@ -122,7 +123,7 @@ def test_the_noise_of_a_small_corpus_is_what_the_enumeration_says():
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_a_budget_is_used_up_and_not_exceeded(adjacency):
     for epsilon, delta, words in [(0.1, 1e-9, 1), (1.0, 1e-5, 50), (8.0, 1e-2, 3)]:
-        mechanism = SelectionMechanism.within(
+        mechanism = calibrate_selection(
             epsilon, delta, adjacency, ContributionBound(1.0, float(words))
         )
         assert 0.999 * delta < mechanism.delta(epsilon) <= delta
@@ -133,7 +134,7 @@ def test_a_budget_is_used_up_and_not_exceeded(adjacency):
 
 def test_all_names_of_a_person_together_stay_hidden():
     """Of up to three records of two words each; names that the person gave once or more."""
-    bound = ContributionBound(1.0, 2.0).of_rows(3)
+    bound = ContributionBound(1.0, 2.0).for_person(3)
     for sigma in (0.5, 3.0, 60.0):
         mechanism = SelectionMechanism(
             sigma, failure=0.01, max_count=bound.max_count, max_total=bound.max_total

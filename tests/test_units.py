@@ -28,7 +28,7 @@ from skdirdp._persons import Unit
 from skdirdp.accountant.codec import decode, encode, unit_of
 from skdirdp.accountant.schema import SQLITE_TRIGGERS, header_hash
 from skdirdp.accounting import ApproximateDP, PureDP
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, SimplexMechanism
 from skdirdp.model_selection import PrivateGridSearchCV, private_score
 
@@ -78,10 +78,10 @@ def no_noise(monkeypatch):
         raise AssertionError("noise was drawn")
 
     for path in [
-        "skdirdp.base.draw_tables",
+        "skdirdp.base.ReleasePlan.draw",
         "skdirdp.posterior.estimator.draw_laplace",
         "skdirdp.posterior.estimator.draw_candidate",
-        "skdirdp.bayes_net.synthesis.found_categories",
+        "skdirdp.bayes_net.structure_learning.select_categories",
         "skdirdp.mechanisms.base.Mechanism.draw_all",
     ]:
         monkeypatch.setattr(path, fail)

@@ -13,10 +13,10 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln, gammainc, gammaincc, gammaln
 
 from skdirdp.accounting import Composition
-from skdirdp.accounting.conversions import renyi_epsilon
+from skdirdp.accounting.worst_case import renyi_epsilon
 from skdirdp.mechanisms import DirichletMechanism, LaplaceMechanism
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.worst_rows import CONVEX_PRIOR, thin_cells
+from skdirdp.mechanisms.dirichlet import CONVEX_PRIOR, dominating_cells
+from skdirdp.mechanisms.tables import ContributionBound
 
 # --- References -----------------------------------------------------------------
 
@@ -155,7 +155,7 @@ def test_the_prior_from_which_a_rest_counts_as_a_rest_is_where_drops_become_conv
 
 @pytest.mark.parametrize("alpha", [5e-4, 1e-3, 0.01, 0.1, 0.25, 0.4, 0.49, 0.4995, 0.5 - 1e-13])
 def test_thin_cells_have_more_drops_of_every_size_than_any_row(alpha):
-    cells = thin_cells(alpha)
+    cells = dominating_cells(alpha)
     assert cells[0][0] == 1
     assert cells[0][1] >= 1
     for u in np.geomspace(1e-7, 50 / alpha, 60):
@@ -197,4 +197,5 @@ def test_remainders_are_those_of_the_floats_that_were_given():
         rows = ContributionBound(max_count, max_total)
         whole = sum(mpf(entry) * count for entry, count in rows.entries)
         assert whole == mpf(max_total)
-        assert 0 <= rows.remainder < rows.largest
+        assert all(0 < entry <= rows.largest for entry, _ in rows.entries)
+        assert all(entry < rows.largest for entry, _ in rows.entries[1:])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from skdirdp.accounting import Composition
-from skdirdp.accounting.guarantees import renyi_epsilon
+from skdirdp.accounting.worst_case import renyi_epsilon
 from skdirdp.mechanisms import DirichletMechanism
 
 from .. import figures

@@ -12,8 +12,8 @@ from skdirdp import PrivacyAccountant
 from skdirdp.accountant.codec import encode
 from skdirdp.accounting import ApproximateDP, Composition, PureDP
 from skdirdp.accounting.composition import PrivacyCurves
-from skdirdp.accounting.conversions import renyi_epsilon
 from skdirdp.accounting.filters import PrivacyFilter
+from skdirdp.accounting.worst_case import renyi_epsilon
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 
 from .. import figures

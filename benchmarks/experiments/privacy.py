@@ -8,7 +8,7 @@ from scipy.special import xlogy
 from skdirdp import utility
 from skdirdp.accounting import RenyiDP
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
-from skdirdp.mechanisms.papers import Sensitivity, algorithm1_divergence
+from skdirdp.mechanisms.dirichlet import Sensitivity, algorithm1_divergence
 
 from .. import figures
 from ..experiment import Claim, Experiment

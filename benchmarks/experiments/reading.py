@@ -15,8 +15,8 @@ from sklearn.model_selection import train_test_split
 from skdirdp import PrivateBayesNetMLE
 from skdirdp.mechanisms import CountTable, GaussianMechanism, calibrate
 from skdirdp.mechanisms.calibration import calibrate_tables
-from skdirdp.mechanisms.contribution import ContributionBound
-from skdirdp.mechanisms.split import precision_beside
+from skdirdp.mechanisms.splitting import relative_precision
+from skdirdp.mechanisms.tables import ContributionBound
 from skdirdp.postprocessing import NoisyTable, read_tables
 from skdirdp.postprocessing.tables import CAUTION_OF_INDEPENDENCE, CAUTION_OF_NETWORKS
 
@@ -219,7 +219,7 @@ def _text(name: str, columns: int, repeat: int) -> list[Row]:
     prior = np.bincount(y, minlength=len(classes)).astype(float)
     rows = ContributionBound(1.0, float(most))
     words = CountTable(len(y) * most, columns, len(classes), rows)
-    precision = precision_beside([words], ContributionBound(), "replace")
+    precision = relative_precision([words], ContributionBound(), "replace")
     of_classes = CountTable(len(y), len(classes), 1, ContributionBound(), precision, 0.0)
     first, second = calibrate_tables(
         [of_classes, words],

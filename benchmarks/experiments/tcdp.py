@@ -4,7 +4,7 @@ import numpy as np
 
 from skdirdp import utility
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.mechanisms.papers import tcdp_epsilon
+from skdirdp.mechanisms.dirichlet import tcdp_epsilon
 
 from .. import figures
 from ..experiment import Claim, Experiment, Row

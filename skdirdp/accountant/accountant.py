@@ -27,15 +27,14 @@ from .limits import (
     Limit,
     Spending,
     check_computable,
-    check_limit,
-    check_stored_limit,
     current_spending,
     known_spending,
     limit_for,
     remember,
     spending_after,
+    sums_key,
 )
-from .reports import History, ReportsMixin, make_history
+from .reports import History, ReportsMixin, history_row
 from .schema import (
     SPLIT_BY,
     Charge,
@@ -43,11 +42,11 @@ from .schema import (
     LedgerError,
     LimitParameters,
     Split,
+    check_limit,
+    check_stored_limit,
     check_stored_relation,
-    check_texts,
     declared_adjacency,
     header_adjacency,
-    sums_key,
 )
 
 _DEFAULT_DELTA = 1e-5
@@ -150,13 +149,14 @@ class PrivacyAccountant(ReportsMixin):
         unit: str | None = None,
     ):
         limit = check_limit(epsilon, delta, order, adaptive)
-        check_texts(name=name, adjacency=adjacency, unit=unit)
+        _check_texts(name=name, adjacency=adjacency, unit=unit)
         declared = header_adjacency(adjacency, unit)
         ledger = Ledger.create_or_open(path, limit, name=name, adjacency=declared, unit=unit)
-        self._set_ledger(ledger)
         if path is not None:
+            check_stored_limit(ledger.header)
             _check_same_limit(limit, adaptive is None, ledger)
             _check_same_declared(ledger, name=name, adjacency=adjacency, unit=unit)
+        self._set_ledger(ledger)
 
     @classmethod
     def open(cls, path: "str | PathLike[str]", name: str | None = None) -> "PrivacyAccountant":
@@ -177,17 +177,11 @@ class PrivacyAccountant(ReportsMixin):
         ------
         LedgerError
             If there is no ledger, or it is damaged.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> accountant = PrivacyAccountant(epsilon=1.0)
-        >>> PrivacyAccountant.open(accountant.path).epsilon
-        1.0
         """
-        accountant = cls._from_ledger(Ledger.open(path, name))
-        _check_same_declared(accountant._ledger, name=name)
-        return accountant
+        ledger = Ledger.open(path, name)
+        check_stored_limit(ledger.header)
+        _check_same_declared(ledger, name=name)
+        return cls._from_ledger(ledger)
 
     @classmethod
     def _from_ledger(cls, ledger: Ledger, split: Split | None = None) -> "PrivacyAccountant":
@@ -196,7 +190,6 @@ class PrivacyAccountant(ReportsMixin):
         return accountant
 
     def _set_ledger(self, ledger: Ledger, split: Split | None = None) -> None:
-        check_stored_limit(ledger.header)
         self._ledger = ledger
         self._split = split
         self._limit = limit_for(ledger.header.limit)
@@ -286,13 +279,23 @@ class PrivacyAccountant(ReportsMixin):
         0.5
         """
         spec, releases = self._check_charge(mechanism, releases, unit)
-        check_texts(label=label, key=key)
-        check_key(key)
+        _check_texts(label=label, key=key)
         is_new = key is None
-        key = uuid4().hex if key is None else key
+        if key is None:
+            key = uuid4().hex
+        else:
+            check_key(key)
+        self._charge_with_retries(spec, releases, label, key, is_new)
+
+    def _charge_with_retries(
+        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
+    ) -> None:
+        """Charge, also if connections are lost.
+
+        Retries use the same key, so that the charge counts once even if a lost connection
+        delivers it later.
+        """
         for _ in range(_ATTEMPTS - 1):
-            # Repeated under the same key, so that the charge counts once even if a lost
-            # connection delivers it later.
             with suppress(ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
             is_new = False
@@ -301,7 +304,7 @@ class PrivacyAccountant(ReportsMixin):
     def _charge(self, spec: str, releases: int, label: str | None, key: str, is_new: bool) -> None:
         """Write a charge, composed before the ledger is locked and again if others charged."""
         before = self._spent()
-        after = self._after(before, spec, releases)
+        after = before.with_charge(spec, releases, self._split)
         admitted = self._limit.admits(after)
         if admitted or not is_new:
             with self._ledger.writing() as transaction:
@@ -310,11 +313,11 @@ class PrivacyAccountant(ReportsMixin):
                     return
                 latest = current_spending(transaction, before)
                 if latest is not before:
-                    before, after = latest, self._after(latest, spec, releases)
+                    before, after = latest, latest.with_charge(spec, releases, self._split)
                     admitted = self._limit.admits(after)
                 if admitted:
-                    transaction.append(spec, releases, label, self._split, key=key)
-                    after.position, after.is_checked = transaction.last(), before.is_checked
+                    after.position = transaction.append(spec, releases, label, self._split, key=key)
+                    after.is_checked = before.is_checked
         if not admitted:
             raise BudgetExceededError(self._limit.refusal(spec, releases, label, before, after))
         remember(self._ledger.identity, after)
@@ -349,7 +352,7 @@ class PrivacyAccountant(ReportsMixin):
         True
         """
         spec, releases = self._check_charge(mechanism, releases)
-        return self._limit.admits(self._after(self._spent(), spec, releases))
+        return self._limit.admits(self._spent().with_charge(spec, releases, self._split))
 
     def _check_charge(
         self, mechanism: PrivacyCurves, releases: int, unit: Unit | None = None
@@ -359,17 +362,6 @@ class PrivacyAccountant(ReportsMixin):
         # Also without a limit, charges that cannot be composed later are refused now.
         check_computable(spec, releases, self._limit.parameters)
         return spec, releases
-
-    def _after(self, spent: Spending, spec: str, releases: int) -> Spending:
-        """Return the spending with one more charge."""
-        charged = spent.adjacency()
-        after = spent.plus({sums_key(self._split, spec): releases}, first=(spec, releases))
-        if len(after.adjacencies) > 1:
-            raise ValueError(
-                "adjacency must be the same for all charges of one accountant; "
-                f"got {after.adjacencies[-1]!r} after {charged!r}"
-            )
-        return after
 
     def total(self, delta: float | None = None) -> float:
         """Return an epsilon that is guaranteed at delta for all charges.
@@ -389,17 +381,6 @@ class PrivacyAccountant(ReportsMixin):
         float
             0 without charges; infinite if something was released without noise, or if an
             adaptive limit allows more than delta for releases that may reveal everything.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.mechanisms import DirichletMechanism
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.total()
-        0.0
-        >>> accountant.charge(DirichletMechanism(r=1.0, alpha=40.0), releases=14)
-        >>> round(accountant.total(delta=1e-5), 4)
-        3.5701
         """
         if delta is None:
             delta = self.delta
@@ -418,15 +399,6 @@ class PrivacyAccountant(ReportsMixin):
         -------
         float
             At least 0; infinite without a limit.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.mechanisms import GaussianMechanism
-        >>> accountant = PrivacyAccountant(epsilon=1.0, order=5.0)
-        >>> accountant.charge(GaussianMechanism(sigma=10.0), releases=4)
-        >>> round(accountant.remaining(), 6)
-        0.8
         """
         return self._measured(self._limit.remaining)
 
@@ -484,16 +456,6 @@ class PrivacyAccountant(ReportsMixin):
         list of Composition
             One without `parallel` charges; otherwise one for each choice of disjoint parts that a
             record can be in, of which the worst counts.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.mechanisms import GaussianMechanism
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(GaussianMechanism(sigma=10.0), releases=4)
-        >>> (everything,) = accountant.compositions()
-        >>> everything.epsilon(1e-5) == accountant.total(1e-5)
-        True
         """
         return self._measured(lambda spent: [each.composition() for each in spent.exposures()])
 
@@ -505,16 +467,6 @@ class PrivacyAccountant(ReportsMixin):
         list
             Objects with methods ``delta(epsilon)`` and ``epsilon(delta)``: a privacy filter if an
             adaptive (epsilon, delta) limit was charged, otherwise `compositions`.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.mechanisms import GaussianMechanism
-        >>> accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
-        >>> accountant.charge(GaussianMechanism(sigma=10.0))
-        >>> (holds,) = accountant.curves()
-        >>> bool(holds.delta(1.0) <= 1e-5)
-        True
         """
         return self._measured(self._limit.curves)
 
@@ -539,7 +491,8 @@ class PrivacyAccountant(ReportsMixin):
         ---...     ------------------  --------------  ...  --------  -------  ------  ------
         ...        DirichletMechanism  r=0.5, alpha=5  ...         1   1.3864  1.3864  income
         """
-        return make_history(self._charges(), self._limit, self.running_total)
+        rows = [history_row(charge, self._limit) for charge in self._charges()]
+        return History(rows, self.running_total, self.epsilon if self._limit.is_share else None)
 
     def parallel(self, name: str, *, split_by: str) -> "ParallelParts":
         """Return accountants for disjoint parts of the data, of which the maximum counts.
@@ -618,15 +571,6 @@ class PrivacyAccountant(ReportsMixin):
         ------
         LedgerError
             If the ledger is damaged.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(PureDP(0.5))
-        >>> accountant.verify()
-        1
         """
         with self._ledger.reading() as transaction:
             number = transaction.verify(None if expect is None else parse_anchor(expect))
@@ -717,7 +661,8 @@ class PrivacyAccountant(ReportsMixin):
     def _latest(self) -> Spending:
         known = known_spending(self._ledger.identity)
         with self._ledger.reading() as transaction:
-            return current_spending(transaction, known)
+            spent = current_spending(transaction, known)
+        return spent if spent is known else remember(self._ledger.identity, spent)
 
     def _spent(self) -> Spending:
         """Return all charges after checking that the limit can have admitted them."""
@@ -726,7 +671,7 @@ class PrivacyAccountant(ReportsMixin):
             if not spent.is_checked:
                 self._check(spent)
                 spent.is_checked = True
-        return remember(self._ledger.identity, spent)
+        return spent
 
     def _check(self, spent: Spending) -> None:
         """Raise LedgerError if the limit cannot have admitted the charges.
@@ -802,6 +747,12 @@ class ParallelParts:
 
     def __repr__(self) -> str:
         return f"ParallelParts({self._split.name!r}, split_by={self._split.by!r})"
+
+
+def _check_texts(**texts: Any) -> None:
+    for name, value in texts.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
 
 
 def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> None:

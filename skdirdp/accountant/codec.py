@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import accounting, mechanisms
-from .._messages import brief
+from .._messages import format_short
 from .._validation import check_integer
 from ..accounting import AllOf, OneOf, ProfiledDP, RepeatedSelection
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
-from ..accounting.worst_case import MOST_ROWS, OF_PERSONS, Unit, kind_of
+from ..accounting.worst_case import MOST_ROWS, OF_PERSONS, Unit, common_unit, kind_of
 from ..mechanisms import JointMechanism, Mechanism
-from ..mechanisms.selection import SelectionMechanism
-from ..reporting.places import looks_like_address
-from ..reporting.text import visible
+from ..mechanisms.additive import SelectionMechanism
+from ..reporting.redact import looks_like_address
+from ..reporting.statements import visible
 from .schema import (
     PERSON,
     SPLIT_BY,
@@ -42,6 +42,7 @@ from .schema import (
     check_stored_relation,
     is_allowed,
     is_of_persons,
+    person_noun,
 )
 
 # Limits on a stored mechanism, far above the sizes that estimators charge. Composing a larger
@@ -101,6 +102,18 @@ def decode(spec: str) -> Any:
 def unit_of(spec: str) -> Unit | None:
     """Return the unit that is stored with a mechanism, or None."""
     return _decode(spec)[1]
+
+
+def protected_unit(charges: Sequence[Charge], adjacency: str, header: Header) -> str | None:
+    """Describe the unit that all charges protect; None for single records, and vectors."""
+    if not is_of_persons(adjacency):
+        return None
+    noun = person_noun(header) or PERSON
+    units = [unit_of(charge.spec) for charge in charges]
+    known = [unit for unit in units if unit is not None]
+    if known and len(known) == len(units):
+        return common_unit(known).describe(noun)
+    return f"one {noun} with at most as many records as each charge allows for"
 
 
 def _is_chargeable(value: Any) -> bool:
@@ -218,7 +231,7 @@ def describe_parameters(mechanism: Any) -> str:
             return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a charged guarantee may not.
-    show = brief if isinstance(mechanism, Mechanism) else str
+    show = format_short if isinstance(mechanism, Mechanism) else str
     return ", ".join(
         f"{field.name}={show(value)}"
         for field, value in values
@@ -256,7 +269,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         spec = encode(mechanism, unit if unit.is_person else None)
     if split is not None and kind_of(adjacency) not in SPLIT_BY[split.by]:
         raise ValueError(_wrong_split(adjacency, split.by))
-    if not is_allowed(adjacency, header.adjacency):
+    if header.adjacency is not None and not is_allowed(adjacency, header.adjacency):
         raise ValueError(_wrong_relation(adjacency, header))
     return spec
 
@@ -334,9 +347,9 @@ def is_merged(charge: Charge) -> bool:
     return _parse_key(charge.key)[0] == MERGED
 
 
-def check_key(key: str | None) -> None:
+def check_key(key: str) -> None:
     """Raise ValueError if the key of a new charge looks like the key of a merged charge."""
-    if key is not None and _parse_key(key)[0] is not None:
+    if _parse_key(key)[0] is not None:
         raise ValueError(
             f"key must not start like the keys of charges from other ledgers; got {key!r}. "
             "Nothing was charged"

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from ..reporting.places import is_url, looks_like_address
+from ..reporting.redact import is_url, looks_like_address
+from .codec import COPIED, MERGED, Entry, entries_of
 from .schema import (
     NOTHING,
     SPLIT_BY,
@@ -169,8 +170,8 @@ class Transaction:
         key: str | None = None,
         time: datetime | None = None,
         user: str | None = None,
-    ) -> None:
-        """Write a charge, by default now and by the current user."""
+    ) -> Position:
+        """Write a charge, by default now and by the current user, and return its position."""
         checked = self._catch_up()
         if releases > _MAX_INTEGER:
             raise OverflowError(f"releases must be at most {_MAX_INTEGER}; got {releases}")
@@ -196,6 +197,28 @@ class Transaction:
         insert_charge(self._session, self._header, entry, head)
         self._entries, self._hash = entry[0], head
         _add(self._own, entry)
+        return self.last()
+
+    def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
+        """Write the entries that the ledger lacks, and return their number.
+
+        They are marked as copied if another ledger with the same limit decided on them, and as
+        merged otherwise.
+        """
+        charges = self.charges()
+        known = {entry.identity for entry in entries_of(self._header.identity, charges)}
+        new = {entry.identity: entry for entry in entries if entry.identity not in known}
+        keys = {charge.key for charge in charges}
+        for entry in new.values():
+            how = COPIED if is_copy and not entry.merged else MERGED
+            again = 0
+            while (key := f"{how}/{entry.origin}/{again}/{entry.key}") in keys:
+                again += 1
+            keys.add(key)
+            what = (entry.spec, entry.releases, entry.label, entry.split)
+            # An unknown user stays unknown, and is not replaced by the current one.
+            self.append(*what, key=key, time=entry.time, user=entry.user or "")
+        return len(new)
 
     def anchor(self) -> Position:
         """Return the number of charges, and the hash that covers them and the header."""
@@ -348,18 +371,20 @@ class Ledger:
         A database contains many ledgers, of which `name` selects one. Without a path the ledger
         is temporary.
         """
+        created = datetime.now(timezone.utc).isoformat()
+        _check_storable((name, adjacency, unit))
+        header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
+        return cls._create_or_open(path, header)
+
+    @classmethod
+    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # referenced until the ledger refers to it
-            storage = folder.storage()
+            storage, number = folder.storage(), None
         else:
-            storage = open_storage(path, name)
-        number = storage.find()
-        if number is None:
-            created = datetime.now(timezone.utc).isoformat()
-            header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
-            _check_storable((name, adjacency, unit))
-            number = storage.create(header)
-        return cls._open(storage, number)
+            storage = open_storage(path, header.name)
+            number = storage.find()
+        return cls._open(storage, storage.create(header) if number is None else number)
 
     @classmethod
     def open(cls, path: "str | os.PathLike[str]", name: str | None = None) -> "Ledger":

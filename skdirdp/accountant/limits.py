@@ -13,7 +13,6 @@ charge and the sums of releases, so that all processes agree.
 import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -23,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from .._messages import plural
-from .._validation import check_real
 from ..accounting import Composition
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
@@ -35,12 +33,11 @@ from .schema import (
     NOTHING,
     Charge,
     First,
-    Header,
     LedgerError,
     LimitParameters,
     Position,
+    Split,
     Sums,
-    sums_key,
 )
 
 _MAX_COMBINATIONS = 64
@@ -198,8 +195,20 @@ class Spending:
         made.is_checked = False
         return made
 
-    def adjacency(self) -> str | None:
-        """Return the relation of all charges; raise LedgerError if there are several."""
+    def with_charge(self, spec: str, releases: int, split: Split | None) -> "Spending":
+        """Return the spending with one more charge, which must be under the same relation."""
+        self.check_adjacency()
+        after = self.plus({sums_key(split, spec): releases}, first=(spec, releases))
+        if len(after.adjacencies) > 1:
+            charged, asked = after.adjacencies
+            raise ValueError(
+                "adjacency must be the same for all charges of one accountant; "
+                f"got {asked!r} after {charged!r}"
+            )
+        return after
+
+    def check_adjacency(self) -> None:
+        """Raise LedgerError if the charges are under several relations."""
         if len(self.adjacencies) > 1:
             raise LedgerError(
                 "the ledger contains charges under different adjacencies, "
@@ -207,11 +216,10 @@ class Spending:
                 "nothing can be charged; history() lists the charges. Create one ledger for each "
                 "adjacency"
             )
-        return self.adjacencies[0] if self.adjacencies else None
 
     def exposures(self) -> list[Exposure]:
         """Return the exposures of a record for every choice of parts it can be in."""
-        self.adjacency()
+        self.check_adjacency()
         if self._exposures is None:
             choices = [_largest(list(parts.values())) for parts in self.parts.values()]
             combinations = math.prod(len(parts) for parts in choices)
@@ -236,6 +244,11 @@ def _largest(parts: list[Counter[str]]) -> list[Counter[str]]:
         if not any(part <= larger for larger in kept):
             kept.append(part)
     return kept
+
+
+def sums_key(split: Split | None, spec: str) -> tuple[str, str, str]:
+    """Return the key of a kind of charge in `Sums`."""
+    return (split.identity, split.part, spec) if split else ("", "", spec)
 
 
 def spending_after(charges: Sequence[Charge], numbers: Container[int]) -> Iterator[Spending]:
@@ -284,7 +297,7 @@ def current_spending(transaction: Transaction, known: Spending) -> Spending:
     return known.plus(added, position)
 
 
-# Checks of charges and limits ----------------------------------------------------------
+# Checks of charges ----------------------------------------------------------
 
 
 def check_computable(spec: str, releases: int, limit: LimitParameters) -> None:
@@ -339,31 +352,6 @@ def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> boo
             float(np.max(composition.rdp(_ORDERS))),
         )
     return not any(map(math.isnan, numbers))
-
-
-def check_limit(epsilon: Any, delta: Any, order: Any, adaptive: Any) -> LimitParameters:
-    """Return the parameters of a limit; an infinite epsilon means no limit."""
-    if adaptive not in (None, True, False):
-        raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
-    if epsilon is not None:
-        epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
-    delta = check_real("delta", delta, above=0, below=1)
-    if order is not None:
-        order = check_real("order", order, above=1)
-        if epsilon is None:
-            raise ValueError(f"epsilon must be given with order; got order={order} alone")
-    if epsilon == math.inf:
-        epsilon = order = None
-    return LimitParameters(epsilon, delta, order, adaptive is None or bool(adaptive))
-
-
-def check_stored_limit(header: Header) -> None:
-    """Raise LedgerError if no accountant can have created the limit."""
-    limit = header.limit
-    with suppress(TypeError, ValueError):
-        if check_limit(limit.epsilon, limit.delta, limit.order, limit.adaptive) == limit:
-            return
-    raise LedgerError("the limit of the ledger is invalid")
 
 
 # Limits --------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from ..reporting.places import without_password
+from ..reporting.redact import without_password
 from .schema import (
     SCHEMA_VERSION,
     TABLES,

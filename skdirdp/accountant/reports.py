@@ -3,8 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from functools import lru_cache, partial
 from os import PathLike
 from typing import Any
@@ -12,88 +10,59 @@ from typing import Any
 import numpy as np
 
 from .._messages import plural
-from ..accounting.worst_case import common_unit
-from ..reporting.curves import profile_deltas, profile_epsilons
-from ..reporting.markup import Markup, table, tag
-from ..reporting.model import budget_bar
-from ..reporting.page import (
-    facts,
-    figure,
-    made_by,
-    not_covered,
-    page,
-    section,
-    statement,
-    wide,
-    write,
+from ..reporting import pages
+from ..reporting.pages import Markup, table, tag
+from ..reporting.redact import without_password
+from ..reporting.statements import (
+    ADAPTIVE_LIMIT,
+    Claim,
+    LedgerFacts,
+    ledger_statement,
+    number,
+    rounded_down,
+    rounded_up,
+    shortened,
+    terms,
+    visible,
 )
-from ..reporting.places import without_password
-from ..reporting.plots import ledger_plot, profile_plot, spread
-from ..reporting.statement import ADAPTIVE_LIMIT, Claim, LedgerFacts, ledger_statement, terms
-from ..reporting.text import number, rounded_down, rounded_up, shortened, visible
 from .codec import (
-    COPIED,
     FORMATS,
-    MERGED,
     Entry,
     decode,
     describe_parameters,
     entries_of,
     export_format,
     is_merged,
+    protected_unit,
     read_export,
-    unit_of,
 )
 from .limits import Limit, Spending, compose, in_percent
 from .schema import (
-    PERSON,
     RECORD,
     Charge,
     LedgerError,
     allowed_relations,
+    declared_unit,
     is_allowed,
     is_of_persons,
     is_record,
     person_noun,
-    sums_key,
 )
 
 _ROWS = 100  # of a table on a page; an export has all
-_TOTALS = 40
-_PROFILE_POINTS = 60
-# The work for a plot is proportional to its points times the kinds of charges.
-_WORK = 5_000
-_MIN_POINTS = 10
+_TOTALS, _PROFILE_POINTS, _MIN_POINTS = 40, 60, 10
+_MAX_WORK = 5_000  # points of a plot times kinds of charges
 _MAX_KINDS = 64  # of charges that are composed for a row of a table
 _ROUNDING = 1e-12
 _NO_LABEL = "(no label)"
 
 
-# History -----------------------------------------------------------------------------
-
-
 class HistoryRow(Mapping[str, Any]):
     """Read-only mapping with one charge, whose epsilon is computed on first access.
 
-    Parameters
-    ----------
-    stored : dict
-        All values except the epsilon.
-    alone : callable
-        Function that computes the epsilon.
-
-    Examples
-    --------
-    >>> from skdirdp import PrivacyAccountant
-    >>> from skdirdp.accounting import PureDP
-    >>> accountant = PrivacyAccountant()
-    >>> accountant.charge(PureDP(0.5), releases=2)
-    >>> row = accountant.history()[0]
-    >>> row["mechanism"], row["releases"], round(row["epsilon"], 4)
-    ('PureDP', 2, 1.0)
+    Composition takes milliseconds for each kind of charge, and a ledger may have thousands.
     """
 
-    # Composition takes milliseconds for each kind of charge, and a ledger may have thousands.
     __slots__ = ("_alone", "_stored")
 
     def __init__(self, stored: dict[str, Any], alone: Callable[[], float]):
@@ -129,6 +98,8 @@ class History(list):
         "user", "releases", "label", "split", "part" and "epsilon".
     running_total : callable, default=None
         `PrivacyAccountant.running_total`, for the printed table of a short history.
+    limit : float, default=None
+        Epsilon of an adaptive limit. If given, running totals are shown as shares of it.
 
     Examples
     --------
@@ -142,22 +113,20 @@ class History(list):
     """
 
     _SHOWN = 20
-    _COLUMNS = (
-        *("time", "mechanism", "parameters", "adjacency", "user", "split", "part"),
-        *("releases", "epsilon", "total", "label"),
-    )
     _OPTIONAL = ("user", "split", "part")
+    _FIRST = ("time", "mechanism", "parameters", "adjacency")
+    _COLUMNS = (*_FIRST, *_OPTIONAL, "releases", "epsilon", "total", "label")
     _NUMBERS = ("releases", "epsilon", "total", "used")
-    # If set, totals are shown as shares of this epsilon, which must not look like an epsilon.
-    _limit: float | None = None
 
     def __init__(
         self,
         iterable: Iterable[Mapping[str, Any]] = (),
         running_total: Callable[..., list[float]] | None = None,
+        limit: float | None = None,
     ):
         super().__init__(iterable)
         self._running_total = running_total
+        self._limit = limit
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return column names and cells; a long history shows both ends and no totals."""
@@ -191,7 +160,7 @@ class History(list):
         return visible(" ".join(str(value).split()))
 
     def _totals(self) -> list[float] | None:
-        # Each total composes all charges before it.
+        """Return running totals of a short history; each composes all charges before it."""
         if self._running_total is None or not 0 < len(self) <= self._SHOWN:
             return None
         try:
@@ -223,17 +192,8 @@ class History(list):
         return str(tag("div", caption, table(columns, rows, numbers=self._NUMBERS)))
 
 
-def make_history(
-    charges: Sequence[Charge], limit: Limit, running_total: Callable[..., list[float]]
-) -> History:
-    """Return the history of charges to a ledger."""
-    history = History((_history_row(charge, limit) for charge in charges), running_total)
-    if limit.is_share:
-        history._limit = limit.epsilon
-    return history
-
-
-def _history_row(charge: Charge, limit: Limit) -> HistoryRow:
+def history_row(charge: Charge, limit: Limit) -> HistoryRow:
+    """Return the row of a charge in the history."""
     mechanism = decode(charge.spec)
     stored = {
         "time": charge.time,
@@ -257,9 +217,6 @@ def _epsilon_together(
     """Return the cost of charges without all others, at a delta or order."""
     composition = compose(kinds)
     return composition.epsilon(delta) if order is None else float(composition.rdp(order))
-
-
-# Accountant --------------------------------------------------------------------------
 
 
 class ReportsMixin:
@@ -305,21 +262,8 @@ class ReportsMixin:
         -------
         str
             The path of the file.
-
-        Examples
-        --------
-        >>> import pathlib
-        >>> import tempfile
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant(epsilon=3.0)
-        >>> accountant.charge(PureDP(0.5), label="published last year")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = pathlib.Path(accountant.report(pathlib.Path(folder, "budget.html")))
-        ...     "published last year" in page.read_text(encoding="utf-8")
-        True
         """
-        return write(path, _page(self))
+        return pages.write(path, _page(self))
 
     def export(self, path: "str | PathLike[str]") -> str:
         """Write the ledger to a JSON file, which can be read back, or to a CSV file.
@@ -335,7 +279,7 @@ class ReportsMixin:
         str
             The path of the file.
         """
-        return write(path, FORMATS[export_format(path)](self))
+        return pages.write(path, FORMATS[export_format(path)](self))
 
     @classmethod
     def from_export(
@@ -442,7 +386,7 @@ class ReportsMixin:
 
 
 def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = False) -> int:
-    """Append the entries that a ledger lacks, and return their number.
+    """Append the entries that a ledger lacks, and return their number; an error undoes it.
 
     Made releases are recorded even beyond the limit. But an adaptive limit must have decided on
     all charges: of two separate ledgers, neither stopped charges that exceed the limit together
@@ -450,57 +394,29 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
     without charges becomes the copy of one with the same limit.
     """
     with accountant._ledger.writing() as transaction:
-        charges = transaction.charges()
-        copy = copy and not charges
-        known = {entry.identity for entry in entries_of(accountant._ledger.identity, charges)}
-        keys = {charge.key for charge in charges}
-        new = {entry.identity: entry for entry in entries if entry.identity not in known}
+        copy = copy and transaction.count() == 0
+        new = transaction.append_new(entries, is_copy=copy)
         if new and not copy and accountant.epsilon is not None and accountant.adaptive:
             raise ValueError(
                 "the limit of this ledger is adaptive, and does not hold for charges that it did "
                 "not decide on. Nothing was merged; create a ledger with adaptive=False "
                 "(--fixed-plan), or without a limit, and merge both into it"
             )
-        _check_together(accountant._ledger.header.adjacency, transaction.sums(), [*new.values()])
-        for entry in new.values():
-            how = COPIED if copy and not entry.merged else MERGED
-            again = 0
-            while (key := f"{how}/{entry.origin}/{again}/{entry.key}") in keys:
-                again += 1
-            keys.add(key)
-            what = (entry.spec, entry.releases, entry.label, entry.split)
-            # An unknown user stays unknown, and is not replaced by the current one.
-            transaction.append(*what, key=key, time=entry.time, user=entry.user or "")
-    return len(new)
-
-
-def _check_together(declared: str | None, sums: Mapping[Any, int], new: Sequence[Entry]) -> None:
-    """Raise ValueError if new charges have no total with the existing ones."""
-    found = {decode(spec).adjacency for _, _, spec in sums}
-    for position, entry in enumerate(new, 1):
-        adjacency = decode(entry.spec).adjacency
-        others = [*sorted(found - {adjacency})]
-        if not is_allowed(adjacency, declared):
-            others += allowed_relations(declared)
-        if others:
+        spent = Spending().plus(transaction.sums())
+        declared = accountant._ledger.header.adjacency
+        refused = [each for each in spent.adjacencies if not is_allowed(each, declared)]
+        if refused or len(spent.adjacencies) > 1:
+            found = " and ".join(map(repr, spent.adjacencies))
+            wanted = f", declared for {declared!r}" if refused else ""
             raise ValueError(
-                "adjacency must be the same for all charges of one ledger; "
-                f"got {adjacency!r} in the {plural(len(new), 'charge')} to merge, number "
-                f"{position}, and {' or '.join(map(repr, others))} here. Nothing was merged"
+                "adjacency must be the same for all charges of one ledger; got charges under "
+                f"{found} in the merged ledger{wanted}. Nothing was merged"
             )
-        found.add(adjacency)
-    after = Counter(sums)
-    for entry in new:
-        after[sums_key(entry.split, entry.spec)] += entry.releases
-    try:
-        Spending().plus(after).exposures()
-    except LedgerError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{error}. Nothing was merged") from error
-
-
-# Facts -------------------------------------------------------------------------------
+        try:
+            spent.exposures()
+        except ValueError as error:
+            raise ValueError(f"{error}. Nothing was merged") from error
+    return new
 
 
 def _facts(accountant: Any) -> LedgerFacts:
@@ -512,7 +428,7 @@ def _facts(accountant: Any) -> LedgerFacts:
     else:
         declared = accountant._ledger.header.adjacency or RECORD
         adjacency = accountant.adjacency or allowed_relations(declared)[0]
-    unit = _unit_text(accountant, adjacency, charges)
+    unit = protected_unit(charges, adjacency, accountant._ledger.header)
     delta, adaptive = accountant.delta, accountant.adaptive
     admitted = not any(map(is_merged, charges))
     limit = None
@@ -520,33 +436,10 @@ def _facts(accountant: Any) -> LedgerFacts:
         limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit)
     total = limit
     if total is None or not (adaptive and admitted):
-        # The total of an accountant with an adaptive limit is the limit.
         costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
         cost = max(costs) if costs else accountant.total()
         total = Claim(cost, delta, None, adjacency, unit, chosen=False)
     return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted)
-
-
-def _unit_text(accountant: Any, adjacency: str, charges: Sequence[Charge]) -> str | None:
-    """Describe the unit that all charges protect; None for single records, and vectors."""
-    if not is_of_persons(adjacency):
-        return None
-    noun = person_noun(accountant._ledger.header) or PERSON
-    units = [unit_of(charge.spec) for charge in charges]
-    known = [unit for unit in units if unit is not None]
-    if known and len(known) == len(units):
-        return common_unit(known).describe(noun)
-    return f"one {noun} with at most as many records as each charge allows for"
-
-
-def declared_unit(accountant: Any) -> str:
-    """Describe the declared unit of a ledger."""
-    header = accountant._ledger.header
-    if is_of_persons(header.adjacency):
-        return f"{header.unit or PERSON}; every charge has to protect all records of each"
-    if header.adjacency == RECORD or is_record(header.unit):
-        return RECORD
-    return f"{header.unit}, which is only a name: charges may protect single records"
 
 
 def limit_text(accountant: Any) -> str:
@@ -574,7 +467,6 @@ def used_epsilon(accountant: Any) -> float:
 
 def is_within_limit(accountant: Any, used: float) -> bool:
     """Return whether the used part is within the limit."""
-    # 3 * 0.1 exceeds 0.3 in floating point, and is admitted.
     return accountant.epsilon is None or used <= accountant.epsilon * (1 + _ROUNDING)
 
 
@@ -595,30 +487,26 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
     return texts
 
 
-# Page --------------------------------------------------------------------------------
-
-
 def _page(accountant: Any) -> str:
     """Return the HTML page of a ledger."""
     charges = accountant._charges()
-    body = [statement(accountant.statement()), facts(_page_facts(accountant, charges))]
+    body = [pages.statement(accountant.statement()), pages.facts(_page_facts(accountant, charges))]
     if charges:
         body += [
-            section("What was spent", _spending_plot(accountant, charges)),
-            section("The privacy profile", _profile_plot(accountant, charges)),
-            section("On what, and by whom", *_groups_table(accountant, charges)),
-            section("The charges", _charges_table(accountant)),
+            pages.section("What was spent", _spending_plot(accountant, charges)),
+            pages.section("The privacy profile", _profile_plot(accountant, charges)),
+            pages.section("On what, and by whom", *_groups_table(accountant, charges)),
+            pages.section("The charges", _charges_table(accountant)),
         ]
     warnings = []
     if not is_within_limit(accountant, used_epsilon(accountant)):
         warnings.append(
-            "The charges exceed the limit: they were merged from separate ledgers. "
-            "Nothing more can be charged."
+            "The charges exceed the limit: some were merged. Nothing more can be charged."
         )
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records, and refuses nothing.")
-    body += [not_covered(warnings), section("The ledger", _ledger_list(accountant))]
-    return page(_title(accountant) or "Privacy budget of a data set", made_by(), body)
+    body += [pages.not_covered(warnings), pages.section("The ledger", _ledger_list(accountant))]
+    return pages.page(_title(accountant) or "Privacy budget of a data set", body)
 
 
 def _title(accountant: Any) -> str | None:
@@ -632,7 +520,7 @@ def _page_facts(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str, s
     if charges:
         pairs.append(("protected against", _facts(accountant).total.against))
     if accountant.unit is not None:
-        pairs.append(("unit", shortened(declared_unit(accountant))))
+        pairs.append(("unit", shortened(declared_unit(accountant._ledger.header))))
     pairs.append(("budgets", plan_text(accountant)))
     if charges:
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
@@ -642,94 +530,86 @@ def _page_facts(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str, s
 
 def _n_points(charges: Sequence[Charge], most: int) -> int:
     kinds = len({charge.spec for charge in charges})
-    return min(most, max(_WORK // kinds, _MIN_POINTS))
+    return min(most, max(_MAX_WORK // kinds, _MIN_POINTS))
 
 
 def _spending_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
-    numbers = spread(len(charges), _n_points(charges, _TOTALS))
-    totals, limit = accountant.running_total(after=numbers), accountant.epsilon
+    limit, scale = accountant.epsilon, 1.0
     measure = f"ε used, at {_terms(accountant)}"
     caption = "Used part of the limit after each charge."
     if accountant._limit.is_share:
-        totals, limit = [100 * total / limit for total in totals], 100.0
+        limit, scale = 100.0, 100 / limit
         measure = "% of the limit used"
         caption += f" {ADAPTIVE_LIMIT}"
-    plot = ledger_plot(numbers, totals, len(charges), limit, measure)
-    if len(numbers) < len(charges):
-        caption += f" {len(numbers)} totals are drawn; in between, the next larger one."
-    return figure(plot, caption)
+    return pages.ledger_figure(
+        lambda numbers: [scale * used for used in accountant.running_total(after=numbers)],
+        len(charges),
+        _n_points(charges, _TOTALS),
+        limit,
+        measure,
+        caption,
+    )
 
 
 def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     has_point = accountant.epsilon is not None and accountant.order is None
     marked = (accountant.epsilon, accountant.delta) if has_point else None
-    points = _n_points(charges, _PROFILE_POINTS)
     limited = accountant._limit.is_share
     curves = accountant.curves() if limited else accountant.compositions()
+    what = "all charges together, for budgets that were fixed beforehand."
+    if limited:
+        what = "all charges that the limit admits, also adaptively chosen ones."
+    caption = f"For each ε, the smallest δ that holds for {what}"
+    points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):
-            epsilons = profile_epsilons(curves, marked, points)
-            deltas = profile_deltas(curves, epsilons)
+            return pages.profile_figure(curves, marked, "limit", caption, points)
     except ValueError:
         return tag("p", "There is no profile: something was released without noise.")
     except ArithmeticError:
         return tag("p", "There is no profile: the limit is too large to be drawn.")
-    plot = profile_plot(epsilons.tolist(), deltas.tolist(), marked, "limit")
-    what = "all charges that the limit admits, also adaptively chosen ones."
-    if not limited:
-        what = "all charges together, for budgets that were fixed beforehand."
-    return figure(plot, f"For each ε, the smallest δ that holds for {what}")
-
-
-@dataclass
-class _Group:
-    """Charges with the same label, by the same user, on the same split."""
-
-    charges: int = 0
-    releases: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
-    parts: dict[str, Counter[str]] = field(default_factory=dict)
-
-    def add(self, charge: Charge) -> None:
-        self.charges += 1
-        self.releases += charge.releases * getattr(decode(charge.spec), "releases", 1)
-        self.first = self.first or charge.time
-        self.last = charge.time
-        part = charge.split.part if charge.split else ""
-        self.parts.setdefault(part, Counter())[charge.spec] += charge.releases
-
-    def epsilon(self, delta: float, order: float | None) -> str:
-        """Return the cost of the group; empty if it has too many kinds."""
-        if sum(map(len, self.parts.values())) > _MAX_KINDS:
-            return ""
-        kinds = (tuple(sorted(part.items())) for part in self.parts.values())
-        return rounded_up(max(_epsilon_together(each, delta, order) for each in kinds))
 
 
 def _groups_table(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
-    # Parts of two splits may overlap, even if the splits have the same name.
-    groups: dict[tuple[str, str, str, str], _Group] = {}
+    """Return a table of charges with the same label, by the same user, on the same split.
+
+    Parts of two splits may overlap, even if the splits have the same name.
+    """
+    groups: dict[tuple[str, str, str, str], list[Charge]] = {}
     for charge in charges:
         where = (charge.split.name, charge.split.identity) if charge.split else ("", "")
         label = _NO_LABEL if charge.label is None else charge.label
-        groups.setdefault((label, charge.user or "", *where), _Group()).add(charge)
-    shown = sorted(groups.items(), key=lambda item: -item[1].charges)
+        groups.setdefault((label, charge.user or "", *where), []).append(charge)
+    shown = sorted(groups.items(), key=lambda item: -len(item[1]))
     columns = ["label", "by", "split", "charges", "releases", "first", "last", "ε together"]
     rows: list[tuple[Any, ...]] = []
     for (label, user, split, _), group in shown[:_ROWS]:
-        dates = (f"{group.first:%Y-%m-%d}", f"{group.last:%Y-%m-%d}")
-        counts = (group.charges, group.releases)
-        cost = group.epsilon(accountant.delta, accountant.order)
+        dates = (f"{group[0].time:%Y-%m-%d}", f"{group[-1].time:%Y-%m-%d}")
+        counts = (len(group), _n_releases(group))
+        cost = _group_cost(group, accountant)
         rows.append((shortened(label), user, shortened(split), *counts, *dates, cost))
-    rest = [group for _, group in shown[_ROWS:]]
-    if rest:
-        counts = sum(group.charges for group in rest), sum(group.releases for group in rest)
-        rows.append((plural(len(rest), "further label"), "", "", *counts, "", "", ""))
-    note = f"At {_terms(accountant)}. What several cost together is less than their sum" + (
-        "; it is left out where charges are of many kinds." if len(charges) > _ROWS else "."
-    )
+    if rest := [charge for _, group in shown[_ROWS:] for charge in group]:
+        name = plural(len(shown) - _ROWS, "further label")
+        rows.append((name, "", "", len(rest), _n_releases(rest), "", "", ""))
+    note = f"At {_terms(accountant)}. Several charges together cost less than their sum."
     return [_wide_table(columns, rows), tag("p", note, class_="soft small")]
+
+
+def _n_releases(charges: Iterable[Charge]) -> int:
+    return sum(each.releases * getattr(decode(each.spec), "releases", 1) for each in charges)
+
+
+def _group_cost(charges: Sequence[Charge], accountant: Any) -> str:
+    """Return the epsilon of charges on one split; empty if they are of too many kinds."""
+    parts: dict[str, Counter[str]] = {}
+    for charge in charges:
+        part = charge.split.part if charge.split else ""
+        parts.setdefault(part, Counter())[charge.spec] += charge.releases
+    if sum(map(len, parts.values())) > _MAX_KINDS:
+        return ""
+    kinds = (tuple(sorted(part.items())) for part in parts.values())
+    terms = (accountant.delta, accountant.order)
+    return rounded_up(max(_epsilon_together(each, *terms) for each in kinds))
 
 
 def _charges_table(accountant: Any) -> Markup:
@@ -757,7 +637,7 @@ def _wide_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup
     kept = [i for i in range(len(columns)) if any(row[i] != "" for row in rows)]
     shown = [tuple(row[i] for i in kept) for row in rows]
     numbers = ["charges", "releases", "ε together", "ε alone"]
-    return wide(table([columns[i] for i in kept], shown, numbers=numbers))
+    return pages.wide(table([columns[i] for i in kept], shown, numbers=numbers))
 
 
 def _ledger_list(accountant: Any) -> Markup:
@@ -781,7 +661,7 @@ def _card(accountant: Any) -> Markup:
     if accountant.epsilon is None:
         lines += [f"used: {texts['used']}", "no limit"]
     else:
-        parts.append(budget_bar(used_epsilon(accountant) / accountant.epsilon, texts["used"]))
+        parts.append(pages.budget_bar(used_epsilon(accountant) / accountant.epsilon, texts["used"]))
         if not accountant._limit.is_share:
             texts["used"] += f" of {limit_text(accountant)}"
         lines += [f"{name}: {text}" for name, text in texts.items()]

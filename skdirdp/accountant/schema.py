@@ -13,13 +13,16 @@ them. A forger must change all of them, or is kept out by the roles of a databas
 """
 
 import json
+import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Protocol
 
+from .._validation import check_real
 from ..accounting.worst_case import (
     ADJACENCIES,
     OF_PERSONS,
@@ -138,16 +141,29 @@ Position = tuple[int, str]
 NOTHING: Position = (0, "")
 
 
-def sums_key(split: Split | None, spec: str) -> tuple[str, str, str]:
-    """Return the key of a kind of charge in `Sums`."""
-    return (split.identity, split.part, spec) if split else ("", "", spec)
+def check_limit(epsilon: Any, delta: Any, order: Any, adaptive: Any) -> LimitParameters:
+    """Return the parameters of a limit; an infinite epsilon means no limit."""
+    if adaptive not in (None, True, False):
+        raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
+    if epsilon is not None:
+        epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    delta = check_real("delta", delta, above=0, below=1)
+    if order is not None:
+        order = check_real("order", order, above=1)
+        if epsilon is None:
+            raise ValueError(f"epsilon must be given with order; got order={order} alone")
+    if epsilon == math.inf:
+        epsilon = order = None
+    return LimitParameters(epsilon, delta, order, adaptive is None or bool(adaptive))
 
 
-def check_texts(**texts: Any) -> None:
-    """Raise TypeError if a value is neither None nor a string."""
-    for name, value in texts.items():
-        if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
+def check_stored_limit(header: Header) -> None:
+    """Raise LedgerError if no accountant can have created the limit."""
+    limit = header.limit
+    with suppress(TypeError, ValueError):
+        if check_limit(limit.epsilon, limit.delta, limit.order, limit.adaptive) == limit:
+            return
+    raise LedgerError("the limit of the ledger is invalid")
 
 
 # Declared adjacency and unit -----------------------------------------------------------
@@ -194,6 +210,15 @@ def person_noun(header: Header) -> str | None:
         return None
     noun = _without_article(header.unit or PERSON)
     return noun if len(noun) <= _MAX_NOUN_LENGTH and _NOUN.fullmatch(noun) else PERSON
+
+
+def declared_unit(header: Header) -> str:
+    """Describe the declared unit of a ledger."""
+    if is_of_persons(header.adjacency):
+        return f"{header.unit or PERSON}; every charge has to protect all records of each"
+    if header.adjacency == RECORD or is_record(header.unit):
+        return RECORD
+    return f"{header.unit}, which is only a name: charges may protect single records"
 
 
 def _without_article(unit: str) -> str:

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..reporting.places import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
+from ..reporting.redact import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
 from .schema import (
     SCHEMA_VERSION,
     SQLITE_TABLES,

@@ -4,28 +4,28 @@ A release is at least as private as its dominating pair: for every pair of neigh
 output of the mechanism is a post-processing of a sample from P or from Q. A pair is described
 by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
 
-- the cumulant ``K(t) = log E exp(t L)``, so that the Renyi divergence of order
-  ``t + 1`` is ``K(t) / t``;
+- the cumulant ``K(t) = log E exp(t L)``, so that the Renyi divergence of order ``t + 1`` is
+  ``K(t) / t``;
 - the profile ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))``.
 
-The domination of the Dirichlet mechanism by `BetaPair` and `GammaPair` is proved
-in ``docs/theory.md``.
-
-Changes that are too small and priors that are too large to be squared in floating point are
-rounded: a larger change dominates a smaller one, and a smaller prior dominates a larger one
-(docs/theory.md, 2.2 and "Floors").
+docs/theory.md proves that `BetaPair` and `GammaPair` dominate the Dirichlet mechanism. Changes
+that are too small and priors that are too large to be squared in floating point are rounded: a
+larger change dominates a smaller one, and a smaller prior a larger one (2.2 and "Floors").
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import expit
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, log_ndtr
 
 from .._validation import LARGEST
+from ..numerics.conservative import inverted_log_delta, log_hockey_stick
 from ..numerics.log_gamma import (
     HALF_LOG_2PI,
     expm1_excess,
@@ -35,13 +35,20 @@ from ..numerics.log_gamma import (
     mean_digamma_excess,
     stirling_error,
 )
-from .conversions import Floats, inverted_log_delta, log_hockey_stick
+
+Floats = NDArray[np.float64]
 
 # Relative amount by which Renyi divergences are rounded up. The cumulants are accurate to about
 # 1e-15 (tested against mpmath).
 RENYI_ROUNDING = 1e-12
 # The same for logarithms of delta, in addition to the allowance of the quadrature.
 LOG_ROUNDING = 1e-12
+
+
+def map_values(function: Callable[[float], float], values: Floats) -> Floats:
+    """Apply a function of one number to each element of an array."""
+    flat = [float(function(float(value))) for value in values.ravel()]
+    return np.array(flat, dtype=float).reshape(values.shape)
 
 
 class DominatingPair(ABC):
@@ -86,6 +93,18 @@ class DominatingPair(ABC):
         return np.where(np.isinf(tilt), self.max_loss, divergence)
 
 
+def _round_up(log_delta: Floats) -> Floats:
+    return np.minimum(log_delta + LOG_ROUNDING, 0.0)
+
+
+def _reflect(epsilon, reversed_log_delta):
+    """Compute log delta at a negative epsilon from that of the reversed pair at -epsilon.
+
+    delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
+    """
+    return np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + reversed_log_delta)
+
+
 class _LogConcavePair(DominatingPair):
     """Pair whose loss is linear in a variable with a log-concave density under P."""
 
@@ -117,11 +136,9 @@ class _LogConcavePair(DominatingPair):
         negative = epsilon < 0
         log_delta[~negative] = self._log_upper_delta(epsilon[~negative])
         if negative.any():
-            # delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
             below = epsilon[negative]
-            reversed_delta = self._reversed._log_upper_delta(-below)
-            log_delta[negative] = np.logaddexp(np.log(-np.expm1(below)), below + reversed_delta)
-        return np.minimum(log_delta + LOG_ROUNDING, 0.0)
+            log_delta[negative] = _reflect(below, self._reversed._log_upper_delta(-below))
+        return _round_up(log_delta)
 
     def _log_upper_delta(self, epsilon: Floats) -> Floats:
         threshold = self._threshold(epsilon)
@@ -135,9 +152,9 @@ class _LogConcavePair(DominatingPair):
 class BetaPair(_LogConcavePair):
     """Pair of Beta(alpha + r, alpha) and Beta(alpha, alpha + r).
 
-    The worst case of a Dirichlet release under replacement: one count moves from
-    one cell to another, and both cells are otherwise empty. Its loss is
-    ``r logit(b)``, and the pair equals its reversal.
+    The worst case of a Dirichlet release under replacement: one count moves from one cell to
+    another, and both cells are otherwise empty. The loss is ``r logit(b)``, and the pair equals
+    its reversal.
     """
 
     r: float
@@ -201,8 +218,8 @@ def _round_to_floats(pair: "BetaPair | GammaPair") -> None:
 class GammaPair(_LogConcavePair):
     """Pair of Gamma(alpha + r) and Gamma(alpha) ("add"), or its reversal ("remove").
 
-    The worst case of a Dirichlet release when a record is added or removed: the
-    supremum over the totals of the other cells.
+    The worst case of a Dirichlet release when a record is added or removed: the supremum over
+    the totals of the other cells.
     """
 
     r: float
@@ -259,12 +276,8 @@ class FractionalPair(DominatingPair):
     """Product of real powers of beta or gamma pairs.
 
     The loss of such a pair is a compensated Poisson process of jumps (docs/theory.md, 2.2).
-    A power multiplies its intensity, and therefore its cumulant.
-
-    Parameters
-    ----------
-    parts : tuple of (BetaPair or GammaPair, float)
-        Pairs with their positive exponents. All gamma pairs must have the same direction.
+    A power multiplies its intensity, and therefore its cumulant. `parts` are pairs with their
+    positive exponents; all gamma pairs have the same direction.
     """
 
     parts: tuple[tuple[BetaPair | GammaPair, float], ...]
@@ -295,22 +308,14 @@ class FractionalPair(DominatingPair):
         return np.sum(terms, axis=0)
 
     def log_delta(self, epsilon):
-        epsilon = np.asarray(epsilon, dtype=float)
-        flat = [self._log_delta(float(value)) for value in epsilon.ravel()]
-        log_delta = np.array(flat, dtype=float).reshape(epsilon.shape)
-        return np.minimum(log_delta + LOG_ROUNDING, 0.0)
+        return _round_up(map_values(self._log_delta, np.asarray(epsilon, dtype=float)))
 
     def _log_delta(self, epsilon: float) -> float:
         if epsilon >= 0:
             releases = int(np.ceil(self.multiplicity))
             return inverted_log_delta(self.cumulant, self.max_tilt, epsilon, releases)[0]
-        # delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
-        reversed_pair = FractionalPair(
-            tuple((pair._reversed, exponent) for pair, exponent in self.parts)
-        )
-        return float(
-            np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + reversed_pair._log_delta(-epsilon))
-        )
+        parts = tuple((pair._reversed, exponent) for pair, exponent in self.parts)
+        return float(_reflect(epsilon, FractionalPair(parts)._log_delta(-epsilon)))
 
 
 @dataclass(frozen=True)
@@ -349,17 +354,64 @@ class GaussianPair(_LogConcavePair):
         return -t
 
 
+@lru_cache(maxsize=1024)
+def gaussian_mu(epsilon: float, delta: float) -> float | None:
+    """Approximate ratio of sensitivity to standard deviation for (epsilon, delta)-DP.
+
+    The result is accurate to many digits but may be off in either direction. Use it for
+    initial guesses; guarantees must use `GaussianPair`. Returns None where double precision
+    is insufficient.
+    """
+
+    def excess(log_mu: float) -> float:
+        mu = np.exp(log_mu)
+        above = log_ndtr(mu / 2 - epsilon / mu)
+        below = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        return float(above + np.log(-np.expm1(min(below - above, -1e-300))) - np.log(delta))
+
+    least, most = np.log(1e-6), np.log(1e2)
+    if not excess(least) < 0 < excess(most):
+        return None
+    return float(np.exp(brentq(excess, least, most)))
+
+
+def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:
+    """Derivative of log delta with respect to log mu for (epsilon, delta)-DP Gaussian noise.
+
+    Approximate, for initial guesses, as is `gaussian_mu`.
+    """
+    # The derivative of delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) is a density.
+    log_density = -((mu / 2 - epsilon / mu) ** 2) / 2 - np.log(2 * np.pi) / 2
+    return float(mu * np.exp(log_density - np.log(delta)))
+
+
+class _BoundedPair(DominatingPair):
+    """Pair whose largest loss is finite and has an atom."""
+
+    smooth = False
+    max_tilt = np.inf
+
+    @abstractmethod
+    def _log_inside(self, epsilon: Floats) -> Floats:
+        """Logarithm of the profile between the smallest and the largest loss."""
+
+    def log_delta(self, epsilon):
+        epsilon = np.asarray(epsilon, dtype=float)
+        with np.errstate(divide="ignore"):
+            below = np.log(-np.expm1(np.minimum(epsilon, 0)))
+            inside = self._log_inside(epsilon)
+        return _round_up(np.where(epsilon < -self.max_loss, below, inside))
+
+
 @dataclass(frozen=True)
-class LaplacePair(DominatingPair):
+class LaplacePair(_BoundedPair):
     """Pair of Laplace distributions of scale 1 with locations 0 and `shift`.
 
-    Its loss has atoms at -shift and +shift. Mironov (2017), Proposition 6 gives
-    the Renyi divergence; the profile is elementary.
+    Its loss has atoms at -shift and +shift. Mironov (2017), Proposition 6 gives the Renyi
+    divergence; the profile is elementary.
     """
 
     shift: float
-    smooth: ClassVar[bool] = False
-    max_tilt: ClassVar[float] = np.inf
 
     @property
     def max_loss(self) -> float:
@@ -375,63 +427,49 @@ class LaplacePair(DominatingPair):
         large = tilt * a + np.log1p(other * np.expm1(-(1 + 2 * tilt) * a))
         return np.where(tilt * a < 1, np.log1p(small), large)
 
-    def log_delta(self, epsilon):
-        epsilon = np.asarray(epsilon, dtype=float)
-        with np.errstate(divide="ignore"):
-            inside = np.log(-np.expm1(np.minimum((epsilon - self.shift) / 2, 0)))
-            below = np.log(-np.expm1(np.minimum(epsilon, 0)))
-        return np.minimum(np.where(epsilon < -self.shift, below, inside) + LOG_ROUNDING, 0.0)
+    def _log_inside(self, epsilon):
+        return np.log(-np.expm1(np.minimum((epsilon - self.shift) / 2, 0)))
 
 
 @dataclass(frozen=True)
-class PureDPPair(DominatingPair):
+class PureDPPair(_BoundedPair):
     """Randomised response, which dominates every epsilon-DP mechanism.
 
     Kairouz, Oh and Viswanath (2015), Theorem 3.
     """
 
     epsilon: float
-    smooth: ClassVar[bool] = False
-    max_tilt: ClassVar[float] = np.inf
 
     @property
     def max_loss(self) -> float:
         return self.epsilon
 
     def cumulant(self, tilt, rough=False):
-        # The loss is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
-        # As for Laplace noise, small and large exponents are computed differently.
         exponent = np.asarray(tilt) * self.epsilon
-        up, other = np.minimum(exponent, 1.0), expit(-self.epsilon)
-        small = (
-            (1 - other) * expm1_excess(up)
-            + other * expm1_excess(-up)
-            + up * np.tanh(self.epsilon / 2)
-        )
-        large = exponent + np.log1p(other * np.expm1(-2 * exponent))
+        small, large = _response_moment(self.epsilon, exponent)
         return np.where(exponent < 1, np.log1p(small), large)
 
-    def log_delta(self, epsilon):
-        epsilon = np.asarray(epsilon, dtype=float)
-        with np.errstate(divide="ignore"):
-            inside = np.log(-np.expm1(np.minimum(epsilon - self.epsilon, 0)))
-            inside = inside + np.log(expit(self.epsilon))
-            below = np.log(-np.expm1(np.minimum(epsilon, 0)))
-        return np.minimum(np.where(epsilon < -self.epsilon, below, inside) + LOG_ROUNDING, 0.0)
+    def _log_inside(self, epsilon):
+        inside = np.log(-np.expm1(np.minimum(epsilon - self.epsilon, 0)))
+        return inside + np.log(expit(self.epsilon))
+
+
+def _response_moment(epsilon, exponent):
+    """Compute ``E exp(t L) - 1`` for small exponents, and its logarithm for large ones.
+
+    The loss L is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
+    """
+    up, other = np.minimum(exponent, 1.0), expit(-epsilon)
+    small = (1 - other) * expm1_excess(up) + other * expm1_excess(-up) + up * np.tanh(epsilon / 2)
+    return small, exponent + np.log1p(other * np.expm1(-2 * exponent))
 
 
 @dataclass(frozen=True)
-class ResponsesPair(DominatingPair):
+class ResponseMixturePair(DominatingPair):
     """Mixture of randomised responses: epsilon is drawn with public weights.
 
-    Every pair that equals its reversal and has finitely many losses is such a mixture.
-
-    Parameters
-    ----------
-    epsilons : tuple of float
-        Non-negative and increasing.
-    weights : tuple of float
-        The probability of each; a missing probability is assigned to the largest epsilon.
+    Every pair that equals its reversal and has finitely many losses is such a mixture. The
+    epsilons increase, and a missing probability is assigned to the largest.
     """
 
     epsilons: tuple[float, ...]
@@ -454,12 +492,7 @@ class ResponsesPair(DominatingPair):
         epsilons, weights = self._columns
         tilt = np.asarray(tilt)
         exponent = epsilons * tilt.ravel()
-        up, other = np.minimum(exponent, 1.0), expit(-epsilons)
-        # As for one response; then the logarithm of the mean, computed for either range.
-        small = (
-            (1 - other) * expm1_excess(up) + other * expm1_excess(-up) + up * np.tanh(epsilons / 2)
-        )
-        logs = exponent + np.log1p(other * np.expm1(-2 * exponent))
+        small, logs = _response_moment(epsilons, exponent)
         largest = logs.max(axis=0)
         with np.errstate(invalid="ignore"):
             large = largest + np.log(weights @ np.exp(logs - largest))
@@ -474,4 +507,4 @@ class ResponsesPair(DominatingPair):
         below = -np.expm1(np.minimum(flat, 0.0))
         with np.errstate(divide="ignore"):
             log_delta = np.log(weights @ np.where(flat < -epsilons, below, inside))
-        return np.minimum(log_delta.reshape(epsilon.shape) + LOG_ROUNDING, 0.0)
+        return _round_up(log_delta.reshape(epsilon.shape))

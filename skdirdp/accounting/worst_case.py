@@ -40,6 +40,8 @@ TABLE_RELATIONS = (*ADJACENCIES, *OF_PERSONS.values())
 VECTORS = "replace_vector"
 #: The largest accepted number of records per person.
 MOST_ROWS = 10**9
+# Relative amount by which sums are rounded up.
+_SUM_ROUNDING = 1e-15
 
 
 def kind_of(adjacency: str) -> str:
@@ -176,6 +178,39 @@ class WorstCase:
     profile: tuple[tuple[DominatingPair, int], ...] | None
     failure: float = 0.0
 
+    @classmethod
+    def from_pair(cls, pair: DominatingPair) -> "WorstCase":
+        return cls(renyi=((pair, 1),), profile=((pair, 1),))
+
+    @classmethod
+    def from_bound(cls, bound: RenyiBound) -> "WorstCase":
+        return cls(renyi=((bound, 1),), profile=None)
+
+    @property
+    def log_survival(self) -> float:
+        """Logarithm of the probability that not everything is revealed."""
+        return float(np.log1p(-self.failure)) if self.failure < 1 else -np.inf
+
+
+def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
+    """Compute the epsilon at delta implied by a Renyi divergence of one order.
+
+    Canonne, Kamath and Steinke (2020), Proposition 12; Lemma 3 of "Dirichlet
+    Mechanism for Differentially Private KL Divergence Minimization".
+    """
+    order = np.asarray(order, dtype=float)
+    cost = np.log1p(-1 / order) - (np.log(delta) + np.log(order)) / (order - 1)
+    # Rounded up by more than in `renyi_log_delta`, so that its delta at this epsilon is at
+    # most the given one.
+    return np.maximum(divergence + cost + 4 * _SUM_ROUNDING * (divergence + np.abs(cost)), 0.0)
+
+
+def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: float) -> Floats:
+    """Compute log delta at epsilon, the inverse of `renyi_epsilon`."""
+    order = np.asarray(order, dtype=float)
+    gain = (order - 1) * (divergence - epsilon + _SUM_ROUNDING * (divergence + epsilon))
+    return gain + (order - 1) * np.log1p(-1 / order) - np.log(order)
+
 
 #: A release that adds no noise.
 REVEALS_ALL = WorstCase(renyi=((RenyiBound(0.0, np.inf, np.inf), 1),), profile=(), failure=1.0)
@@ -201,7 +236,7 @@ def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:
         else:
             for pair, count in case.profile:
                 profile[pair] += count * times
-        log_survival += times * (np.log1p(-case.failure) if case.failure < 1 else -np.inf)
+        log_survival += times * case.log_survival
     return WorstCase(
         renyi=tuple(renyi.items()),
         profile=None if profile is None else tuple(profile.items()),

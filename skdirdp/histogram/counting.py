@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from .._contributions import count_cells
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from ..engines import Part, TableCounts
 from .grid import FineGrid, count_fine_bins
 from .inputs import check_categories
@@ -52,22 +52,22 @@ class BinCounter:
     def max_rows(self) -> int:
         return self.model.max_rows
 
-    def of_part(self, part: Part, before: Selection | None) -> TableCounts:
+    def count_part(self, part: Part, before: CountedRows | None) -> TableCounts:
         # A copy: threads share the model, and checks of records set attributes.
         X = self.model._for_workers()._validated(part.X, reset=False)
         counted = select_rows(part.groups, len(X), self.max_rows, before)
-        X = counted.of(X)
+        X = counted.take(X)
         if len(X):
             check_categories(X, self.sizes)
         tables = count_columns(X, self.sizes, self.grids)
-        return TableCounts(Selection(counted.unit, counted.n_rows), tables)
+        return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
 
-    def of_frame(self, frame: Any) -> TableCounts:
+    def count_frame(self, frame: Any) -> TableCounts:
         numbers = frame.numbers()
-        if not numbers.readable:
-            self._check(numbers.specimen(None))
+        if not numbers.are_numeric:
+            self._check(numbers.extreme_rows(None))
         tables = []
-        for k, name in enumerate(frame.shown(frame.names)):
+        for k, name in enumerate(frame.with_progress(frame.names)):
             size, grid = self.sizes[k], self.grids[k]
             if grid is None:
                 assert size is not None

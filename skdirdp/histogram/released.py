@@ -140,7 +140,7 @@ class NoisyHistogram(Histogram):
         noisy, size, total = self.release, len(self.release), self.n_samples
         if total is None:
             # Of records that nothing is seen of, the noise is all that can be told.
-            variance = size * self.mechanism.noise.of(max(noisy.mean(), 0.0))
+            variance = size * self.mechanism.noise.variance_at(max(noisy.mean(), 0.0))
             total = max(noisy.sum(), np.sqrt(variance))
         # What is missing is missing anywhere.
         return (noisy + (total - noisy.sum()) / size) / total

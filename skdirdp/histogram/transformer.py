@@ -10,15 +10,15 @@ from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .._contributions import admit_counts
+from .._contributions import check_given_counts
 from .._messages import errors_without_data, warn
-from .._persons import Selection, select_rows
+from .._persons import select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
-from .._validation import check_cells, check_integer, check_real, in_order
-from ..base import CountingEstimator, Release
-from ..engines import TableCounts, by_blocks, open_table
-from ..mechanisms.table import CountTable
+from .._validation import by_column, check_cells, check_integer, check_real
+from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
+from ..engines import TableCounts, lazy_for_dask, open_table
+from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..records import as_numbers
 from .counting import BinCounter, count_columns
@@ -235,12 +235,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         -------
         self
         """
-        with self._fitting():
+        with self._fitting() as context:
             table = open_table(X, groups=groups)
-            if table.is_here:
+            if table.in_memory:
                 X = self._validated(table.part.X, reset=True)
                 counted = select_rows(table.part.groups, len(X), self.max_rows)
-                X = counted.of(X)
+                X = counted.take(X)
                 n_bins = public_bins(self.n_bins, X.shape[1]).tolist()
                 sizes = self._public_sizes(X.shape[1])
                 check_categories(X, sizes)
@@ -252,7 +252,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 sizes, grids = self._public_bins()
                 counts = table.count(BinCounter(self._for_workers(), sizes, grids))
                 X, leaks = None, []
-            self._release_counts(counts, sizes, grids, leaks, X)
+            self._release_counts(context, counts, sizes, grids, leaks, X)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -285,7 +285,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         >>> bins.fit_counts([[400, 100, 300, 200]], n_samples=1000).n_bins_
         array([2])
         """
-        with self._fitting():
+        with self._fitting() as context:
             names = list(tables) if isinstance(tables, Mapping) else None
             given = list(tables.values()) if isinstance(tables, Mapping) else list(tables)
             self._name_columns(names if names is not None else len(given))
@@ -293,12 +293,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             sizes, grids = self._public_bins()
             counted = self._selected(n_samples)
             counts = [
-                admit_counts(f"the table of feature {k}", cells, (len(edges) - 1,), counted.n_rows)
+                check_given_counts(
+                    f"the table of feature {k}", cells, (len(edges) - 1,), counted.n_rows
+                )
                 for k, (cells, edges) in enumerate(
                     zip(given, map(_fine_edges, sizes, grids), strict=True)
                 )
             ]
-            self._release_counts(TableCounts(counted, counts), sizes, grids, [], None)
+            self._release_counts(context, TableCounts(counted, counts), sizes, grids, [], None)
         return self
 
     def fine_bins(self, columns):
@@ -348,9 +350,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         n_bins = public_bins(self.n_bins, n_features).tolist()
         return sizes, self._grids(np.empty((0, n_features)), n_bins, sizes)[0]
 
-    def _release_counts(self, counts: TableCounts, sizes, grids, leaks, X) -> None:
+    def _release_counts(
+        self, context: ReleaseContext, counts: TableCounts, sizes, grids, leaks, X
+    ) -> None:
         """Release the histograms, and find the bins; X is for fits without privacy."""
-        n_samples, size_leaks = self._public_n_samples(counts.counted)
+        n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
         tables = [
             (
                 CountTable(n_samples, len(cells), min_smoothing=0.0, postprocess=self.postprocess),
@@ -358,8 +362,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             )
             for cells in counts.tables
         ]
-        releases = self._release(tables, leaks + size_leaks, counts.counted)
-        self._keep(releases, sizes, grids, n_samples, counts.counted)
+        plan = ReleasePlan(self, context, tables, counts.counted, leaks + size_leaks)
+        self._set_fitted_attributes(context.release(plan), sizes, grids, n_samples, plan.n_records)
         n_bins = public_bins(self.n_bins, self.n_features_in_).tolist()
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
         for k, (grid, histogram) in enumerate(zip(grids, self._histograms_, strict=True)):
@@ -379,7 +383,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Refuse a table that is not in memory if more would have to be known of it."""
         n_features = self.n_features_in_
         sizes = self._public_sizes(n_features)
-        given = in_order("bounds", self.bounds, self._names, n_features)
+        given = by_column("bounds", self.bounds, self._names, n_features)
         pairs = zip(sizes, public_bounds(given, n_features, sizes), strict=True)
         missing = ["bounds"] if any(size is None and pair is None for size, pair in pairs) else []
         self._check_declared(kind, missing)
@@ -395,7 +399,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         return getattr(self, "feature_names_in_", None)
 
     def _public_sizes(self, n_features: int) -> list[int | None]:
-        given = in_order("n_categories", self.n_categories, self._names, n_features)
+        given = by_column("n_categories", self.n_categories, self._names, n_features)
         sizes = public_sizes(given, n_features)
         n_cells = sum(int(self.n_fine_bins) if size is None else size for size in sizes)
         check_cells("n_categories and n_fine_bins", n_cells)
@@ -403,7 +407,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _grids(self, X, n_bins, sizes) -> tuple[list[FineGrid | None], list[str]]:
         """Fine bins of the numeric features that vary, and what choosing them leaks."""
-        given = in_order("bounds", self.bounds, self._names, X.shape[1])
+        given = by_column("bounds", self.bounds, self._names, X.shape[1])
         bounds = public_bounds(given, X.shape[1], sizes)
         n_fine_bins = int(self.n_fine_bins)
         grids: list[FineGrid | None] = [None] * X.shape[1]
@@ -453,8 +457,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 f"{feature} have not, in floating point"
             )
 
-    def _keep(
-        self, releases: list[Release], sizes, grids, n_samples: float, counted: Selection
+    def _set_fitted_attributes(
+        self, releases: list[Release], sizes, grids, n_samples: float, n_records: int | None
     ) -> None:
         self.fine_edges_ = [
             _fine_edges(size, grid) for size, grid in zip(sizes, grids, strict=True)
@@ -464,7 +468,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         number: float | None = n_samples
         if self._is_private and self.postprocess:
             kind = NoisyHistogram
-            number = float(counted.n_rows) if self._is_number_public(counted.unit) else None
+            number = None if n_records is None else float(n_records)
         # None where there is but one bin, of which nothing was released.
         self._histograms_ = [
             None
@@ -508,7 +512,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     # Transforming ------------------------------------------------------------------
 
-    @by_blocks(lambda model: model._output())
+    @lazy_for_dask(lambda model: model._output())
     def transform(self, X):
         """Bin the values, or evaluate the density or the CDF at them.
 

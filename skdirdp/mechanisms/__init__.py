@@ -1,12 +1,11 @@
-"""Mechanisms: how a table of counts becomes probabilities, and what that costs."""
+"""Mechanisms that publish tables of counts as probabilities, with their privacy curves."""
 
 from .additive import GaussianMechanism, LaplaceMechanism
-from .base import Mechanism
+from .base import JointMechanism, Mechanism
 from .calibration import calibrate
 from .dirichlet import DirichletMechanism
-from .joint import JointMechanism
 from .simplex import SimplexMechanism
-from .table import CountTable
+from .tables import CountTable
 
 __all__ = [
     "CountTable",

@@ -1,9 +1,9 @@
-"""Gaussian and Laplace noise on counts, turned into smooth probabilities.
+"""Gaussian and Laplace noise on counts, and probabilities from noisy counts.
 
-Noise leaves negative counts and empty rows. Both mechanisms therefore publish the
-mean of each count given what was observed, under a flat prior on the non-negative
-numbers: it is positive, close to the observation where that is large, and never
-smaller than the noise can tell from 0. All of it is post-processing.
+Noisy counts may be negative, and rows may sum to 0 or less. Both mechanisms therefore publish
+the posterior mean of each count under a flat prior on the non-negative numbers. It is positive,
+close to the noisy count if that is large, and about as large as the noise otherwise. This is
+post-processing.
 """
 
 from abc import abstractmethod
@@ -11,31 +11,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln
 from scipy.stats import norm
 
-from .._validation import store_real
+from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, store_reals
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction, replaces
 from ..numerics.conservative import quotient_up
-from .base import Mechanism, normalise, sums_of_runs
-from .noise import Noise
-from .reference import entry_quadrature, row_total
+from .base import Limits, Mechanism, normalise, sums_of_runs
 from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
-from .table import CountTable
+from .tables import CountTable, Noise, entry_quadrature
 
 _NOISE_NODES = 64
-# In deviations: how far a noisy count may be from what is read off its mean, in a table with
-# linear interpolation, and the rounding of noise to its grid.
-_UNKNOWN = 1e-4
-# In scales: the rounding of noise to its grid alone.
-_ROUNDING = 2.0**-20
-# In scales, for Laplace noise: a step of the table, since means hardly move near 0.
-_UNKNOWN_LAPLACE = 0.005
+# Bounds on the error of a noisy count, in deviations or scales of the noise. `_INVERSION_ERROR`
+# includes linear interpolation in the table of means, and for Laplace noise a whole step of it,
+# because means hardly depend on counts near 0.
+_ROUNDING_ERROR = 2.0**-20
+_GAUSSIAN_INVERSION_ERROR = 1e-4
+_LAPLACE_INVERSION_ERROR = 0.005
 
 
 @cache
@@ -49,15 +46,15 @@ def _exponential_nodes() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gaussian_mean(y: np.ndarray) -> np.ndarray:
-    """``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
-    # The ratio through the scaled error function, which does not underflow.
+    """Return ``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
+    # The scaled error function does not underflow.
     return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
 
 
 def _laplace_mean(y: np.ndarray) -> np.ndarray:
-    """The mean of a count given y >= 0, in scales of the noise.
+    """Return the mean of a count given y >= 0, in scales of the noise.
 
-    The integral of ``x exp(-|x - y|)`` over x >= 0, divided by that without x.
+    The integral of ``x exp(-|x - y|)`` over x >= 0, divided by the integral without x.
     """
     decay = np.exp(-y)
     return (2 * y + decay) / (2 - decay)
@@ -65,32 +62,32 @@ def _laplace_mean(y: np.ndarray) -> np.ndarray:
 
 @cache
 def _gaussian_means() -> tuple[np.ndarray, np.ndarray]:
-    """Noisy counts and their means, to be read backwards."""
+    """Return noisy counts and their means, to invert `_gaussian_mean`."""
     noisy = np.linspace(-30.0, 12.0, 8401)
     return noisy, _gaussian_mean(noisy)
 
 
 @cache
 def _laplace_means() -> tuple[np.ndarray, np.ndarray]:
-    """Noisy counts and their means, to be read backwards."""
+    """Return noisy counts and their means, to invert `_laplace_mean`."""
     noisy = np.linspace(0.0, 40.0, 8001)
     return noisy, _laplace_mean(noisy)
 
 
 def _log_mgf(theta: np.ndarray) -> np.ndarray:
-    """The logarithm of E exp(theta Z), for Laplace noise Z of scale 1."""
+    """Return log E exp(theta Z) for Laplace noise Z of scale 1."""
     return -np.log1p(-(theta**2))
 
 
 def _log_mgf_of_positive_part(theta: np.ndarray) -> np.ndarray:
-    """The logarithm of E exp(theta max(Z, 0)), for Laplace noise Z of scale 1."""
+    """Return log E exp(theta max(Z, 0)) for Laplace noise Z of scale 1."""
     return np.log1p(theta / (1 - theta) / 2)
 
 
 def _tail_of_sum(n_terms: np.ndarray, tail: float, log_mgf: Callable) -> np.ndarray:
-    """What a sum of so many independent terms passes with probability `tail` at most.
+    """Return bounds that sums of independent terms exceed with probability at most `tail`.
 
-    Chernoff's bound; it holds for every theta, so that a grid of them is as safe as the best.
+    Chernoff's bound holds for every theta, so the best theta of a grid is valid.
     """
     theta = np.linspace(0.001, 0.999, 999)
     bounds = (np.multiply.outer(n_terms, log_mgf(theta)) - np.log(tail)) / theta
@@ -98,7 +95,7 @@ def _tail_of_sum(n_terms: np.ndarray, tail: float, log_mgf: Callable) -> np.ndar
 
 
 def _first_reaching(counts: Callable[[float], np.ndarray], total: float, log_sum: float) -> float:
-    """The first number from `log_sum` on at which counts, which grow with it, have a total."""
+    """Return the first number from `log_sum` on at which increasing counts reach a total."""
     if counts(log_sum).sum() >= total:
         return log_sum
     end = log_sum + 1
@@ -110,6 +107,35 @@ def _first_reaching(counts: Callable[[float], np.ndarray], total: float, log_sum
 @dataclass(frozen=True, repr=False)
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
+
+    #: Sampler of the noise, in multiples of a grid.
+    _cells: ClassVar[Callable[..., np.ndarray]]
+
+    @property
+    @abstractmethod
+    def _noise_scale(self) -> float: ...
+
+    @abstractmethod
+    def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
+        """Return the means of counts given noisy ones."""
+
+    @abstractmethod
+    def _from_means(self, means: np.ndarray) -> np.ndarray:
+        """Invert `_posterior_mean`."""
+
+    @abstractmethod
+    def _noise_quadrature(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return nodes and weights for the distribution of the noise."""
+
+    @abstractmethod
+    def _reach(
+        self, weight: np.ndarray, n_cells: np.ndarray, rest: np.ndarray, others: np.ndarray, tail
+    ) -> np.ndarray:
+        """Return a bound that weighted sums of noise exceed with probability at most `tail`.
+
+        `n_cells` cells have weight `weight`, and `others` cells have weight `rest`, both from 0
+        to 1. The bound is one-sided.
+        """
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
         check_noise(self._noise_scale, noise_grid(self._noise_scale, at_most=grid))
@@ -124,7 +150,7 @@ class _AdditiveMechanism(Mechanism):
     def _noisy_counts(self, grid, *drawn):
         return drawn[0]
 
-    def _prepared(self, *drawn):
+    def _prepare(self, *drawn):
         estimate = self._posterior_mean(drawn[0]) + self.smoothing
         return (np.maximum(estimate, np.finfo(float).tiny, out=estimate),)
 
@@ -135,18 +161,17 @@ class _AdditiveMechanism(Mechanism):
     def noisy(
         self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
     ) -> np.ndarray:
-        """Counts with noise, before anything is made of them; some may be negative.
+        """Add noise to counts that were checked; some results may be negative.
 
-        Noise is rounded to multiples of a grid that counts are multiples of too, so that
-        the sum is the ideal sum, rounded.
+        The noise is rounded to a grid that divides the counts. The result is therefore the
+        ideal sum, rounded.
 
         Parameters
         ----------
         counts : ndarray
-            Checked before.
         generator : Generator
         grid : float, optional
-            As for `check_table`.
+            As in `check_table`.
 
         Returns
         -------
@@ -156,37 +181,18 @@ class _AdditiveMechanism(Mechanism):
         grid = noise_grid(self._noise_scale, at_most=grid)
         cells = self._cells(self._noise_scale, grid, counts.shape, generator)
         noisy = counts + grid * cells
-        # More cells than floats can count would be rounded before the sum is, and what the
-        # sum is rounded to would then tell whether the count is an odd multiple of the grid.
+        # Multiples above 2^53 would be rounded before the sum is. The rounding of the sum would
+        # then reveal whether the count is an odd multiple of the grid.
         for cell in zip(*np.nonzero(np.abs(cells) > 2**53), strict=True):
             noisy[cell] = float(Fraction(counts[cell]) + int(cells[cell]) * Fraction(grid))
         return noisy
 
-    @property
-    @abstractmethod
-    def _noise_scale(self) -> float: ...
-
-    #: Exact samples of the noise, as multiples of a grid.
-    _cells: ClassVar[Callable[..., np.ndarray]]
-
-    @abstractmethod
-    def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
-        """Means of the counts given the noisy ones."""
-
-    @abstractmethod
-    def _from_means(self, means: np.ndarray) -> np.ndarray:
-        """The inverse of `_posterior_mean`."""
-
-    @abstractmethod
-    def _noise_quadrature(self) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes and weights for the distribution of the noise."""
-
     def _divergence_as_drawn(self, table: CountTable) -> float:
-        """By quadrature over the noise, and to second order in the row's sum."""
+        """Integrate over the noise, to second order in the sum of the row."""
         n_categories = table.n_categories
         if n_categories < 2:
             return 0.0
-        total = row_total(table)
+        total = table.row_total
         z, noise_weights = self._noise_quadrature()
 
         def estimates(p):
@@ -207,14 +213,14 @@ class _AdditiveMechanism(Mechanism):
         return float(weights @ (np.log(p) - log_estimate) + log_sum)
 
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        # The noisy counts add up to the number of records, up to noise that is small beside it.
+        # The noisy counts sum to the number of records, up to relatively small noise.
         found = self._noisy_with_total(release, n_samples)
         return found / found.sum()
 
     def _noisy_with_total(self, release: np.ndarray, total: float) -> np.ndarray:
-        """The noisy counts that gave a release, were their total this one.
+        """Return the noisy counts of a release, if their total is the given one.
 
-        What estimates were divided by is not known, but each noisy count grows with it.
+        The divisor of the estimates is unknown, but each noisy count increases with it.
         """
 
         def noisy(log_sum):
@@ -228,10 +234,11 @@ class _AdditiveMechanism(Mechanism):
             most += 1
         return noisy(brentq(lambda log_sum: noisy(log_sum).sum() - total, least, most))
 
-    def _limits_from_counts(self, counts, runs, n_samples, below, above):
-        """Limits for runs from those of noisy counts, and the reach of noise in so many cells.
+    def _limits_from_counts(self, counts, runs, n_samples, below, above) -> Limits:
+        """Return limits for runs, from limits of noisy counts and the reach of the noise.
 
-        Of a run and all that is not in it, the smaller has less noise, and tells of both.
+        A run and the cells outside of it sum to a public number. Limits for the smaller of the
+        two have less noise, and give limits for both.
         """
         n_cells = runs[1] - runs[0]
         others = len(counts[0]) - n_cells
@@ -244,18 +251,9 @@ class _AdditiveMechanism(Mechanism):
         upper = np.where(small, high + above(n_cells), n_samples - rest_low + below(others))
         return np.clip(lower / n_samples, 0.0, 1.0), np.clip(upper / n_samples, 0.0, 1.0)
 
-    @abstractmethod
-    def _reach(
-        self, weight: np.ndarray, n_cells: np.ndarray, rest: np.ndarray, others: np.ndarray, tail
-    ) -> np.ndarray:
-        """What a weighted sum of noise passes, on one side, with probability `tail` at most.
-
-        So many cells have one weight, and so many others another; both are from 0 to 1.
-        """
-
     def _limits_with_total(self, noisy, first, stop, n_samples, confidence):
-        # What the noisy counts lack of the total is spread over all cells. The noise of a run
-        # then counts by the part that is not in it, and that of all others by the part that is.
+        # The difference between the public total and the noisy one is spread over all cells. The
+        # noise inside a run then has the weight of the cells outside, and vice versa.
         size, n_cells = len(noisy), stop - first
         part = n_cells / size
         found = sums_of_runs(noisy, first, stop) + part * (n_samples - noisy.sum())
@@ -274,18 +272,20 @@ class _AdditiveMechanism(Mechanism):
 
 @dataclass(frozen=True, repr=False)
 class GaussianMechanism(_AdditiveMechanism):
-    """Gaussian noise on counts, then smooth probabilities (docs/theory.md, section 5).
+    """Gaussian noise on counts, published as smooth probabilities (docs/theory.md, section 5).
 
     Parameters
     ----------
     sigma : float
-        Standard deviation of the noise on each count; 0 for none.
+        Standard deviation of the noise on each count. 0 for no noise.
     smoothing : float, default=0
-        Added to every estimated count.
-    adjacency : {"replace", "add_remove"}
+        Number that is added to every estimated count.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or removing
+        one.
     max_count, max_total : float
-        Public bounds on one record's entries in the table. Without `max_total` a
-        record touches a single cell.
+        Public bounds on the entries of one record in the table. Without `max_total` a record
+        contributes to a single cell.
 
     Examples
     --------
@@ -302,25 +302,24 @@ class GaussianMechanism(_AdditiveMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        store_real(self, "sigma", at_least=0)
-        store_real(self, "smoothing", at_least=0)
+        store_reals(self, sigma=NON_NEGATIVE, smoothing=NON_NEGATIVE)
 
     @property
     def is_exact(self) -> bool:
         return self.sigma == 0
 
-    def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
-        mu = np.sqrt(self.contribution.squared_norm(self.adjacency)) / self.sigma
-        pairs: tuple[tuple[DominatingPair, int], ...] = ((GaussianPair(float(mu)), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+    @property
+    def noise(self) -> Noise:
+        return Noise(self.sigma**2)
 
     @property
     def _noise_scale(self) -> float:
         return self.sigma
 
-    @property
-    def noise(self) -> Noise:
-        return Noise(self.sigma**2)
+    def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
+        mu = np.sqrt(self.contribution.squared_norm(self.adjacency)) / self.sigma
+        pairs: tuple[tuple[DominatingPair, int], ...] = ((GaussianPair(float(mu)), 1),)
+        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
     def _posterior_mean(self, noisy):
         return self.sigma * _gaussian_mean(noisy / self.sigma)
@@ -330,18 +329,22 @@ class GaussianMechanism(_AdditiveMechanism):
         z = means / self.sigma
         return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
 
-    def _limits(self, release, first, stop, n_samples, confidence):
-        """By the union bound over the runs, and the total of the noisy counts.
+    def _noise_quadrature(self):
+        x, weights = _normal_nodes()
+        return self.sigma * x, weights / weights.sum()
 
-        A release tells the noisy counts up to one number, what they were divided by, with
-        which all of them grow. Their total is the number of records and noise of deviation
-        ``sigma sqrt(n_categories)``. Within its limits lie those of each noisy count, and of
-        runs; a run has noise of its own, ``sigma sqrt(n_cells)``.
+    def _limits(self, release, first, stop, n_samples, confidence):
+        """Return limits by a union bound over the runs and the total of the noisy counts.
+
+        A release determines the noisy counts up to the divisor, with which all of them increase.
+        Their total is the number of records plus noise of deviation
+        ``sigma sqrt(n_categories)``. Limits of the total give limits of each noisy count and
+        of runs. A run has noise of deviation ``sigma sqrt(n_cells)`` in addition.
         """
         z = norm.isf((1 - confidence) / (2 * (len(first) + 1)))
 
         def reach(cells):
-            return self.sigma * (np.sqrt(cells) * z + cells * _UNKNOWN)
+            return self.sigma * (np.sqrt(cells) * z + cells * _GAUSSIAN_INVERSION_ERROR)
 
         counts = [
             self._noisy_with_total(release, n_samples + sign * reach(len(release)))
@@ -351,31 +354,30 @@ class GaussianMechanism(_AdditiveMechanism):
 
     def _reach(self, weight, n_cells, rest, others, tail):
         deviations = np.sqrt(n_cells * weight**2 + others * rest**2)
-        rounding = (n_cells * weight + others * rest) * _ROUNDING
+        rounding = (n_cells * weight + others * rest) * _ROUNDING_ERROR
         return self.sigma * (norm.isf(tail) * deviations + rounding)
 
-    def _with_precision(self, precision: float) -> "GaussianMechanism":
+    def _with_precision(self, precision: float) -> Any:
         return replace(self, sigma=self.sigma / precision)
-
-    def _noise_quadrature(self):
-        x, weights = _normal_nodes()
-        return self.sigma * x, weights / weights.sum()
 
 
 @dataclass(frozen=True, repr=False)
 class LaplaceMechanism(_AdditiveMechanism):
-    """Laplace noise on counts, then smooth probabilities (docs/theory.md, section 5).
+    """Laplace noise on counts, published as smooth probabilities (docs/theory.md, section 5).
 
     Parameters
     ----------
     scale : float
-        Scale b of the noise on each count, of density ``exp(-|z| / b) / (2 b)``; 0 for none.
+        Scale b of the noise on each count, with density ``exp(-|z| / b) / (2 b)``. 0 for no
+        noise.
     smoothing : float, default=0
-        Added to every estimated count.
-    adjacency : {"replace", "add_remove"}
+        Number that is added to every estimated count.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or removing
+        one.
     max_count, max_total : float
-        Public bounds on one record's entries in the table. Without `max_total` a
-        record touches a single cell.
+        Public bounds on the entries of one record in the table. Without `max_total` a record
+        contributes to a single cell.
 
     Examples
     --------
@@ -392,32 +394,31 @@ class LaplaceMechanism(_AdditiveMechanism):
 
     def __post_init__(self):
         super().__post_init__()
-        store_real(self, "scale", at_least=0)
-        store_real(self, "smoothing", at_least=0)
+        store_reals(self, scale=NON_NEGATIVE, smoothing=NON_NEGATIVE)
 
     @property
     def is_exact(self) -> bool:
         return self.scale == 0
 
+    @property
+    def noise(self) -> Noise:
+        return Noise(2 * self.scale**2, is_laplace=True)
+
+    @property
+    def _noise_scale(self) -> float:
+        return self.scale
+
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
-        # A record that fills its cells is the worst. For two cells with shifts a <= b
-        # (in scales) and x = (a + b - epsilon) / 2, delta = 1 - e^-x (1 + min(x, a) / 2)
-        # for 0 <= epsilon <= a + b, which grows as the smaller shift gives to the larger;
-        # domination survives composition, so transfer by transfer all cells follow.
+        # The worst record fills its cells. For two cells with shifts a <= b (in scales) and
+        # x = (a + b - epsilon) / 2, delta = 1 - e^-x (1 + min(x, a) / 2) for
+        # 0 <= epsilon <= a + b. It increases if the smaller shift gives to the larger one.
+        # Composition preserves domination, so this extends to any number of cells.
         records = 2 if replaces(self.adjacency) else 1
         pairs: tuple[tuple[DominatingPair, int], ...] = tuple(
             (LaplacePair(quotient_up(entry, self.scale)), records * count)
             for entry, count in self.contribution.entries
         )
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
-
-    @property
-    def _noise_scale(self) -> float:
-        return self.scale
-
-    @property
-    def noise(self) -> Noise:
-        return Noise(2 * self.scale**2, is_laplace=True)
 
     def _posterior_mean(self, noisy):
         return self.scale * _laplace_mean(np.maximum(noisy, 0.0) / self.scale)
@@ -426,21 +427,25 @@ class LaplaceMechanism(_AdditiveMechanism):
         noisy, known = _laplace_means()
         z = means / self.scale
         inverse = np.interp(z, known, noisy)
-        # Every negative count became 1, and stands for -1, the mean of a negative count
-        # where there are no records.
+        # All negative counts have the mean 1. They are replaced by -1, the mean of a negative
+        # noisy count in an empty cell.
         return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
 
+    def _noise_quadrature(self):
+        x, weights = _exponential_nodes()
+        return self.scale * np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
+
     def _limits(self, release, first, stop, n_samples, confidence):
-        """By the union bound over the runs, and what the noisy counts were divided by.
+        """Return limits by a union bound over the runs and the divisor of the noisy counts.
 
-        Noisy counts below 0 are all published as the least estimate there is. So the least
-        entry gives the least number that estimates can have been divided by, and the number
-        itself where several cells share it: that counts above 0 meet so often has a probability
-        that is set aside. Where they do not, either one noisy count is negative and it is that
-        number too, or none is, and their total is the number of records and its noise.
+        All negative noisy counts are published as the smallest estimate. The smallest entry
+        therefore gives the smallest possible divisor. It is the divisor itself if several cells
+        share this entry: the probability that as many positive counts are equal is part of the
+        union bound. Otherwise either one noisy count is negative, and the smallest entry gives
+        the divisor too, or none is, and their total is the number of records plus noise.
 
-        With negative ones as 0, a noisy count differs from the count x by max(noise, -x),
-        which is between the noise and its positive part.
+        With negative ones set to 0, a noisy count differs from the count x by max(noise, -x),
+        which lies between the noise and its positive part.
         """
         size = len(release)
         tail = (1 - confidence) / (2 * (len(first) + 2))
@@ -454,11 +459,12 @@ class LaplaceMechanism(_AdditiveMechanism):
             return np.maximum(self._from_means(estimates), 0.0)
 
         def above(cells):
-            return self.scale * (_tail_of_sum(cells, tail, _log_mgf) + cells * _UNKNOWN_LAPLACE)
+            reach = _tail_of_sum(cells, tail, _log_mgf)
+            return self.scale * (reach + cells * _LAPLACE_INVERSION_ERROR)
 
         def below(cells):
             reach = _tail_of_sum(cells, tail, _log_mgf_of_positive_part)
-            return self.scale * (reach + cells * _UNKNOWN_LAPLACE)
+            return self.scale * (reach + cells * _LAPLACE_INVERSION_ERROR)
 
         least = most = float(np.log((self.scale + self.smoothing) / release.min()))
         if log_chance > np.log(tail):
@@ -469,19 +475,99 @@ class LaplaceMechanism(_AdditiveMechanism):
         return self._limits_from_counts(found, (first, stop), n_samples, below, above)
 
     def _reach(self, weight, n_cells, rest, others, tail):
-        # Chernoff's bound, as for `_tail_of_sum`; no weighted theta passes 1.
+        # Chernoff's bound as in `_tail_of_sum`; no weighted theta exceeds 1.
         largest = np.maximum(weight, rest)
         first, second = weight / largest, rest / largest
         least = np.full(len(first), np.inf)
         for theta in np.linspace(0.005, 0.995, 199):
             grown = n_cells * _log_mgf(theta * first) + others * _log_mgf(theta * second)
             np.minimum(least, (grown - np.log(tail)) / theta, out=least)
-        rounding = (n_cells * weight + others * rest) * _ROUNDING
+        rounding = (n_cells * weight + others * rest) * _ROUNDING_ERROR
         return self.scale * (largest * least + rounding)
 
     def _with_precision(self, precision: float) -> "LaplaceMechanism":
         return replace(self, scale=self.scale / precision)
 
-    def _noise_quadrature(self):
-        x, weights = _exponential_nodes()
-        return self.scale * np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
+
+@dataclass(frozen=True, repr=False)
+class SelectionMechanism(GaussianMechanism):
+    """Gaussian noise on the counts of names, published if they exceed a threshold.
+
+    The noise hides names that several records have. A name of a single record is published with
+    a small probability. `failure` bounds this probability for all names of a record together
+    (docs/theory.md, section 5.1).
+
+    Parameters
+    ----------
+    sigma : float
+        Standard deviation of the noise on each count. 0 for no noise and no threshold.
+    smoothing : float, default=0
+        Not used.
+    failure : float in (0, 1), default=1e-6
+        Upper bound on the probability that a name of a single record is published.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or removing
+        one.
+    max_count, max_total : float
+        A record adds whole numbers of at most `max_count` to a name, and at most `max_total` to
+        all names together.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms.additive import SelectionMechanism
+    >>> mechanism = SelectionMechanism(sigma=30.0, failure=1e-6, max_total=50)
+    >>> round(mechanism.threshold, 1)
+    165.7
+    >>> mechanism.delta(10.0) >= mechanism.failure
+    True
+    """
+
+    name: ClassVar[str] = "selection"
+
+    failure: float = 1e-6
+
+    def __post_init__(self):
+        super().__post_init__()
+        store_reals(self, failure=OPEN_UNIT_INTERVAL)
+
+    @property
+    def threshold(self) -> float:
+        """Smallest noisy count of a name that is published."""
+        if self.is_exact:
+            return 0.0
+        # Rounding to the grid can increase the noise by one step.
+        step = noise_grid(self.sigma, at_most=self.contribution.grid)
+        # Counts are whole numbers, so a record has at most as many names as its total.
+        names = max(1.0, self.contribution.total("add_remove"))
+        # All names of a record stay hidden with probability at least (1 - p)^names.
+        p = -np.expm1(np.log1p(-self.failure) / names) * (1 - 1e-9)
+        return float((self.contribution.largest + self.sigma * norm.isf(p) + step) * (1 + 1e-9))
+
+    @classmethod
+    def _draw(cls, requests, generator):
+        """Draw noisy counts of names, and replace those below the threshold by 0."""
+        published = []
+        for request in requests:
+            mechanism = request.mechanism
+            noisy = mechanism.noisy(request.counts, generator, request.grid)
+            published.append(np.where(noisy >= mechanism.threshold, noisy, 0.0))
+        return (np.concatenate(published),)
+
+    def _prepare(self, *drawn):
+        return drawn
+
+    @staticmethod
+    def _probabilities(*prepared):
+        return prepared[0]
+
+    def _released_without_noise(self, counts):
+        return counts
+
+    def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
+        return {
+            direction: replace(case, failure=self.failure)
+            for direction, case in super()._noisy_worst_cases().items()
+        }
+
+    def _limits(self, release, first, stop, n_samples, confidence):
+        raise ValueError("limits are not available for a selection, which omits names")

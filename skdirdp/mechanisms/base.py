@@ -1,45 +1,47 @@
-"""The base of mechanisms: public bounds, curves from worst cases, and the release of a table."""
+"""Base class of mechanisms: public bounds, privacy curves, and the release of tables."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._messages import brief
+from .._messages import format_short
 from .._random import noise_generator
-from .._validation import check_choice, check_counts, check_real
-from ..accounting.composition import PrivacyCurves
+from .._validation import check_choice, check_counts, check_integer, check_real
+from ..accounting.composition import MAX_RELEASES, Composition, PrivacyCurves, same_adjacency
 from ..accounting.worst_case import REVEALS_ALL, TABLE_RELATIONS, WorstCase, in_every_direction
 from ..numerics.rows import is_whole, row_blocks
-from .contribution import ContributionBound
-from .noise import Noise, expected_divergence_of_reading
 from .sampling import check_platform
-from .table import CountTable
+from .tables import ContributionBound, CountTable, Noise, postprocessed_divergence
 
-# Tables are drawn in blocks of rows that stay in the processor's cache, small ones together.
+# Tables are drawn in blocks of rows that fit into the processor's cache, small ones together.
 _BLOCK_CELLS = 1 << 17
+
+Limits = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Mechanism(PrivacyCurves):
-    """A way to publish the rows of a table of counts as probabilities.
+    """Abstract base class of mechanisms that publish rows of counts as probabilities.
 
-    Abstract: `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism` are the ways
-    there are. Values: a mechanism has no state, and two with equal parameters are equal.
+    Subclasses are `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism`. A mechanism
+    has no state. Two mechanisms with equal parameters are equal.
 
     Parameters
     ----------
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is exchanged for another, or added or removed. Or
-        "replace_person", "add_remove_person": the same of a person, with all records of
-        that person, to whom the bounds then apply.
+        Whether neighbouring data sets differ by replacing one record, or by adding or removing
+        one. With "replace_person" or "add_remove_person" they differ by a person with all
+        records of that person, and the bounds apply to persons.
     max_count, max_total : float
-        Public bounds on one record's entries in the table. Without `max_total` a
-        record touches a single cell, with a weight of at most `max_count`.
+        Public bounds on the entries of one record in the table. Without `max_total` a record
+        contributes to a single cell, with a weight of at most `max_count`.
 
     Examples
     --------
@@ -49,9 +51,9 @@ class Mechanism(PrivacyCurves):
     (True, True)
     """
 
-    #: What estimators and `calibrate` call the mechanism.
+    #: Name of the mechanism in estimators and in `calibrate`.
     name: ClassVar[str]
-    # Calibration compares mechanisms, so it stands above them and sets this itself.
+    # `calibration` imports the mechanisms that it compares, and sets this attribute.
     _calibrator: ClassVar[Callable[..., "Mechanism"]]
 
     adjacency: str = "replace"
@@ -60,17 +62,17 @@ class Mechanism(PrivacyCurves):
 
     def __post_init__(self):
         check_choice("adjacency", self.adjacency, TABLE_RELATIONS)
-        rows = ContributionBound(self.max_count, self.max_total)
-        object.__setattr__(self, "max_count", rows.max_count)
-        object.__setattr__(self, "max_total", rows.max_total)
+        bound = ContributionBound(self.max_count, self.max_total)
+        object.__setattr__(self, "max_count", bound.max_count)
+        object.__setattr__(self, "max_total", bound.max_total)
 
     def __repr__(self) -> str:
-        """What the mechanism was given, its own parameters first; defaults are left out."""
+        """Return the parameters that differ from their defaults, the mechanism's own first."""
         return self._describe(repr)
 
     def __str__(self) -> str:
-        """The same for a reader, who needs four digits of a noise level and not all."""
-        return self._describe(brief)
+        """Return the same with four digits of each number."""
+        return self._describe(format_short)
 
     def _describe(self, show: Callable[[Any], str]) -> str:
         given = [
@@ -82,12 +84,25 @@ class Mechanism(PrivacyCurves):
 
     @property
     def contribution(self) -> ContributionBound:
-        return ContributionBound(self.max_count, self.max_total)
+        """Bound on the entries of one record."""
+        return _contribution(self.max_count, self.max_total)
+
+    # What a subclass defines ---------------------------------------------------------------
 
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether no noise is added at all."""
+        """Whether no noise is added."""
+
+    @property
+    @abstractmethod
+    def noise(self) -> Noise:
+        """Distribution of the noise of a noisy count."""
+
+    @property
+    @abstractmethod
+    def smoothing(self) -> float:
+        """Number that is added to every count."""
 
     @abstractmethod
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]: ...
@@ -97,40 +112,71 @@ class Mechanism(PrivacyCurves):
     def _draw(
         cls, requests: "Sequence[Request]", generator: np.random.Generator
     ) -> tuple[np.ndarray, ...]:
-        """What is drawn for each count of all tables in turn; they are one-dimensional here."""
+        """Draw the noise of several one-dimensional tables, concatenated."""
 
     @abstractmethod
     def _noisy_counts(self, grid: float, *drawn: np.ndarray) -> np.ndarray:
-        """Counts with noise of mean 0, from what was drawn."""
+        """Return counts with noise of mean 0."""
 
-    def _prepared(self, *drawn: np.ndarray) -> tuple[np.ndarray, ...]:
-        """What `_probabilities` takes, from what was drawn."""
+    def _prepare(self, *drawn: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return the arguments of `_probabilities`."""
         return drawn
 
     @staticmethod
     @abstractmethod
     def _probabilities(*prepared: np.ndarray) -> np.ndarray:
-        """Positive probabilities for each row of a two-dimensional table."""
+        """Return positive probabilities for each row of a two-dimensional table."""
 
-    @property
-    @abstractmethod
-    def noise(self) -> Noise:
-        """The variance of what was drawn, as a noisy count."""
+    def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
+        """Raise an error if the mechanism cannot draw a table, of whole numbers or not."""
 
-    @property
-    @abstractmethod
-    def smoothing(self) -> float:
-        """What is added to every count, in counts."""
+    def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
+        return smoothed_mean(counts, self.smoothing)
 
     @abstractmethod
     def _divergence_as_drawn(self, table: CountTable) -> float:
-        """`expected_divergence`, of a table that is not read any better."""
+        """Return the expected divergence of a table that is not post-processed."""
+
+    @abstractmethod
+    def _with_precision(self, precision: float) -> "Mechanism": ...
+
+    @abstractmethod
+    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray: ...
+
+    @abstractmethod
+    def _limits(
+        self,
+        release: np.ndarray,
+        first: np.ndarray,
+        stop: np.ndarray,
+        n_samples: float,
+        confidence: float,
+    ) -> Limits: ...
+
+    @abstractmethod
+    def _limits_with_total(
+        self,
+        noisy: np.ndarray,
+        first: np.ndarray,
+        stop: np.ndarray,
+        n_samples: float,
+        confidence: float,
+    ) -> Limits: ...
+
+    @abstractmethod
+    def _count_limits(self, sums: np.ndarray, n_cells: np.ndarray, tail: float) -> Limits:
+        """Return limits for the sums of cells from the sums of their noisy counts.
+
+        Each limit fails with probability at most `tail`.
+        """
+
+    # Accuracy ------------------------------------------------------------------------------
 
     def expected_divergence(self, table: CountTable) -> float:
-        """Expected KL divergence of a published row from the true one.
+        """Compute the expected KL divergence between a published row and the true row.
 
-        An average over a reference for the unknown counts; it sees no data, only
-        the public description of the table.
+        This is an average over a reference distribution of the unknown counts. It depends only
+        on the public description of the table.
 
         Parameters
         ----------
@@ -143,48 +189,12 @@ class Mechanism(PrivacyCurves):
         """
         if not table.postprocess or self.is_exact:
             return self._divergence_as_drawn(table)
-        return expected_divergence_of_reading(table, self.noise)
-
-    @abstractmethod
-    def _with_precision(self, precision: float) -> "Mechanism": ...
-
-    @abstractmethod
-    def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        """`unbiased`, of a release with noise."""
-
-    @abstractmethod
-    def _limits(
-        self,
-        release: np.ndarray,
-        first: np.ndarray,
-        stop: np.ndarray,
-        n_samples: float,
-        confidence: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`limits`, of a release with noise."""
-
-    @abstractmethod
-    def _limits_with_total(
-        self,
-        noisy: np.ndarray,
-        first: np.ndarray,
-        stop: np.ndarray,
-        n_samples: float,
-        confidence: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`limits_from_noisy`, where the number of records is public."""
-
-    @abstractmethod
-    def _count_limits(
-        self, sums: np.ndarray, n_cells: np.ndarray, tail: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Limits for the counts of so many cells whose noisy counts have these sums.
-
-        Each is passed with probability `tail` at most.
-        """
+        return postprocessed_divergence(
+            table.n_categories, table.row_total, self.noise, table.min_smoothing
+        )
 
     def with_precision(self, precision: float) -> "Mechanism":
-        """The same mechanism with noise that is so many times smaller.
+        """Return the mechanism with noise divided by `precision`.
 
         Parameters
         ----------
@@ -198,20 +208,20 @@ class Mechanism(PrivacyCurves):
         return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        """Estimated shares of the records in each cell, whose noise has mean 0.
+        """Estimate the share of the records in each cell, with errors of mean 0.
 
         Parameters
         ----------
         release : ndarray of shape (n_categories,)
-            One released row.
+            A released row.
         n_samples : float
-            The public number of records that the row counts.
+            Public number of records in the row.
 
         Returns
         -------
         ndarray of shape (n_categories,)
-            They sum to 1, and some may be negative. For additive noise the mean is 0 up
-            to terms that vanish as the records grow beside the noise.
+            The shares sum to 1, and some may be negative. For additive noise the mean of the
+            errors is 0 up to terms that vanish for many records.
         """
         if self.is_exact:
             return without_smoothing(release, self.smoothing, n_samples, len(release))
@@ -225,19 +235,19 @@ class Mechanism(PrivacyCurves):
         *,
         n_samples: float,
         confidence: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Limits that hold for the true shares of several runs of cells at once.
+    ) -> Limits:
+        """Return simultaneous confidence limits for the true shares of runs of cells.
 
         Parameters
         ----------
         release : ndarray of shape (n_categories,)
-            One released row.
+            A released row.
         first, stop : ndarray of int of shape (n_runs,)
-            Each run has the cells from `first` to before `stop`, one at least.
+            A run consists of the cells from `first` to before `stop`, at least one.
         n_samples : float
-            The public number of records that the row counts.
+            Public number of records in the row.
         confidence : float in (0, 1)
-            The probability that all limits hold, at least.
+            Probability that all limits hold, at least.
 
         Returns
         -------
@@ -245,13 +255,8 @@ class Mechanism(PrivacyCurves):
         """
         check_real("confidence", confidence, above=0, below=1)
         if self.is_exact:
-            exact = without_smoothing(
-                sums_of_runs(release, first, stop),
-                self.smoothing,
-                n_samples,
-                len(release),
-                stop - first,
-            )
+            released, n_cells = sums_of_runs(release, first, stop), stop - first
+            exact = without_smoothing(released, self.smoothing, n_samples, len(release), n_cells)
             return exact, exact
         return self._limits(release, first, stop, n_samples, confidence)
 
@@ -263,19 +268,19 @@ class Mechanism(PrivacyCurves):
         *,
         n_samples: float | None,
         confidence: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The same as `limits`, from noisy counts instead of a released row.
+    ) -> Limits:
+        """Return the same limits as `limits`, from noisy counts instead of a released row.
 
         Parameters
         ----------
         noisy : ndarray of shape (n_categories,)
-            With the noise of the mechanism.
+            Counts with the noise of the mechanism.
         first, stop : ndarray of int of shape (n_runs,)
-            Each run has the cells from `first` to before `stop`, one at least.
+            A run consists of the cells from `first` to before `stop`, at least one.
         n_samples : float or None
-            The public number of records that were counted, or None where it is not public.
+            Public number of counted records. None if it is not public.
         confidence : float in (0, 1)
-            The probability that all limits hold, at least.
+            Probability that all limits hold, at least.
 
         Returns
         -------
@@ -286,28 +291,29 @@ class Mechanism(PrivacyCurves):
             limits = self._limits_without_total(noisy, first, stop, confidence)
         else:
             limits = self._limits_with_total(noisy, first, stop, n_samples, confidence)
-        # All cells hold all records, whatever the noise is.
+        # A run of all cells contains all records, whatever the noise is.
         lower, upper = (np.where(stop - first < len(noisy), limit, 1.0) for limit in limits)
         return lower, upper
 
     def _limits_without_total(
         self, noisy: np.ndarray, first: np.ndarray, stop: np.ndarray, confidence: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """`limits_from_noisy`, where the number of records is not public."""
-        # Each run has limits for its own count and for that of all other cells, on two sides.
+    ) -> Limits:
+        # Each run needs two limits for its own count and two for the count of all other cells.
         tail = (1 - confidence) / (4 * len(first))
         sums, n_cells = sums_of_runs(noisy, first, stop), stop - first
         least, most = self._count_limits(sums, n_cells, tail)
         others = self._count_limits(noisy.sum() - sums, len(noisy) - n_cells, tail)
-        # A share x / (x + y) grows with x and falls with y.
+        # A share x / (x + y) increases with x and decreases with y.
         with np.errstate(divide="ignore", invalid="ignore"):
             lower = np.where(least > 0, least / (least + others[1]), 0.0)
             upper = np.where(others[0] > 0, most / (most + others[0]), 1.0)
         return lower, upper
 
+    # Calibration and release ---------------------------------------------------------------
+
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:
-        """The mechanism of least expected divergence within a budget.
+        """Return the mechanism of smallest expected divergence within a budget.
 
         Parameters
         ----------
@@ -348,15 +354,14 @@ class Mechanism(PrivacyCurves):
         Parameters
         ----------
         counts : array-like of shape (..., n_categories)
-            Non-negative; each row along the last axis becomes a distribution. The
-            whole array is one table: a record changes it once, within `max_count`
-            and `max_total`.
+            Non-negative. Each row along the last axis becomes a distribution. The whole array
+            is one table: a record changes it once, within `max_count` and `max_total`.
         random_state : None, int, Generator or RandomState
-            None draws cryptographically secure noise.
+            If None, the noise is cryptographically secure.
         accountant : PrivacyAccountant, optional
-            Charged for one release before any noise is drawn.
+            Accountant that is charged for one release before noise is drawn.
         label : str, optional
-            What the charge is called in the accountant's history.
+            Name of the charge in the accountant's history.
 
         Returns
         -------
@@ -378,30 +383,29 @@ class Mechanism(PrivacyCurves):
         return self.draw(counts, generator)
 
     def check_table(self, counts: np.ndarray, grid: float | None = None) -> None:
-        """Refuse a table that cannot be released as the guarantee assumes.
+        """Raise an error if a table cannot be released as the guarantee assumes.
 
         Parameters
         ----------
         counts : ndarray of shape (..., n_categories)
             Finite and non-negative.
         grid : float, optional
-            A public power of two of which all counts are multiples. By default the one that
-            follows from the bounds.
+            Public power of two that divides all counts. By default it follows from the bounds.
         """
         if self.is_exact:
             return
-        check_platform()  # which would else refuse to draw what was paid for
+        check_platform()  # an unsuitable platform must fail before the charge
         grid = self.contribution.grid if grid is None else grid
         if counts.max() >= 2.0**53:
             raise ValueError(
-                "counts must be below 2^53, from where floats do not hold every whole number; "
-                "got a larger entry"
+                "counts must be below 2^53, because floats do not represent every whole number "
+                "above; got a larger entry"
             )
         whole = is_whole(counts)
         if not whole and not is_whole(counts / grid):
             raise ValueError(
-                f"counts must be multiples of {grid:g}, so that noise is exact: round what each "
-                "record adds down to that before it is added"
+                f"counts must be multiples of {grid:g} for exact noise: round the contribution of "
+                "each record down to such a multiple before adding it"
             )
         self._check_table(counts, grid, whole=whole)
 
@@ -411,18 +415,17 @@ class Mechanism(PrivacyCurves):
         generator: np.random.Generator | None,
         grid: float | None = None,
     ) -> np.ndarray:
-        """The release itself, of a valid table that was paid for.
+        """Draw the release of a table, after it was checked and charged.
 
-        Noise is an exact sample, rounded to a public grid: docs/sampling.md.
+        The noise is an exact sample, rounded to a public grid (docs/sampling.md).
 
         Parameters
         ----------
         counts : ndarray of shape (..., n_categories)
-            Checked before.
         generator : Generator or None
-            None only for a mechanism that adds no noise.
+            None only if the mechanism adds no noise.
         grid : float, optional
-            As for `check_table`.
+            As in `check_table`.
 
         Returns
         -------
@@ -435,59 +438,56 @@ class Mechanism(PrivacyCurves):
     def draw_all(
         requests: "Sequence[Request]", generator: np.random.Generator | None
     ) -> list[np.ndarray]:
-        """The releases of several tables that were paid for, each as by `draw`.
+        """Draw the releases of several tables, after they were checked and charged.
 
-        Noise of all is drawn at once, which takes little longer than that of one small table.
+        Small tables are drawn together, which takes little longer than drawing one of them.
 
         Parameters
         ----------
         requests : sequence of Request
-            Tables that were checked, each with the mechanism that was charged for it.
         generator : Generator or None
-            None only where no mechanism adds noise.
+            None only if no mechanism adds noise.
 
         Returns
         -------
         list of ndarray of the shapes of the tables
-            Probabilities, or noisy counts where those are requested.
+            Probabilities, or noisy counts if requested.
         """
         released = [np.empty(request.counts.shape) for request in requests]
         for request, target in zip(requests, released, strict=True):
             if request.mechanism.is_exact:
                 target[:] = request.mechanism._released_without_noise(request.counts)
-        for (kind_of_mechanism, as_counts), batch in _noisy_batches(requests, released):
+        for batch in _batches(requests, released):
             assert generator is not None
-            fill = _fill_counts if as_counts else _fill
-            fill(kind_of_mechanism, batch, generator)
+            _draw_batch(batch, generator)
         return released
 
     @staticmethod
     def check_all(requests: "Sequence[Request]") -> None:
-        """Refuse tables that cannot be released as guarantees assume, before they are paid for.
+        """Raise an error if a table cannot be released as the guarantee assumes.
 
-        They are looked at as `draw_all` draws them: those of one mechanism together, of which
-        all or none are whole numbers.
+        Tables are checked in the batches in which `draw_all` draws them, because a batch that is
+        not whole needs more bits.
 
         Parameters
         ----------
         requests : sequence of Request
         """
-        for _, batch in _noisy_batches(requests, [request.counts for request in requests]):
-            for request in _joined_runs(batch):
+        for batch in _batches(requests, [request.counts for request in requests]):
+            for request in _join_equal(batch):
                 request.mechanism.check_table(request.counts, request.grid)
 
-    def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
-        return smoothed_mean(counts, self.smoothing)
 
-    def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
-        """Refuse a table outside what the mechanism can draw; `whole` numbers or not."""
+@lru_cache(maxsize=1024)
+def _contribution(max_count: float, max_total: float | None) -> ContributionBound:
+    return ContributionBound(max_count, max_total)
 
 
 class Request(NamedTuple):
-    """A table that is to be drawn; see `Mechanism.draw` for the parts.
+    """A table to be drawn by a mechanism.
 
-    With `as_counts` the noisy counts themselves are asked for, and not probabilities: what the
-    guarantee was proved for, before anything is made of it.
+    With `as_counts` the result has noisy counts, for which the guarantee is proved, instead of
+    probabilities. `grid` is a public power of two that divides all counts.
     """
 
     mechanism: Mechanism
@@ -496,41 +496,32 @@ class Request(NamedTuple):
     as_counts: bool = False
 
 
-#: Rows of a table, and the place for what becomes of them; both two-dimensional.
-_Part = tuple[Request, np.ndarray]
+#: Two-dimensional blocks of rows, each with the array that the result is written to.
+_Batch = list[tuple[Request, np.ndarray]]
 
 
-def _noisy_batches(
-    requests: Sequence[Request], targets: Sequence[np.ndarray]
-) -> Iterator[tuple[tuple[type[Mechanism], bool], list[_Part]]]:
-    """What is drawn at once, by the kind of mechanism and whether counts are asked for."""
-    noisy: dict[tuple[type[Mechanism], bool], list[_Part]] = {}
+def _batches(requests: Sequence[Request], targets: Sequence[np.ndarray]) -> Iterator[_Batch]:
+    """Yield blocks that are drawn together: mechanisms of one type, several small tables."""
+    kinds: dict[tuple[type[Mechanism], bool], _Batch] = {}
     for request, target in zip(requests, targets, strict=True):
         if not request.mechanism.is_exact:
             kind = (type(request.mechanism), request.as_counts)
-            noisy.setdefault(kind, []).append((request, target))
-    for kind, several in noisy.items():
-        for batch in _batches(several):
-            yield kind, batch
-
-
-def _batches(requests: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Blocks of rows with the places for what becomes of them, several small ones at once."""
-    batch: list[_Part] = []
-    cells = 0
-    for request, target in requests:
-        for part, place in _blocks(request, target):
-            if batch and cells + part.counts.size > _BLOCK_CELLS:
+            kinds.setdefault(kind, []).extend(_blocks(request, target))
+    for blocks in kinds.values():
+        batch: _Batch = []
+        n_cells = 0
+        for request, target in blocks:
+            if batch and n_cells + request.counts.size > _BLOCK_CELLS:
                 yield batch
-                batch, cells = [], 0
-            batch.append((part, place))
-            cells += part.counts.size
-    if batch:
-        yield batch
+                batch, n_cells = [], 0
+            batch.append((request, target))
+            n_cells += request.counts.size
+        if batch:
+            yield batch
 
 
-def _blocks(request: Request, target: np.ndarray) -> Iterable[_Part]:
-    """Rows of a table, block by block; a small one is one as it is."""
+def _blocks(request: Request, target: np.ndarray) -> Iterable[tuple[Request, np.ndarray]]:
+    """Split a large table into blocks of rows."""
     if request.counts.ndim == 2 and request.counts.size <= _BLOCK_CELLS:
         return [(request, target)]
     columns = request.counts.shape[-1]
@@ -539,80 +530,125 @@ def _blocks(request: Request, target: np.ndarray) -> Iterable[_Part]:
     return ((request._replace(counts=counts[rows]), target[rows]) for rows in blocks)
 
 
-def _fill(kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator) -> None:
-    """Draw the tables of a batch, all by mechanisms of one kind, and put them in their places."""
-    flat, pieces = _drawn(kind, batch, generator)
-    drawn = [
-        _joined(each)
-        for each in zip(
-            *(
-                request.mechanism._prepared(*piece)
-                for request, piece in zip(flat, pieces, strict=True)
-            ),
-            strict=True,
-        )
-    ]
+def _join_equal(batch: _Batch) -> list[Request]:
+    """Concatenate consecutive blocks of equal mechanisms, as one-dimensional tables."""
+    joined = []
+    for _, run in groupby(batch, lambda block: (block[0].mechanism, block[0].grid)):
+        requests = [request for request, _ in run]
+        counts = _concatenate([request.counts.reshape(-1) for request in requests])
+        joined.append(requests[0]._replace(counts=counts))
+    return joined
+
+
+def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
+    """Draw all blocks of a batch at once and write the results to their targets."""
+    requests = _join_equal(batch)
+    kind, as_counts = type(requests[0].mechanism), requests[0].as_counts
+    drawn = kind._draw(requests, generator)
+    prepared: list[tuple[np.ndarray, ...]] = []
     start = 0
-    # Tables with rows of one length are normalised in one go too.
-    for columns, parts in _runs(batch, lambda part: part.counts.shape[1]):
-        targets = [target for _, target in parts]
-        rows = sum(map(len, targets))
-        stop = start + rows * columns
-        found = kind._probabilities(
-            *(values[start:stop].reshape(rows, columns) for values in drawn)
-        )
+    for mechanism, counts, grid, _ in requests:
+        stop = start + counts.size
+        cells = [each[start:stop] for each in drawn]
+        if as_counts:
+            prepared.append((mechanism._noisy_counts(grid, *cells),))
+        else:
+            prepared.append(mechanism._prepare(*cells))
+        start = stop
+    values = [_concatenate(each) for each in zip(*prepared, strict=True)]
+    start = 0
+    # Consecutive blocks with rows of equal length are normalised together.
+    for columns, run in groupby(batch, lambda block: block[1].shape[1]):
+        targets = [target for _, target in run]
+        n_rows = sum(map(len, targets))
+        stop = start + n_rows * columns
+        rows = [each[start:stop].reshape(n_rows, columns) for each in values]
+        result = rows[0] if as_counts else kind._probabilities(*rows)
         start = stop
         for target in targets:
-            target[:], found = found[: len(target)], found[len(target) :]
+            target[:], result = result[: len(target)], result[len(target) :]
 
 
-def _fill_counts(
-    kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator
-) -> None:
-    """The same, where noisy counts are asked for."""
-    flat, pieces = _drawn(kind, batch, generator)
-    found = _joined(
-        [
-            request.mechanism._noisy_counts(request.grid, *piece)
-            for request, piece in zip(flat, pieces, strict=True)
-        ]
-    )
-    for _, target in batch:
-        target[:], found = found[: target.size].reshape(target.shape), found[target.size :]
-
-
-def _drawn(
-    kind: type[Mechanism], batch: Sequence[_Part], generator: np.random.Generator
-) -> tuple[list[Request], list[tuple[np.ndarray, ...]]]:
-    """Requests that follow each other and are alike as one, and what was drawn for each."""
-    flat = _joined_runs(batch)
-    drawn = kind._draw(flat, generator)
-    pieces, start = [], 0
-    for request in flat:
-        stop = start + request.counts.size
-        pieces.append(tuple(each[start:stop] for each in drawn))
-        start = stop
-    return flat, pieces
-
-
-def _joined_runs(batch: Sequence[_Part]) -> list[Request]:
-    return [
-        Request(mechanism, _joined([part.counts.reshape(-1) for part, _ in parts]), grid)
-        for (mechanism, grid), parts in _runs(batch, lambda part: (part.mechanism, part.grid))
-    ]
-
-
-def _runs(batch: Sequence[_Part], key: Callable[[Request], Any]) -> list[tuple[Any, list[_Part]]]:
-    """Parts that follow each other and are alike."""
-    return [(value, list(parts)) for value, parts in groupby(batch, lambda part: key(part[0]))]
-
-
-def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def _concatenate(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+@dataclass(frozen=True)
+class JointMechanism(PrivacyCurves):
+    """Several mechanisms whose releases are one charge.
+
+    Its dominating pairs are the products of their pairs (docs/theory.md, section 1).
+
+    Parameters
+    ----------
+    parts : tuple of (mechanism, number of releases)
+        All mechanisms have the same adjacency.
+
+    Examples
+    --------
+    >>> from skdirdp.mechanisms import DirichletMechanism, JointMechanism
+    >>> prior, features = DirichletMechanism(0.1, 4.0), DirichletMechanism(0.05, 4.0)
+    >>> JointMechanism(((prior, 1), (features, 13))).releases
+    14
+    """
+
+    parts: tuple[tuple[Mechanism, int], ...]
+
+    def __post_init__(self):
+        parts = tuple(
+            (mechanism, check_integer("releases", count, at_least=1, at_most=MAX_RELEASES))
+            for mechanism, count in self.parts
+        )
+        object.__setattr__(self, "parts", parts)
+        adjacency = None
+        for mechanism, _ in parts:
+            adjacency = same_adjacency(mechanism, adjacency)
+
+    @classmethod
+    def from_mechanisms(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":
+        """Return one release by each mechanism, with equal mechanisms counted.
+
+        Parameters
+        ----------
+        mechanisms : iterable of Mechanism
+
+        Returns
+        -------
+        JointMechanism
+        """
+        return cls(tuple(Counter(mechanisms).items()))
+
+    def as_charge(self) -> "tuple[Mechanism | JointMechanism, int]":
+        """Return the mechanism and the number of releases to charge an accountant for.
+
+        Returns
+        -------
+        tuple of (mechanism, number of releases)
+            The only part, or the joint mechanism itself with one release.
+        """
+        return self.parts[0] if len(self.parts) == 1 else (self, 1)
+
+    @property
+    def adjacency(self) -> str:
+        """Adjacency of all parts."""
+        return self.parts[0][0].adjacency
+
+    @property
+    def releases(self) -> int:
+        """Number of released tables."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether some part adds no noise."""
+        return any(mechanism.is_exact for mechanism, _ in self.parts)
+
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
+        return Composition(self.parts).worst_cases()
+
+
 def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
-    """``(x + s) / sum(x + s)`` along the last axis; an empty row without smoothing is uniform."""
+    """Return ``(x + s) / sum(x + s)`` along the last axis; uniform for an all-zero row."""
     weights = np.add(counts, smoothing, dtype=float)
     total = weights.sum(axis=-1, keepdims=True)
     empty = total == 0
@@ -630,25 +666,25 @@ def without_smoothing(
     n_categories: int,
     n_cells: np.ndarray | int = 1,
 ) -> np.ndarray:
-    """``x / N`` from smoothed means of counts x that add up to N, or from sums of some cells."""
+    """Return ``x / N`` from smoothed means of counts x with total N, or from sums of cells."""
     s = smoothing / n_samples
     return mean * (1 + n_categories * s) - n_cells * s
 
 
 def sums_of_runs(row: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """The sums of the cells from `first` to before `stop`."""
+    """Return the sums of the cells from `first` to before `stop`."""
     below = np.concatenate([[0.0], np.cumsum(row)])
     return below[stop] - below[first]
 
 
 def normalise(weights: np.ndarray) -> np.ndarray:
-    """Divide rows of positive weights by their sums, in place; nothing underflows to 0."""
-    weights /= row_sums(weights)[:, np.newaxis]
+    """Divide rows of positive weights by their sums, in place, without underflow to 0."""
+    weights /= _row_sums(weights)[:, np.newaxis]
     return np.maximum(weights, np.finfo(float).tiny, out=weights)
 
 
-def row_sums(table: np.ndarray) -> np.ndarray:
-    """Sums along the rows; for short rows many times faster than `ndarray.sum`."""
+def _row_sums(table: np.ndarray) -> np.ndarray:
+    """Return the sums of rows; for short rows much faster than `ndarray.sum`."""
     if table.shape[1] > 16:
         return table.sum(axis=1)
     total = table[:, 0].copy()

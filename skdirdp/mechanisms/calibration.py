@@ -1,8 +1,8 @@
-"""Calibration: the mechanisms for a budget and public sizes.
+"""Calibration: the mechanisms for a budget and public table sizes.
 
-Calibration inverts composition: among all noise levels at which the tables of a
-fit, released together, stay within the budget, it takes the one of least expected
-divergence (`Mechanism.expected_divergence`, which sees no data). Results are cached.
+Calibration inverts composition. Among all noise levels at which the tables of a fit, released
+together, stay within the budget, it selects the one of smallest expected divergence
+(`Mechanism.expected_divergence`, which does not depend on data). Results are cached.
 """
 
 from collections import Counter
@@ -16,40 +16,51 @@ from scipy.optimize import minimize_scalar
 
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import ApproximateDP, Composition, RenyiDP, TruncatedConcentratedDP
-from ..accounting.conversions import gaussian_mu, gaussian_slope
-from ..accounting.pairs import GaussianPair
+from ..accounting.pairs import GaussianPair, gaussian_mu, gaussian_slope
 from ..accounting.worst_case import ADJACENCIES
 from ..numerics.conservative import root_nearby, safe_root
-from . import papers
 from .additive import GaussianMechanism, LaplaceMechanism
 from .base import Mechanism
-from .contribution import ContributionBound
-from .dirichlet import DirichletMechanism
-from .table import CountTable
+from .dirichlet import (
+    DirichletMechanism,
+    Sensitivity,
+    algorithm1,
+    algorithm1_budget,
+    tcdp_for_approximate,
+    tcdp_for_renyi,
+)
+from .tables import ContributionBound, CountTable
 
 CALIBRATIONS = ("exact", "algorithm1", "tcdp")
 MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 
-_COARSE, _FINE = 1e-3, 1e-10  # tolerances on the logarithm of a parameter
-_SECANTS, _LONGEST_STEP = 8, 4.0  # before a search that never fails, and is slower
+_COARSE, _FINE = 1e-3, 1e-10  # tolerances of the logarithm of a parameter
+_MAX_SECANTS, _MAX_STEP = 8, 4.0  # limits of a fast search; a slower one that never fails follows
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
-# The prior of a table that is read without it, as a power of two.
+# Prior of a table from which it is subtracted again, as a power of two.
 _LOG2_ALPHA = 20
-# No parameter is sought beyond these logarithms.
-_LEAST_LOG, _LARGEST_LOG = -300.0, 225.0
-_TOO_SMALL = "epsilon is too small: floating-point numbers hold no such noise"
+# Limits of the logarithms of all parameters.
+_MIN_LOG, _MAX_LOG = -300.0, 225.0
+_TOO_SMALL = "epsilon is too small: the noise exceeds the range of floating-point numbers"
+
+Budget = ApproximateDP | RenyiDP
+#: One mechanism for each kind of table of a problem.
+Solution = tuple[Mechanism, ...]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Tables of several kinds, to be released within one budget."""
+    """Tables of several kinds, with the number of each, to be released within one budget."""
 
-    tables: tuple[tuple[CountTable, int], ...]  # kinds, and how many there are of each
-    budget: ApproximateDP | RenyiDP
+    tables: tuple[tuple[CountTable, int], ...]
+    budget: Budget
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
-        """Positive where the releases pass the budget; continuous in the noise."""
+        """Return a number that is positive if the releases exceed the budget.
+
+        It is continuous in the noise.
+        """
         counts = [count for _, count in self.tables]
         total = Composition(zip(mechanisms, counts, strict=True))
         if isinstance(self.budget, RenyiDP):
@@ -60,7 +71,7 @@ class Problem:
         return float(excess)
 
     def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
-        """The expected KL divergence of all tables together."""
+        """Return the expected KL divergence of all tables together."""
         return sum(
             count * mechanism.expected_divergence(table)
             for (table, count), mechanism in zip(self.tables, mechanisms, strict=True)
@@ -68,7 +79,7 @@ class Problem:
 
     @property
     def slope(self) -> float:
-        """About how fast `excess` grows with the logarithm of the inverse noise."""
+        """Approximate derivative of `excess` by the logarithm of the inverse noise."""
         return _slope(self.budget)
 
     @property
@@ -77,25 +88,28 @@ class Problem:
 
     @property
     def squared_norm(self) -> float:
-        """The squared l2 sensitivity of all tables together, in units of the common noise."""
+        """Squared l2 sensitivity of all tables together, in units of the common noise."""
         return sum(
             count * table.precision**2 * table.contribution.squared_norm(self.adjacency)
             for table, count in self.tables
         )
 
 
-def _slope(budget: ApproximateDP | RenyiDP, mu: float | None = None) -> float:
-    """Of a Gaussian loss; more exactly, where the mu that uses up the budget is known."""
+def _slope(budget: Budget, mu: float | None = None) -> float:
+    """Return the slope of a Gaussian loss, more precisely if its mu is given."""
     if isinstance(budget, RenyiDP):
         return 2.0
     if mu is not None:
         return gaussian_slope(budget.epsilon, budget.delta, mu)
-    # The logarithm of delta falls by the square of epsilon over the deviation.
+    # The logarithm of delta decreases with the square of epsilon over the deviation.
     return 2 * np.log(1 / budget.delta) + 2
 
 
-#: One mechanism for each kind of table of a problem.
-Solution = tuple[Mechanism, ...]
+def make_budget(epsilon: float, delta: float, order: float | None, adjacency: str) -> Budget:
+    """Return the guarantee of a budget: (epsilon, delta)-DP, or RDP if an order is given."""
+    if order is None:
+        return ApproximateDP(float(epsilon), float(delta), adjacency)
+    return RenyiDP(float(order), float(epsilon), adjacency)
 
 
 def calibrate(
@@ -115,36 +129,38 @@ def calibrate(
     max_total: float | None = None,
     floor: float = 0.0,
 ) -> Mechanism:
-    """The named mechanism within a budget, or with "auto" the best of the three.
-
-    The best is the one of least expected KL divergence for the public sizes and the
-    budget: no data is seen.
+    """Return a mechanism within a budget.
 
     Parameters
     ----------
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
+        Noise distribution. "auto" selects the mechanism with the smallest expected KL
+        divergence for the public table sizes and the budget.
     epsilon : float
-        The budget of all releases together; infinite for no noise.
+        Privacy budget of all releases together. Infinite for no noise.
     delta : float, default=1e-5
-        The releases together are (epsilon, delta)-DP.
+        All releases together are (epsilon, delta)-differentially private.
     order : float, optional
-        Given, they are (order, epsilon)-RDP instead, and delta is not used.
+        If given, they satisfy (order, epsilon)-Renyi differential privacy instead, and `delta`
+        is ignored.
     releases : int, default=1
-        The number of tables released with this mechanism.
+        Number of tables that are released with the mechanism.
     n_samples : float
-        Records in the data set: public under replacement, a guess otherwise.
+        Number of records: public under replacement, a guess otherwise.
     n_categories : int or sequence of int
-        Cells per row, of all tables or of each. Both sizes are needed but for Gaussian
-        and Laplace noise, which do not depend on them.
+        Cells per row, of all tables or of each. Gaussian and Laplace noise do not depend on
+        `n_samples` and `n_categories`; the other mechanisms need both.
     n_rows : int or sequence of int, default=1
         Rows per table.
     min_smoothing : float, default=1.0
-        The least smoothing, in counts.
+        Smallest smoothing, in counts.
     adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or removing
+        one.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        The last two choose a Dirichlet mechanism as the papers do, from their bounds.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     max_count, max_total, floor : float
-        As for `DirichletMechanism`.
+        As in `DirichletMechanism`.
 
     Returns
     -------
@@ -165,9 +181,9 @@ def calibrate(
             )
     n_samples = 1.0 if n_samples is None else n_samples
     n_categories = 2 if n_categories is None else n_categories
-    rows = ContributionBound(max_count, max_total)
+    bound = ContributionBound(max_count, max_total)
     tables = [
-        CountTable(n_samples, categories, table_rows, rows, 1.0, min_smoothing, floor)
+        CountTable(n_samples, categories, table_rows, bound, 1.0, min_smoothing, floor)
         for categories, table_rows in zip(
             _per_release("n_categories", n_categories, releases),
             _per_release("n_rows", n_rows, releases),
@@ -185,7 +201,7 @@ def calibrate(
     )[0]
 
 
-# `DirichletMechanism.calibrate(...)` and its like are shorthands for the above.
+# Used by `Mechanism.calibrate`, which cannot import this module.
 Mechanism._calibrator = staticmethod(calibrate)
 
 
@@ -206,8 +222,26 @@ def calibrate_tables(
     adjacency: str,
     calibration: str,
 ) -> list[Mechanism]:
-    """A mechanism for each table, all within one budget."""
+    """Return a mechanism for each table, all within one budget."""
     tables = list(tables)
+    _check_parameters(mechanism, epsilon, delta, order, adjacency, calibration)
+    if not tables:
+        return []
+    if np.isinf(epsilon):
+        return [_without_noise(table, mechanism, adjacency) for table in tables]
+    if order is None and delta == 0:
+        # The losses of Laplace noise add up to epsilon.
+        total = sum(table.precision * table.contribution.total(adjacency) for table in tables)
+        scale = total / epsilon * (1 + 1e-12)
+        return [_additive(LaplaceMechanism, table, adjacency, scale) for table in tables]
+    budget = make_budget(epsilon, delta, order, adjacency)
+    problem = Problem(tuple(Counter(tables).items()), budget, adjacency)
+    solution = _solve(problem, mechanism, calibration)
+    chosen = {table: found for (table, _), found in zip(problem.tables, solution, strict=True)}
+    return [chosen[table] for table in tables]
+
+
+def _check_parameters(mechanism, epsilon, delta, order, adjacency, calibration) -> None:
     check_choice("mechanism", mechanism, MECHANISMS)
     check_choice("adjacency", adjacency, ADJACENCIES)
     check_choice("calibration", calibration, CALIBRATIONS)
@@ -217,30 +251,15 @@ def calibrate_tables(
             "which is defined for 'dirichlet' only"
         )
     check_real("epsilon", epsilon, above=0, allow_infinite=True)
-    if order is None:
-        check_real("delta", delta, at_least=0, below=1)
-        if delta == 0 and mechanism not in ("laplace", "auto"):
-            raise ValueError(
-                f"delta must be positive for mechanism {mechanism!r}, whose loss has no bound; "
-                "'laplace' takes delta=0"
-            )
-    else:
+    if order is not None:
         check_real("order", order, above=1)
-    if not tables:
-        return []
-    if np.isinf(epsilon):
-        return [_without_noise(table, mechanism, adjacency) for table in tables]
-    if order is None and delta == 0:
-        return _pure_laplace(tables, float(epsilon), adjacency)
-    budget: ApproximateDP | RenyiDP
-    if order is None:
-        budget = ApproximateDP(float(epsilon), float(delta), adjacency)
-    else:
-        budget = RenyiDP(float(order), float(epsilon), adjacency)
-    problem = Problem(tuple(Counter(tables).items()), budget, adjacency)
-    solution = _solve(problem, mechanism, calibration)
-    chosen = {table: found for (table, _), found in zip(problem.tables, solution, strict=True)}
-    return [chosen[table] for table in tables]
+        return
+    check_real("delta", delta, at_least=0, below=1)
+    if delta == 0 and mechanism not in ("laplace", "auto"):
+        raise ValueError(
+            f"delta must be positive for mechanism {mechanism!r}, whose loss has no bound; "
+            "'laplace' takes delta=0"
+        )
 
 
 def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
@@ -257,7 +276,7 @@ def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
     return solve(problem)
 
 
-def _common(table: CountTable, adjacency: str) -> dict[str, Any]:
+def _bounds(table: CountTable, adjacency: str) -> dict[str, Any]:
     return {
         "adjacency": table.relation(adjacency),
         "max_count": table.contribution.max_count,
@@ -266,13 +285,19 @@ def _common(table: CountTable, adjacency: str) -> dict[str, Any]:
 
 
 def _without_noise(table: CountTable, mechanism: str, adjacency: str) -> Mechanism:
-    common = _common(table, adjacency)
-    if mechanism == "gaussian":
-        return GaussianMechanism(0.0, table.min_smoothing, **common)
-    if mechanism == "laplace":
-        return LaplaceMechanism(0.0, table.min_smoothing, **common)
-    smoothing = table.min_smoothing
-    return DirichletMechanism(np.inf, np.inf, exact_smoothing=smoothing, **common)
+    if mechanism in ("gaussian", "laplace"):
+        kind = GaussianMechanism if mechanism == "gaussian" else LaplaceMechanism
+        return _additive(kind, table, adjacency, 0.0)
+    bounds = _bounds(table, adjacency)
+    return DirichletMechanism(np.inf, np.inf, exact_smoothing=table.min_smoothing, **bounds)
+
+
+def _additive(kind: type, table: CountTable, adjacency: str, scale: float) -> Any:
+    scale = float(scale / table.precision)
+    return kind(scale, table.min_smoothing, **_bounds(table, adjacency))
+
+
+# Dirichlet noise -----------------------------------------------------------------------
 
 
 def _dirichlet(
@@ -282,29 +307,22 @@ def _dirichlet(
     alpha: float,
     claim: RenyiDP | TruncatedConcentratedDP | None = None,
 ) -> DirichletMechanism:
-    common = _common(table, adjacency)
-    return DirichletMechanism(float(r), float(alpha), table.floor, claim=claim, **common)
-
-
-def _dirichlets(problem: Problem, r: float, alpha: float) -> Solution:
-    return tuple(
-        _dirichlet(table, problem.adjacency, r * table.precision, alpha)
-        for table, _ in problem.tables
-    )
+    bounds = _bounds(table, adjacency)
+    return DirichletMechanism(float(r), float(alpha), table.floor, claim=claim, **bounds)
 
 
 @lru_cache(maxsize=1024)
 def _exact_dirichlet(problem: Problem) -> Solution:
-    """The best point on the frontier: for each alpha, the largest r within the budget.
+    """Return the best point of the frontier: for each alpha, the largest r within the budget.
 
-    At a fixed alpha a larger r only brings the release closer to the counts, and the
-    loss of privacy grows with it from none to all, so that r is unique.
+    For a fixed alpha the release approaches the counts as r increases, and the privacy loss
+    increases from none to all. The largest r is therefore unique.
     """
     frontier = _Frontier(problem)
     if all(table.postprocess for table, _ in problem.tables):
         # With a prior as large as this, the loss is nearly that of Gaussian noise.
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
-    # No pair is known to dominate a record spread thinly under a smaller prior.
+    # Below a prior of 1/2, a record with a bounded total is only dominated by many small cells.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     least = 0.5 if spread else 0.0
 
@@ -319,29 +337,30 @@ def _exact_dirichlet(problem: Problem) -> Solution:
         method="bounded",
         options={"xatol": 0.1},
     )
-    # Never worse than Algorithm 1: its alpha, with the r that is truly allowed there.
-    papers = _algorithm1(problem)[0]
-    assert isinstance(papers, DirichletMechanism)
-    log_alpha = min(log_alpha, float(found.x), np.log(papers.alpha), key=divergence)
+    # Compare with the alpha of Algorithm 1, with the r that is allowed there, so that the result
+    # is never worse.
+    published = _algorithm1(problem)[0]
+    assert isinstance(published, DirichletMechanism)
+    log_alpha = min(log_alpha, float(found.x), np.log(published.alpha), key=divergence)
     return frontier.at(max(np.exp(log_alpha), least))
 
 
 def _subtracted_alpha(problem: Problem) -> float:
-    """The prior where it is subtracted again, so that it does not smooth.
+    """Return the prior of post-processed tables, from which it is subtracted again.
 
-    The larger, the better: at a fixed budget the variance of ``(G - alpha) / r`` falls to that
-    of Gaussian noise, which differs by less than a percent from 2^14 on, and what a count adds
-    to it, 1/r, falls to 0. Shapes are held in 62 bits, of which a fine grid of counts, or much
+    A larger prior is better. At a fixed budget the variance of ``(G - alpha) / r`` decreases to
+    that of Gaussian noise, with a difference below one percent from 2^14 on. The variance per
+    count, 1/r, decreases to 0. Shapes have 62 bits, of which a fine grid of counts, or much
     noise, may leave fewer for the prior.
     """
     places = max(-np.log2(table.contribution.grid) for table, _ in problem.tables)
-    sigma = np.sqrt(problem.squared_norm) / _about_gaussian_mu(problem.budget)
+    sigma = np.sqrt(problem.squared_norm) / _approximate_gaussian_mu(problem.budget)
     # r is about the root of alpha over sigma, and has 16 bits.
     return float(2.0 ** np.clip(np.floor(2 * (42 - places - np.log2(sigma))), 4, _LOG2_ALPHA))
 
 
 def _walk_downhill(function: Callable[[float], float], start: float) -> float:
-    """The first local minimum on a grid of strides from the start."""
+    """Return the first local minimum on a grid of strides from the start."""
     direction = _STRIDE if function(start + _STRIDE) < function(start) else -_STRIDE
     for _ in range(_MAX_STRIDES):
         if function(start + direction) >= function(start):
@@ -351,43 +370,42 @@ def _walk_downhill(function: Callable[[float], float], start: float) -> float:
 
 
 class _Frontier:
-    """For each alpha, the largest r that the budget and the least smoothing allow.
+    """The largest r for each alpha, within the budget and with the smallest smoothing.
 
-    What is found at some alphas tells how far the guess at another is off, and how steep the
-    excess is.
+    Results at earlier alphas improve the initial guess and the slope at the next one.
     """
 
     def __init__(self, problem: Problem):
         self._problem = problem
         scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
         self._per_alpha = 1 / scale if scale > 0 else np.inf
-        self._slope: float | None = None  # None while nothing is known of it
-        self._offsets: dict[float, float] = {}  # of the guesses, by the logarithm of alpha
+        self._slope: float | None = None  # None if unknown
+        self._offsets: dict[float, float] = {}  # errors of the guesses, by log(alpha)
 
     def at(self, alpha: float, *, like_gaussian: bool = False) -> Solution:
-        """The mechanisms there, on the safe side; guessed by Gaussian noise, or from others."""
+        """Return the mechanisms at alpha, within the budget."""
         problem = self._problem
         guess, log_ceiling = self._guess(alpha)
         slope = self._slope or problem.slope
         if like_gaussian:
-            mu = _about_gaussian_mu(problem.budget)
+            mu = _approximate_gaussian_mu(problem.budget)
             guess = min(float(np.log(mu * np.sqrt(alpha / problem.squared_norm))), log_ceiling)
             slope = _slope(problem.budget, mu)
-        log_r = _last_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
+        log_r = largest_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
     def near(self, alpha: float) -> Solution:
-        """Mechanisms close by, on either side: to compare one alpha with another."""
+        """Return mechanisms close to the frontier, on either side, to compare alphas."""
         guess, log_ceiling = self._guess(alpha)
         excess, slope = self._excess(alpha), self._slope or self._problem.slope
         log_r, value = guess, excess(guess)
-        for _ in range(_SECANTS):
+        for _ in range(_MAX_SECANTS):
             following = min(log_r - value / slope, log_ceiling)
-            if not abs(following - log_r) <= _LONGEST_STEP:
-                break  # an infinite excess has no slope to follow
-            # A slope that was found nearby is off by a tenth or so, and what it leads to too.
+            if not abs(following - log_r) <= _MAX_STEP:
+                break  # an infinite excess has no slope
+            # A slope from a nearby alpha has a relative error of about a tenth.
             if abs(following - log_r) < (_COARSE if self._slope is None else 10 * _COARSE):
-                # A steeper one than expected is that of a cliff, and not for other places.
+                # A slope steeper than expected is local, and not used at other alphas.
                 self._slope = slope if slope < self._problem.slope else None
                 self._offsets[float(np.log(alpha))] = following - _guess_log_r(self._problem, alpha)
                 return self._mechanisms(following, alpha)
@@ -395,14 +413,19 @@ class _Frontier:
             value = excess(log_r)
             steeper = (value - before[1]) / (log_r - before[0])
             slope = steeper if steeper > 0 else slope
-        log_r = _last_allowed(excess, guess, _COARSE, self._problem.slope, log_ceiling)
+        log_r = largest_allowed(excess, guess, _COARSE, self._problem.slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
 
     def _excess(self, alpha: float) -> Callable[[float], float]:
         return lambda log_r: self._problem.excess(self._mechanisms(log_r, alpha))
 
     def _mechanisms(self, log_r: float, alpha: float) -> Solution:
-        return _dirichlets(self._problem, min(np.exp(log_r), alpha * self._per_alpha), alpha)
+        r = min(np.exp(log_r), alpha * self._per_alpha)
+        problem = self._problem
+        return tuple(
+            _dirichlet(table, problem.adjacency, r * table.precision, alpha)
+            for table, _ in problem.tables
+        )
 
     def _guess(self, alpha: float) -> tuple[float, float]:
         log_ceiling = float(np.log(alpha * self._per_alpha))
@@ -410,7 +433,7 @@ class _Frontier:
         return min(guess, log_ceiling), log_ceiling
 
     def _offset(self, log_alpha: float) -> float:
-        """How far a guess is off, on the line through the two nearest that were found."""
+        """Extrapolate the error of the guess linearly from the two nearest alphas."""
         nearest = sorted(self._offsets, key=lambda known: abs(known - log_alpha))[:2]
         if not nearest:
             return 0.0
@@ -423,44 +446,44 @@ class _Frontier:
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
-    """Near the frontier: a Gaussian loss of the same variance, or the loss's tail."""
+    """Guess log r from a Gaussian loss of the same variance, and from the tail of the loss."""
     budget = problem.budget
     if isinstance(budget, RenyiDP):
         mu = np.sqrt(2 * budget.epsilon / budget.order)
         tail = alpha / (budget.order - 1)
     else:
-        # Where the Gaussian tail's exponent is the logarithm of delta.
+        # The exponent of the Gaussian tail is the logarithm of delta.
         log_delta = -np.log(budget.delta)
         mu = np.sqrt(2 * log_delta + 2 * budget.epsilon) - np.sqrt(2 * log_delta)
         tail = alpha * budget.epsilon / log_delta
     bulk = mu * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
     largest = max(table.precision * table.contribution.largest for table, _ in problem.tables)
     guess = min(bulk, tail / largest)
-    if not guess > np.exp(_LEAST_LOG):
+    if not guess > np.exp(_MIN_LOG):
         raise ValueError(_TOO_SMALL)
     return float(np.log(guess))
 
 
-def _last_allowed(
+def largest_allowed(
     excess: Callable[[float], float],
     guess: float,
     tolerance: float,
     slope: float,
     most: float = np.inf,
 ) -> float:
-    """The largest logarithm up to `most` with ``excess <= 0``; excess grows through 0.
+    """Return the largest logarithm up to `most` at which an increasing excess is at most 0.
 
-    `slope` is about how fast it grows there.
+    `slope` is the approximate slope of the excess there.
     """
     excess = cache(excess)
-    # A hair below, so that no other way of computing the total rounds past the budget.
+    # The margin keeps other ways to compute the total from rounding above the budget.
     margin = 10 * tolerance
-    limits = (_LEAST_LOG, min(most, _LARGEST_LOG))
+    limits = (_MIN_LOG, min(most, _MAX_LOG))
     guess = float(np.clip(guess, *limits))
     nearby = root_nearby(excess, guess, slope, margin, limits[1])
     if nearby is not None:
         return nearby
-    # A little beyond where the slope leads to, so that the root lies in between.
+    # Slightly longer than the slope suggests, so that the step passes the root.
     step = min(1.1 * abs(excess(guess)) / slope + tolerance, 4.0)
     allowed = safe_root(excess, guess, step, tolerance=tolerance, margin=margin, limits=limits)
     if np.isnan(allowed):
@@ -469,39 +492,20 @@ def _last_allowed(
 
 
 @lru_cache(maxsize=1024)
-def _gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
-    """Sensitivity over deviation of one Gaussian release that uses up the budget."""
-    if isinstance(budget, RenyiDP):
-        return float(np.sqrt(2 * budget.epsilon / budget.order))
-
-    def excess(log_mu):
-        return float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon)) - np.log(budget.delta)
-
-    return float(np.exp(_last_allowed(excess, 0.0, _FINE, _slope(budget))))
-
-
-def _about_gaussian_mu(budget: ApproximateDP | RenyiDP) -> float:
-    """The same to many digits, in a hundredth of the time, but on either side."""
-    if isinstance(budget, ApproximateDP) and (mu := gaussian_mu(budget.epsilon, budget.delta)):
-        return mu
-    return _gaussian_mu(budget)
-
-
-@lru_cache(maxsize=1024)
 def _algorithm1(problem: Problem) -> Solution:
-    """Paper A: the budget split evenly over the releases, then Algorithm 1 for each."""
+    """Paper A: the budget is split evenly over the releases, then Algorithm 1 for each."""
     budget = problem.budget
     if isinstance(budget, RenyiDP):
         order, divergence = budget.order, budget.epsilon / problem.releases
     else:
-        order, divergence = papers.algorithm1_budget(
+        order, divergence = algorithm1_budget(
             budget.epsilon / problem.releases, budget.delta / problem.releases
         )
     solution = []
     for table, _ in problem.tables:
         claim = RenyiDP(float(order), float(divergence), table.relation(problem.adjacency))
         sensitivity = _sensitivity(table, problem.adjacency)
-        r, alpha = papers.algorithm1(order, divergence, sensitivity, table.floor)
+        r, alpha = algorithm1(order, divergence, sensitivity, table.floor)
         alpha = max(alpha, table.min_smoothing * r)
         solution.append(_dirichlet(table, problem.adjacency, r, alpha, claim))
     return tuple(solution)
@@ -509,18 +513,16 @@ def _algorithm1(problem: Problem) -> Solution:
 
 @lru_cache(maxsize=1024)
 def _tcdp(problem: Problem) -> Solution:
-    """Paper B: posterior sampling (r = 1) with the prior that its bound asks for."""
+    """Paper B: posterior sampling (r = 1) with the prior that its bound requires."""
     budget = problem.budget
     solution = []
     for table, _ in problem.tables:
         sensitivity = _sensitivity(table, problem.adjacency)
         if isinstance(budget, RenyiDP):
             divergence = budget.epsilon / problem.releases
-            alpha, rho, omega = papers.tcdp_for_renyi(
-                budget.order, divergence, sensitivity, table.floor
-            )
+            alpha, rho, omega = tcdp_for_renyi(budget.order, divergence, sensitivity, table.floor)
         else:
-            alpha, rho, omega = papers.tcdp_for_approximate(
+            alpha, rho, omega = tcdp_for_approximate(
                 budget.epsilon, budget.delta, problem.releases, sensitivity, table.floor
             )
         claim = TruncatedConcentratedDP(rho, omega, table.relation(problem.adjacency))
@@ -529,56 +531,57 @@ def _tcdp(problem: Problem) -> Solution:
     return tuple(solution)
 
 
-def _sensitivity(table: CountTable, adjacency: str) -> papers.Sensitivity:
-    return papers.Sensitivity(
-        table.contribution.squared_norm(adjacency), table.contribution.largest
-    )
+def _sensitivity(table: CountTable, adjacency: str) -> Sensitivity:
+    return Sensitivity(table.contribution.squared_norm(adjacency), table.contribution.largest)
+
+
+# Additive noise ------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def largest_gaussian_mu(budget: Budget) -> float:
+    """Return the largest sensitivity over deviation of one Gaussian release within a budget."""
+    if isinstance(budget, RenyiDP):
+        return float(np.sqrt(2 * budget.epsilon / budget.order))
+
+    def excess(log_mu):
+        return float(GaussianPair(np.exp(log_mu)).log_delta(budget.epsilon)) - np.log(budget.delta)
+
+    return float(np.exp(largest_allowed(excess, 0.0, _FINE, _slope(budget))))
+
+
+def _approximate_gaussian_mu(budget: Budget) -> float:
+    """Return nearly the same in a hundredth of the time, possibly beyond the budget."""
+    if isinstance(budget, ApproximateDP) and (mu := gaussian_mu(budget.epsilon, budget.delta)):
+        return mu
+    return largest_gaussian_mu(budget)
 
 
 @lru_cache(maxsize=1024)
 def _gaussian(problem: Problem) -> Solution:
-    # Independent Gaussian releases are one whose squared sensitivities add up.
-    sigma = np.sqrt(problem.squared_norm) / _gaussian_mu(problem.budget) * (1 + 1e-12)
+    # Independent Gaussian releases equal one release, with the sum of squared sensitivities.
+    sigma = np.sqrt(problem.squared_norm) / largest_gaussian_mu(problem.budget) * (1 + 1e-12)
     return tuple(
-        GaussianMechanism(
-            float(sigma / table.precision), table.min_smoothing, **_common(table, problem.adjacency)
-        )
-        for table, _ in problem.tables
+        _additive(GaussianMechanism, table, problem.adjacency, sigma) for table, _ in problem.tables
     )
-
-
-def _pure_laplace(tables: Sequence[CountTable], epsilon: float, adjacency: str) -> list[Mechanism]:
-    """Laplace noise whose losses add up to epsilon, whatever is drawn."""
-    total = sum(table.precision * table.contribution.total(adjacency) for table in tables)
-    scale = total / epsilon * (1 + 1e-12)
-    return [
-        LaplaceMechanism(
-            float(scale / table.precision), table.min_smoothing, **_common(table, adjacency)
-        )
-        for table in tables
-    ]
 
 
 @lru_cache(maxsize=1024)
 def _laplace(problem: Problem) -> Solution:
     def solution(scale):
         return tuple(
-            LaplaceMechanism(
-                float(scale / table.precision),
-                table.min_smoothing,
-                **_common(table, problem.adjacency),
-            )
+            _additive(LaplaceMechanism, table, problem.adjacency, scale)
             for table, _ in problem.tables
         )
 
     def excess(log_inverse_scale):
         return problem.excess(solution(np.exp(-log_inverse_scale)))
 
-    # Of many small shifts the losses add up to those of Gaussian noise: Laplace noise of
-    # scale 1 has the Fisher information of a normal distribution of deviation 1.
-    guess = np.log(_gaussian_mu(problem.budget) / np.sqrt(problem.squared_norm))
-    scale = np.exp(-_last_allowed(excess, float(guess), 1e-6, problem.slope))
-    # At this scale all releases together are epsilon-DP outright: within either budget.
+    # The losses of many small shifts add up to those of Gaussian noise: Laplace noise of scale 1
+    # has the Fisher information of a normal distribution of deviation 1.
+    guess = np.log(largest_gaussian_mu(problem.budget) / np.sqrt(problem.squared_norm))
+    scale = np.exp(-largest_allowed(excess, float(guess), 1e-6, problem.slope))
+    # At this scale all releases together are epsilon-DP, which is within either budget.
     pure = sum(
         count * table.precision * table.contribution.total(problem.adjacency)
         for table, count in problem.tables

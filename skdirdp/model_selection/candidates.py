@@ -15,10 +15,10 @@ from sklearn.pipeline import Pipeline
 
 from .._messages import warn
 from .._sklearn_compat import _routing_enabled
-from ..base import PrivacyReport, Terms
+from ..base import Budget, PrivacyReport
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
-from ..mechanisms.selection import SelectionMechanism
+from ..mechanisms.additive import SelectionMechanism
 from ..pipeline import PrivatePipeline
 from ..pipeline.structure import reachable
 
@@ -66,7 +66,7 @@ def _is_of_persons(name: str, value: Any) -> bool:
     return name.split("__")[-1] == "max_rows" and not (value is None or value == 1)
 
 
-def make_candidate(estimator: Any, parameters: Mapping[str, Any], terms: Terms) -> PrivatePipeline:
+def make_candidate(estimator: Any, parameters: Mapping[str, Any], terms: Budget) -> PrivatePipeline:
     """An unfitted copy with these parameters and this budget, charged to nobody.
 
     Parameters
@@ -74,7 +74,7 @@ def make_candidate(estimator: Any, parameters: Mapping[str, Any], terms: Terms) 
     estimator : estimator
     parameters : dict
         As for `estimator.set_params`.
-    terms : Terms
+    terms : Budget
 
     Returns
     -------

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from ..accounting import AllOf, OneOf, RepeatedSelection
 from ..accounting.composition import PrivacyCurves
-from ..base import Terms
+from ..base import Budget
 from ..mechanisms import GaussianMechanism, JointMechanism
 from .scores import score_mechanism
 
@@ -113,16 +113,16 @@ class Plan(NamedTuple):
     """
 
     route: Route
-    terms: Terms
+    terms: Budget
     fits: tuple[JointMechanism, ...]
     score: GaussianMechanism
     guarantee: PrivacyCurves
-    refit_terms: Terms
+    refit_terms: Budget
     refits: tuple[JointMechanism, ...]
 
 
 def choose_route(
-    route: str, n_candidates: int, mean_runs: float, terms: Terms, refit: bool = False
+    route: str, n_candidates: int, mean_runs: float, terms: Budget, refit: bool = False
 ) -> Route:
     """The route that is asked for, or the one that leaves more to a fit.
 
@@ -132,7 +132,7 @@ def choose_route(
     n_candidates : int
     mean_runs : float
         The expected number of runs of a repetition.
-    terms : Terms
+    terms : Budget
         The budget of the search.
     refit : bool, default=False
         Whether a part of it is for a fit to all records.
@@ -154,12 +154,12 @@ def choose_route(
     return best
 
 
-def refit_terms(terms: Terms) -> Terms:
+def refit_terms(terms: Budget) -> Budget:
     """What a last fit to all records may cost, beside the search for it."""
     return terms._replace(epsilon=_epsilon_of_share(terms, REFIT_SHARE))
 
 
-def _epsilon_of_share(terms: Terms, share: float) -> float:
+def _epsilon_of_share(terms: Budget, share: float) -> float:
     """The epsilon of Gaussian noise with this share of the variance of the privacy loss."""
     if terms.order is not None:
         return terms.epsilon * share
@@ -167,7 +167,7 @@ def _epsilon_of_share(terms: Terms, share: float) -> float:
     return max(part.epsilon(terms.delta), terms.epsilon * share / 2)
 
 
-def excess(guarantee: PrivacyCurves, terms: Terms) -> float:
+def excess(guarantee: PrivacyCurves, terms: Budget) -> float:
     """Positive where a guarantee is not within the terms; continuous in the noise."""
     if terms.order is not None:
         return float(np.log(guarantee.rdp(terms.order)) - np.log(terms.epsilon))
@@ -175,11 +175,11 @@ def excess(guarantee: PrivacyCurves, terms: Terms) -> float:
 
 
 @lru_cache(maxsize=128)
-def _with_gaussian_noise(route: Route, terms: Terms) -> float:
+def _with_gaussian_noise(route: Route, terms: Budget) -> float:
     """What is left to a fit if it releases a single table with Gaussian noise."""
     last = [JointMechanism(((score_mechanism(**refit_terms(terms)._asdict()), 1),))]
 
-    def over(log_epsilon: float, within: Terms, refit: bool) -> float:
+    def over(log_epsilon: float, within: Budget, refit: bool) -> float:
         inner = terms._replace(epsilon=float(np.exp(log_epsilon)))
         score = score_mechanism(**inner._asdict())
         fits = [JointMechanism(((score, 1),))] * route.n_candidates
@@ -210,7 +210,7 @@ def _with_gaussian_noise(route: Route, terms: Terms) -> float:
 class _Descent:
     """Steps of the logarithm of a fit's epsilon to where `excess` is just below 0."""
 
-    def __init__(self, route: Route, terms: Terms):
+    def __init__(self, route: Route, terms: Budget):
         #: About how fast the excess grows.
         self.slope = 1.0 if terms.order is not None else 2 * np.log(1 / terms.delta)
         if route.refit:
@@ -228,16 +228,16 @@ class _Descent:
 
 
 #: From the terms of one fit to what the fit of each candidate would release.
-Rehearse = Callable[[Terms], Sequence[JointMechanism]]
+Rehearse = Callable[[Budget], Sequence[JointMechanism]]
 
 
-def plan(route: Route, terms: Terms, rehearse: Rehearse, rehearse_refit: Rehearse) -> Plan:
+def plan(route: Route, terms: Budget, rehearse: Rehearse, rehearse_refit: Rehearse) -> Plan:
     """The noise of all candidates, so that the selection is within the terms.
 
     Parameters
     ----------
     route : Route
-    terms : Terms
+    terms : Budget
         The budget of the search.
     rehearse : callable
         From the terms of one fit to what the fit of each candidate in a run would release.

@@ -20,7 +20,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import errors_without_data, exactly, is_error, only_own_warnings, warn
+from .._messages import errors_without_data, format_exact, is_error, suppress_other_warnings, warn
 from .._random import noise_generator
 from .._sklearn_compat import take_records
 from .._validation import check_choice, check_real
@@ -236,7 +236,7 @@ class PrivateScore:
     def __str__(self) -> str:
         return (
             f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
-            f"confidence {exactly(self.confidence)}"
+            f"confidence {format_exact(self.confidence)}"
         )
 
 
@@ -576,7 +576,7 @@ def private_score(
     with errors_without_data(X=X, y=y):
         X, y = indexable(X, as_labels(y))
         _check_columns(estimator, X)
-        with only_own_warnings(math.isfinite(epsilon)):
+        with suppress_other_warnings(math.isfinite(epsilon)):
             table = scorer.table(estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None

@@ -26,7 +26,7 @@ from .._sklearn_compat import (
 )
 from ..accounting import NoPrivacy
 from ..accounting.worst_case import ADJACENCIES
-from ..base import JOINT_FIT, PrivateEstimator, Terms
+from ..base import Budget, PrivateEstimator, ReleaseContext
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism
 from ..mechanisms.sampling import check_platform
@@ -128,7 +128,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         -------
         self
         """
-        if JOINT_FIT.get() is not None:
+        if ReleaseContext.current() is not None:
             raise TypeError(
                 f"{type(self).__name__} cannot be a step of a PrivatePipeline: it has a budget of "
                 "its own. Put the pipeline into the search instead"
@@ -148,7 +148,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         candidates = self._candidates()
         check_candidates(candidates, self.estimator)
         scorer = scorer_of(self.scoring, self.estimator, y)
-        terms = Terms(float(self.epsilon), float(self.delta), self.order, self.adjacency)
+        terms = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
         generator = self._generator()
         with errors_without_data(X=X, y=y):
             X, y = indexable(X, as_labels(y))
@@ -261,7 +261,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _plan(
         self,
         candidates: list[Mapping[str, Any]],
-        terms: Terms,
+        terms: Budget,
         fitted_to: Records,
         everything: Records,
         wrapped: bool,
@@ -274,7 +274,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         said: list[bool] = []
 
-        def rehearsals(inner: Terms, records: Records = fitted_to):
+        def rehearsals(inner: Budget, records: Records = fitted_to):
             with without_leak_warnings() if said else each_warning_once():
                 found = [
                     rehearse(make_candidate(self.estimator, each, inner), records, wrapped)

@@ -1,9 +1,8 @@
 """Differences of log-gamma and related functions, without cancellation.
 
-Every privacy curve of the Dirichlet mechanism is a difference of log-gamma
-functions that nearly cancel when the prior is large. The functions here compute
-such differences as sums of terms of one sign. The relative error therefore stays
-near machine precision, even for very small results.
+Every privacy curve of the Dirichlet mechanism is a difference of log-gamma functions that nearly
+cancel when the prior is large. The functions here compute such differences as sums of terms of
+one sign, so the relative error stays near machine precision even for very small results.
 """
 
 import numpy as np
@@ -23,7 +22,7 @@ _STIRLING = (
 # Above this argument the series is exact to double precision. Above the larger one its first
 # terms are enough, because the next is below 2^-60 of the first.
 _STIRLING_FROM = 10
-_FEW_TERMS, _FEW_TERMS_FROM = 3, 1 << 10
+_FEW_TERMS, _FEW_TERMS_FROM, _ALL_TERMS = 3, 1 << 10, len(_STIRLING)
 
 _SERIES_RADIUS = 0.1
 _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
@@ -82,10 +81,7 @@ def stirling_error(x):
 
 
 def mean_digamma(start, length):
-    """Compute the mean of digamma over [start, start + length].
-
-    It is ``(lnGamma(start + length) - lnGamma(start)) / length``.
-    """
+    """Compute ``(lnGamma(start + length) - lnGamma(start)) / length``."""
     if length > start:
         return (gammaln(start + length) - gammaln(start)) / length
     # Gauss-Legendre: the pole at 0 is at least three half-lengths away from the centre.
@@ -105,20 +101,18 @@ def mean_digamma_excess(start, length):
 def _residue(alpha, tilt, step):
     """Compute ``alpha - tilt * step`` without the rounding error of the product.
 
-    Near the largest finite order this difference is tiny, and a rounded product
-    would lose all its digits. Dekker's splitting recovers the rounding error of
-    the product, separately for the real and the imaginary part of a complex tilt.
+    Near the largest finite order this difference is tiny, and a rounded product would lose all
+    its digits.
     """
     product = tilt * step
     return (alpha - product) - _product_error(tilt, step, product)
 
 
 def _product_error(a, b, product):
-    """Compute the rounding error of ``product = a * b``, by Dekker's algorithm."""
+    """Compute the rounding error of ``product = a * b`` by Dekker's algorithm."""
     if np.iscomplexobj(a):
-        return _product_error(a.real, b, product.real) + 1j * _product_error(
-            a.imag, b, product.imag
-        )
+        real = _product_error(a.real, b, product.real)
+        return real + 1j * _product_error(a.imag, b, product.imag)
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)
     error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -147,20 +141,12 @@ def _log_gamma_gap(tilt, centre, shift, near, far):
     """
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
     steps = 0 if least >= _STIRLING_FROM else _STIRLING_FROM
-    terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else len(_STIRLING)
-    lifted = _LiftedGap(tilt, centre, shift, near, far, steps)
+    terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS
+    lifted = LiftedGap(tilt, centre, shift, near, far, steps)
     return lifted.entropy() + lifted.beyond_entropy(terms)
 
 
-def log_gamma_gap_beyond_entropy(tilt, centre, shift, near, far, steps):
-    """Compute `_log_gamma_gap` without the leading term of Stirling's formula.
-
-    That term is the gap of ``x log x`` at arguments increased by `steps`, at least ten.
-    """
-    return _LiftedGap(tilt, centre, shift, near, far, steps).beyond_entropy(len(_STIRLING))
-
-
-class _LiftedGap:
+class LiftedGap:
     """Parts of `_log_gamma_gap`, with arguments increased by a number of steps."""
 
     def __init__(self, tilt, centre, shift, near, far, steps):
@@ -182,7 +168,7 @@ class _LiftedGap:
         gap_a = entropy_excess(a, near / x, excess_a)
         return x * (tilt * gap_a + entropy_excess(b, far / x, excess_b))
 
-    def beyond_entropy(self, terms):
+    def beyond_entropy(self, terms=_ALL_TERMS):
         """Return the gap of all other parts, with a number of terms of Stirling's series."""
         tilt, x, near, far, a, b, excess_a, excess_b = self._top
         series = term_a = term_b = 0.0

@@ -11,14 +11,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
-from .._messages import only_own_warnings, warn
+from .._messages import suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
-from ..base import JOINT_FIT, Terms
+from ..base import Budget, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from .check import check_pipeline, learns_nothing
-from .joint_fit import Performance, Plan, Rehearsal
+from .contexts import JointPlan, PaidFit, Rehearsal
 from .public_steps import hide_records, record_wise, show_classes, takes_table
 from .report import PipelineReport
 from .structure import adaptive_part, feeds, mark, moves_rows, private_estimators, reachable
@@ -281,20 +281,20 @@ class PrivatePipeline(Pipeline):
             return None
         return self._rehearsed(X, y, params).joint
 
-    def _rehearsed(self, X: Any, y: Any, params: dict) -> Plan:
+    def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
         """Describe the releases, the charge and the gaps of a fit, without fitting."""
-        with only_own_warnings(bool(np.isfinite(self.epsilon))):
+        with suppress_other_warnings(bool(np.isfinite(self.epsilon))):
             params, groups = self._shared_groups(params)
             return self._plan(Pipeline.fit, X, y, params, groups)[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
-        if JOINT_FIT.get() is not None:
+        if ReleaseContext.current() is not None:
             # A step of another private pipeline, whose budget counts.
             return fit(self, X, y, **params)
         self._validate_params()
         self._validate_steps()
         is_private = bool(np.isfinite(self.epsilon))
-        with only_own_warnings(is_private):
+        with suppress_other_warnings(is_private):
             leaking = self._warn_of_leaking_steps() if is_private else []
             if self._holds_private_steps():
                 return self._fit_jointly(fit, X, y, params, leaking)
@@ -313,26 +313,22 @@ class PrivatePipeline(Pipeline):
         """Fit copies of the steps, whose private ones release what is paid for."""
         params, groups = self._shared_groups(params)
         plan, prefix = self._plan(fit, X, y, params, groups)
-        performance = Performance(plan.terms, plan=plan, groups=groups)
-        copy = self._copy(performance, prefix.again())
+        paid = PaidFit(plan, groups)
+        copy = self._copy(paid, prefix.again())
         # Generators are one object, as in Pipeline: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
                 copy.set_params(**{name: value})
         joint = plan.joint
-        if self.accountant is not None and joint is not None:
-            label = type(self).__name__ if self.label is None else self.label
-            mechanism, releases = joint.as_charge()
-            unit = common_unit(each.estimator._unit_ for each in plan.declared)
-            of_persons = {"unit": unit} if unit.is_person else {}
-            self.accountant.charge(mechanism, releases=releases, label=label, **of_persons)
-        with performance.under_way():
+        if joint is not None:
+            charge(self, *joint.as_charge(), common_unit(each.unit for each in plan.plans))
+        with paid.active():
             result = fit(copy, X, y, **params)
         show_classes(copy)
         report = self._report(
             () if joint is None else joint.parts,
             [*leaking, *plan.not_covered],
-            tuple(performance.reports),
+            tuple(paid.reports),
         )
         # Together, so that whoever reads meanwhile has a report of the steps that are there.
         self.__dict__.update(steps=copy.steps, privacy_=report)
@@ -366,28 +362,27 @@ class PrivatePipeline(Pipeline):
 
     def _plan(
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
-    ) -> "tuple[Plan, _Prefix]":
+    ) -> "tuple[JointPlan, _Prefix]":
         """The noise of all steps, and the steps before the first private one, fitted."""
-        terms = Terms(self.epsilon, self.delta, self.order, self.adjacency)
         self._check_not_adaptive()
-        rehearsal = Rehearsal(terms, feeds=partial(feeds, self), groups=groups)
+        rehearsal = Rehearsal(Budget.from_estimator(self), groups, partial(feeds, self))
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
         copy.__dict__.pop("_skl_callbacks", None)
-        mark(copy, self, rehearsal.outside)
+        mark(copy, self, rehearsal.accountant)
         try:
-            with rehearsal.under_way():
+            with rehearsal.active():
                 fit(copy, X, y, **params)
         finally:
-            rehearsal.outside.refuse()
+            rehearsal.accountant.refuse()
         self._check_all_released(rehearsal)
-        return Plan.of(rehearsal, self.shares, self.steps[-1][0]), prefix
+        return JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
 
     def _holds_private_steps(self) -> bool:
         return any(private_estimators(step) for _, _, step in self._iter())
 
-    def _copy(self, stage: Rehearsal | Performance, prefix: "_Prefix") -> "PrivatePipeline":
+    def _copy(self, stage: Rehearsal | PaidFit, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
         if np.isfinite(self.epsilon):
             hide_records(copy, reachable(self), learns_nothing)
@@ -414,7 +409,7 @@ class PrivatePipeline(Pipeline):
             )
 
     def _check_all_released(self, rehearsal: Rehearsal) -> None:
-        heard = {declared.step for declared in rehearsal.declared}
+        heard = {step for step, _ in rehearsal.plans}
         for _, name, step in self._iter():
             if name not in heard and private_estimators(step):
                 raise RuntimeError(

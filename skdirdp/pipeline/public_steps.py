@@ -25,7 +25,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from .._messages import only_own_warnings
+from .._messages import suppress_other_warnings
 from ..base import PrivateEstimator
 from ..records import as_table, is_row, without_dictionaries
 from .structure import reachable
@@ -101,7 +101,7 @@ class _LearnsNothing:
         try:
             vars(self).update(instead)
             self.__class__ = fitted
-            with only_own_warnings():
+            with suppress_other_warnings():
                 self.fit(records)
         except Exception as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -122,7 +122,7 @@ class _LearnsNothing:
         _refuse_rows(self, X)
         if takes_table(self):
             X = record_wise(X)
-        with only_own_warnings():
+        with suppress_other_warnings():
             return super().transform(X, **params)  # type: ignore[misc]
 
     def __reduce__(self):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from .._messages import exactly
+from .._messages import format_exact
 from ..base import PrivacyReport
 
 
@@ -47,9 +47,9 @@ class PipelineReport(PrivacyReport):
         told = super()._means()
         for name, report in self.steps:
             epsilon = _rounded_up(report.epsilon)
-            terms = f"({epsilon}, {exactly(report.delta)})" if report.delta is not None else ""
+            terms = f"({epsilon}, {format_exact(report.delta)})" if report.delta is not None else ""
             if report.order is not None:
-                terms = f"({exactly(report.order)}, {epsilon})"
+                terms = f"({format_exact(report.order)}, {epsilon})"
             told += f"; {name!r} alone {terms}: {report._means()}"
         return told
 

@@ -50,16 +50,17 @@ def reachable(estimator: Any) -> list[Any]:
     return list(found.values())
 
 
-class Outside:
-    """An accountant of estimators that a joint fit pays for: it refuses to be charged.
+class ForbiddenAccountant:
+    """Accountant that refuses every charge.
 
-    Whoever charges it was fitted outside of the joint fit, in a thread of its own, say.
+    A pipeline charges for its steps. An estimator that charges this accountant was fitted
+    outside of the pipeline's context, in another thread for example.
     """
 
     def __init__(self) -> None:
         self.charged_by: list[str] = []
 
-    def charge(self, mechanism: Any, releases: int = 1, label: str = "") -> None:
+    def charge(self, mechanism: Any, releases: int = 1, label: str = "", unit: Any = None) -> None:
         self.charged_by.append(label)
         self.refuse()
 
@@ -72,12 +73,12 @@ class Outside:
                 "charged"
             ) from None
 
-    def __deepcopy__(self, memo: Any) -> "Outside":
+    def __deepcopy__(self, memo: Any) -> "ForbiddenAccountant":
         # It is one for all clones, as every accountant is.
         return self
 
 
-def mark(pipe: Pipeline, given: Pipeline, outside: Outside) -> None:
+def mark(pipe: Pipeline, given: Pipeline, accountant: ForbiddenAccountant) -> None:
     """Call each private estimator by where it is, in the names of `set_params`.
 
     The label is a parameter, and so is the accountant: they are known also of the clones
@@ -87,7 +88,7 @@ def mark(pipe: Pipeline, given: Pipeline, outside: Outside) -> None:
     shared = {id(part) for _, part in _parts(given)}
     for path, estimator in _parts(pipe):
         if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
-            estimator.label, estimator.accountant = path, outside
+            estimator.label, estimator.accountant = path, accountant
 
 
 def adaptive_part(pipe: Pipeline) -> tuple[str, Any] | None:

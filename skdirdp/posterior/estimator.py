@@ -15,12 +15,12 @@ from scipy.special import betaincinv
 from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, warn
-from .._persons import MOST_ROWS, Selection, Unit, select_rows
+from .._persons import MOST_ROWS, CountedRows, Unit, select_rows
 from .._sklearn_compat import Interval, StrOptions, _fit_context
-from .._validation import check_integer, check_real, real_array
+from .._validation import check_integer, check_real, check_real_array
 from ..base import PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
-from ..records import as_labels, cells_of, plain_values
+from ..records import as_labels, list_cells, plain_values
 from .hellinger import check_count_vector
 from .mechanisms import MECHANISMS, draw_candidate, draw_laplace, weigh_candidates
 from .report import per_record_epsilon, posterior_privacy
@@ -189,7 +189,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         with self._fitting():
             labels = self._public_labels()
             if labels is None:
-                shape = real_array("counts", counts).shape
+                shape = check_real_array("counts", counts).shape
                 if len(shape) != 1 or shape[0] < 2:
                     raise ValueError(
                         f"counts must be a vector of at least 2 cells; got shape {shape}"
@@ -249,7 +249,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         )
         return list(range(size)) if labels is None and size is not None else labels
 
-    def _select(self, groups: ArrayLike | None, n_rows: int) -> Selection:
+    def _select(self, groups: ArrayLike | None, n_rows: int) -> CountedRows:
         selection = select_rows(groups, n_rows, self.max_rows)
         if selection.unit.by_ids and selection.unit.max_rows > 1:
             raise ValueError(
@@ -285,7 +285,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         if exponent is not None:
             candidates = weigh_candidates(self.mechanism, counts, prior, exponent, gamma)
         ((guarantee, releases),) = privacy.mechanisms
-        generator = self._pay(guarantee, releases, unit)
+        generator = self._charge(guarantee, releases, unit)
         if generator is None:
             released = counts
         elif exponent is None:
@@ -338,7 +338,7 @@ def check_labels(categories: Any) -> list[Hashable]:
         )
     if getattr(categories, "ndim", 1) != 1:
         raise ValueError(f"categories must be a vector of labels; got shape {np.shape(categories)}")
-    labels = plain_values(cells_of(categories))
+    labels = plain_values(list_cells(categories))
     distinct = _count_distinct("categories", labels)
     if len(distinct) != len(labels) or len(labels) < 2:
         raise ValueError("categories must be at least 2 distinct labels")
@@ -354,7 +354,7 @@ def common_size(**sizes: int | None) -> int | None:
     return next(iter(given.values()), None)
 
 
-def count_labels(x: Any, select: Callable[[int], Selection]) -> tuple[Counter[Hashable], Unit]:
+def count_labels(x: Any, select: Callable[[int], CountedRows]) -> tuple[Counter[Hashable], Unit]:
     """Count the selected records of each label, and return the unit of privacy."""
     is_array = hasattr(x, "__len__") or hasattr(x, "__array__")
     if not is_array or sparse.issparse(x) or isinstance(x, (str, bytes, Mapping, Set)):

@@ -20,8 +20,8 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import check_array, check_integer, check_real, real_array
-from ..numerics.log_gamma import entropy_excess, log_gamma_gap, log_gamma_gap_beyond_entropy
+from .._validation import check_array, check_integer, check_real, check_real_array
+from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
 
 __all__ = [
     "global_sensitivity",
@@ -91,8 +91,8 @@ def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)
     middle, total_middle = (a + b) / 2, (total_a + total_b) / 2
     lift = _LIFT * a.shape[-1]  # so that the shifted entries sum to the shifted total
-    entries = log_gamma_gap_beyond_entropy(1.0, middle, half, b, a, _LIFT)
-    total = log_gamma_gap_beyond_entropy(1.0, total_middle, total_half, total_b, total_a, lift)
+    entries = LiftedGap(1.0, middle, half, b, a, _LIFT).beyond_entropy()
+    total = LiftedGap(1.0, total_middle, total_half, total_b, total_a, lift).beyond_entropy()
 
     weight, total_weight = middle + _LIFT, (total_middle + lift)[..., np.newaxis]
     # Ratios of b and of a to their mean, for each entry and for the total.
@@ -289,7 +289,7 @@ def _check_data(counts: ArrayLike, prior: ArrayLike) -> tuple[np.ndarray, np.nda
 
 def check_count_vector(counts: ArrayLike, n_categories: int) -> np.ndarray:
     """Check integer counts of at least one record; errors do not show the counts."""
-    counts = real_array("counts", counts)
+    counts = check_real_array("counts", counts)
     if counts.shape != (n_categories,):
         raise ValueError(f"counts must have shape ({n_categories},); got {counts.shape}")
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts % 1 != 0).any():

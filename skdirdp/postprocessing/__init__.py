@@ -6,7 +6,7 @@ tables of one model share margins (`margins`), and the rows of a table resemble 
 section 16, has the formulas.
 """
 
-from ..mechanisms.noise import Noise
+from ..mechanisms.tables import Noise
 from .margins import NoisyTable, Reconciled, reconcile
 from .tables import ReadTable, read_tables
 

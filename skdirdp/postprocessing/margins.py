@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..mechanisms.noise import Noise
+from ..mechanisms.tables import Noise
 
 _Variables = frozenset[Hashable]
 _Mask = tuple[bool, ...]
@@ -64,7 +64,7 @@ class NoisyTable:
     @cached_property
     def variance(self) -> float:
         """Mean variance of the noise of a cell."""
-        return float(self.noise.of(max(self.counts.sum() / self.counts.size, 0.0)))
+        return float(self.noise.variance_at(max(self.counts.sum() / self.counts.size, 0.0)))
 
 
 @dataclass(frozen=True)

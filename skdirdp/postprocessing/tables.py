@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from .._validation import check_real
-from ..mechanisms.noise import Noise
+from ..mechanisms.tables import Noise
 from .margins import NoisyTable, Reconciled, reconcile
 from .mixture import LONG, OF_POOLS, OF_ROWS, Cells, varying
 from .posteriors import Posterior, read_cells

@@ -1,20 +1,20 @@
-"""Record-wise conversion: cells become values, codes and numbers without regard to other cells."""
+"""Record-wise conversion of cells to values, codes and numbers, independently of other cells."""
 
 from .arrays import (
     as_labels,
     as_numbers,
     as_table,
-    cells_of,
     column_names,
     is_row,
     label_codes,
+    list_cells,
     missing_cells,
-    of_one_kind,
     plain_values,
+    to_common_dtype,
     without_dictionaries,
 )
 from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype, state_codes
-from .values import UNKNOWN, in_fixed_order, plain_value, rebuilt, type_and_value
+from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
     "MISSING",
@@ -23,20 +23,20 @@ __all__ = [
     "as_labels",
     "as_numbers",
     "as_table",
-    "cells_of",
     "column_names",
     "column_numbers",
     "factorise",
     "has_float_dtype",
-    "in_fixed_order",
     "is_row",
     "label_codes",
+    "list_cells",
     "missing_cells",
-    "of_one_kind",
     "plain_value",
     "plain_values",
-    "rebuilt",
+    "rebuild",
+    "sort_values",
     "state_codes",
+    "to_common_dtype",
     "type_and_value",
     "without_dictionaries",
 ]

@@ -10,13 +10,13 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from .._contributions import count_names
 from .._messages import errors_without_data, warn
-from .._persons import Selection, select_rows
+from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _fit_context
-from ..base import CountingEstimator
-from ..mechanisms.contribution import ContributionBound
-from ..mechanisms.selection import SelectionMechanism
-from ..mechanisms.table import CountTable
-from ..records import UNKNOWN, rebuilt, type_and_value
+from ..base import Budget, CountingEstimator, ReleasePlan
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import calibrate_selection
+from ..mechanisms.tables import ContributionBound, CountTable
+from ..records import UNKNOWN, rebuild, type_and_value
 
 # What the vocabulary holds where no word was found: no analyzer of scikit-learn gives it.
 _NO_WORD = ""
@@ -191,13 +191,13 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             raise ValueError("Iterable over raw text documents expected, string object received.")
         self._validate_ngram_range()
         self._warn_for_unused_params()
-        with self._fitting():
+        with self._fitting() as context:
             self._validate_vocabulary()
             with errors_without_data(raw_documents=raw_documents):
                 documents = list(raw_documents)
             counted = select_rows(groups, len(documents), self.max_rows)
             if self.fixed_vocabulary_:
-                self._release([], [], counted)
+                context.release(ReleasePlan(self, context, [], counted))
                 return self
             if counted.rows is not None:
                 documents = [documents[row] for row in counted.rows]
@@ -208,19 +208,20 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 found = count_names(map(keys_of, map(analyze, documents)), int(self.max_words))
                 keys = sorted(found, key=lambda key: key if key in names else type_and_value(key))
                 words = [names.get(key, key) for key in keys]
-            lowest, highest, leaks = self._frequencies(counted)
+            lowest, highest, leaks = self._frequencies(counted, context.budget)
             # One count of a word that no record gave, so that there is a table in any case.
             counts = np.array([[0, *(found[key] for key in keys)]], dtype=float)
             size = int(self.max_features) + 1
             table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
-            (release,) = self._release([(table, counts)], leaks, counted)
+            plan = ReleasePlan(self, context, [(table, counts)], counted, leaks)
+            (release,) = context.release(plan)
             published = release.drawn[0, 1:]
             if not isinstance(release.mechanism, SelectionMechanism):
                 # The rehearsal of a pipeline, of which nothing is kept, and nothing said.
-                self._keep(words, published, 0.0, np.inf)
+                self._set_fitted_attributes(words, published, 0.0, np.inf)
                 return self
             self.threshold_ = release.mechanism.threshold
-            self._keep(words, published, lowest, highest)
+            self._set_fitted_attributes(words, published, lowest, highest)
             if _NO_WORD in self.vocabulary_ and not self.document_count_.any():
                 warn(
                     "no word was given by enough records to be published: the vocabulary is "
@@ -272,7 +273,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     def _contribution(self) -> ContributionBound:
         return ContributionBound(1.0, float(self.max_words))
 
-    def _frequencies(self, counted: Selection) -> tuple[float, float, list[str]]:
+    def _frequencies(self, counted: CountedRows, budget: Budget) -> tuple[float, float, list[str]]:
         """The least and the largest count of a word, and what finding them leaks."""
         leaks: list[str] = []
         lowest, highest = float(self.min_df), float(self.max_df)
@@ -280,22 +281,21 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         if parts[1] and highest == 1:  # the default: no limit, and no need to know of how many
             parts[1], highest = False, np.inf
         if any(parts):
-            n_samples, leaks = self._public_n_samples(counted)
+            n_samples, leaks = self._public_n_samples(counted, budget)
             lowest *= n_samples if parts[0] else 1
             highest *= n_samples if parts[1] else 1
         return lowest, highest, leaks
 
-    def _calibrate(self, tables: Sequence[CountTable]) -> list[Any]:
-        terms = self._terms
-        if terms.order is not None and np.isfinite(terms.epsilon):
+    def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Any]:
+        if budget.order is not None and np.isfinite(budget.epsilon):
             raise ValueError(
                 "order must be None for a PrivateCountVectorizer: a word of one record is "
                 "published with a small probability, which no Renyi divergence allows for. State "
                 "the budget with delta"
             )
         return [
-            SelectionMechanism.within(
-                terms.epsilon, terms.delta, table.relation(terms.adjacency), table.contribution
+            calibrate_selection(
+                budget.epsilon, budget.delta, table.relation(budget.adjacency), table.contribution
             )
             for table in tables
         ]
@@ -305,7 +305,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         size = len(self.vocabulary_) if self.fixed_vocabulary_ else int(self.max_features)
         return {"n_columns": size}
 
-    def _keep(
+    def _set_fitted_attributes(
         self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
     ) -> None:
         """Set the vocabulary from what was published; from here on nothing else is known."""
@@ -337,7 +337,7 @@ def _keys(words: Iterable[Any], names: dict[tuple, Any]) -> list[Any]:
     if {str}.issuperset(map(type, words)):
         return words
     keys: list[Any] = []
-    for word in map(rebuilt, words):
+    for word in map(rebuild, words):
         if word is not np.nan and word is not UNKNOWN:
             keys.append(word if type(word) is str else type_and_value(word))
             if type(word) is not str:

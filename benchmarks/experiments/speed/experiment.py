@@ -10,9 +10,15 @@ from ... import figures
 from ...experiment import Claim, Experiment, Row, Settings
 from .accountant import time_accountant
 from .bayes_net import time_network
+from .growth import time_growth
 from .histogram import time_histogram
 from .mechanisms import time_calibration, time_release
-from .naive_bayes import time_categorical, time_multinomial
+from .naive_bayes import (
+    time_categorical,
+    time_counts,
+    time_multinomial,
+    time_small_tables,
+)
 from .posterior import time_posterior
 from .promise import Timing
 
@@ -21,10 +27,13 @@ SUBJECTS: dict[str, Callable[[bool], Iterator[Timing]]] = {
     "calibration": time_calibration,
     "categorical naive Bayes": time_categorical,
     "multinomial naive Bayes": time_multinomial,
+    "sparse counts": time_counts,
+    "small tables": time_small_tables,
     "histogram": time_histogram,
     "Bayesian network": time_network,
     "accountant": time_accountant,
     "posterior": time_posterior,
+    "growth": time_growth,
 }
 
 

@@ -35,6 +35,20 @@ def time_histogram(quick: bool) -> Iterator[Timing]:
         at_most_ratio=1 / 2,
         difference=largest_gap(exact.bin_edges_, theirs.bin_edges_),
     )
+    few = X[:1000, :5]
+    times = alternate(
+        partial(workloads.private_bins().fit(few).fit, few),
+        partial(workloads.plain_bins().fit, few),
+        repeats=3 if quick else 100,
+    )
+    yield Timing(
+        "DirichletHistogramTransformer.fit of small tables",
+        "1000 x 5",
+        times[0],
+        times[1],
+        "KBinsDiscretizer",
+        at_most_ratio=2.5,
+    )
     for encode in ("ordinal", "onehot"):
         ours.set_params(encode=encode)
         exact.set_params(encode=encode)

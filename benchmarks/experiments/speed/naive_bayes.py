@@ -2,8 +2,14 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+from skdirdp import DirichletNB
 
 from ... import workloads
 from ...timing import alternate
@@ -66,7 +72,7 @@ def time_categorical(quick: bool) -> Iterator[Timing]:
         "CategoricalNB",
         times[2],
         "bincount of known cells",
-        at_most_seconds=5e-3,
+        at_most_ratio=1.7,
     )
 
 
@@ -122,6 +128,54 @@ def time_multinomial(quick: bool) -> Iterator[Timing]:
         "the sparse product",
         at_most_ratio=1.05,
         difference=float(np.mean(exact.predict(X) != theirs.predict(X))),
+    )
+
+
+def time_counts(quick: bool) -> Iterator[Timing]:
+    """Fits of binary entries and of counts with Zipf-distributed columns."""
+    n, features, entries, classes = 100_000, 50_000, 10_000_000, 20
+    if quick:
+        n, features, entries = 1000, 500, 100_000
+    for kind, zipf, max_count in (("binary entries", None, 1), ("Zipf-distributed counts", 1.3, 3)):
+        X, y = workloads.sparse_counts(n, features, entries, classes, zipf)
+        model = DirichletNB(classes=range(classes), max_count=max_count, max_total=150)
+        yield _compare_with_multinomial(
+            f"DirichletNB.fit of {kind}", X, y, model, repeats=3 if quick else 9, at_most_ratio=1.3
+        )
+
+
+def time_small_tables(quick: bool) -> Iterator[Timing]:
+    """Fits of small tables, which spend their time on fixed costs."""
+    repeats = 3 if quick else 100
+    X, y = load_digits(return_X_y=True)
+    model = DirichletNB(classes=range(10), max_count=16, max_total=400)
+    yield _compare_with_multinomial(
+        "DirichletNB.fit of small tables", X, y, model, repeats=repeats, at_most_ratio=1.7
+    )
+    X, y = workloads.categories(150, 20, 10, 5)
+    model = DirichletNB(classes=range(5), max_count=9, max_total=180)
+    yield _compare_with_multinomial(
+        "DirichletNB.fit of small tables", X, y, model, repeats=repeats, at_most_ratio=1.7
+    )
+
+
+def _compare_with_multinomial(
+    what: str, X: Any, y: np.ndarray, model: DirichletNB, *, repeats: int, at_most_ratio: float
+) -> Timing:
+    """Compare the fit with that of MultinomialNB; without noise and bounds both are equal."""
+    theirs = workloads.plain_multinomial()
+    exact = clone(model).set_params(epsilon=INFINITE).fit(X, y)
+    model.fit(X, y)  # calibrates
+    times = alternate(partial(model.fit, X, y), partial(theirs.fit, X, y), repeats=repeats)
+    entries = f", {X.nnz} entries" if sparse.issparse(X) else ""
+    return Timing(
+        what,
+        f"{X.shape[0]} x {X.shape[1]}{entries}",
+        times[0],
+        times[1],
+        "MultinomialNB",
+        at_most_ratio=at_most_ratio,
+        difference=largest_gap(exact.feature_log_prob_, theirs.feature_log_prob_),
     )
 
 

@@ -1,0 +1,358 @@
+"""Release contexts of a pipeline fit: the rehearsal and the paid fit.
+
+The release of a private step determines the data of the next step, but not the sizes of its
+tables, which are public. So the tables of all steps are known before the first is released. A
+rehearsal finds them: copies of all steps are fitted once to the data, with noise that is not
+charged, and only the public descriptions of the tables are kept. Everything that can fail in a
+step fails here, before the charge. Then all tables are calibrated and charged together, and the
+steps are fitted again with the noise that was charged. A step whose tables differ from those of
+the rehearsal is refused.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import joblib
+import numpy as np
+
+from .._messages import is_own_error, known_message
+from .._persons import SHARED_GROUPS, SharedGroups
+from .._random import noise_generator, sampling_generator
+from ..accounting import Composition
+from ..base import Budget, CountingEstimator, PrivacyReport, Release, ReleaseContext, ReleasePlan
+from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
+from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
+from ..mechanisms.tables import CountTable
+from .public_steps import original_class
+from .structure import ForbiddenAccountant
+
+#: Public parameters of labels, weights and the number of records. No step changes these, so
+#: values taken from the data are those of the rehearsal.
+_NOT_OF_X = frozenset({"classes", "max_weight", "n_samples"})
+
+# Messages of these types are about the machine and not about records.
+_HARMLESS = (Warning, ImportError, MemoryError)
+
+
+class _PipelineContext(ReleaseContext):
+    """Context of one pass over the steps of a pipeline.
+
+    Attributes
+    ----------
+    step : name of the current step.
+    groups : ids of persons for every private estimator, or None.
+    """
+
+    #: End of the message of a failed pass: whether the budget was charged.
+    outcome: ClassVar[str]
+
+    def __init__(self, budget: Budget, groups: Any):
+        super().__init__(budget)
+        self.groups = groups
+        self.step = ""
+        self._fitted: Any = None
+        self._known_of_output: dict[str, Any] = {}
+
+    def enter(self, name: str, step: Any) -> None:
+        """Go on to the next step, whose sizes follow from the declarations of the last one."""
+        self.step, self._fitted = name, step
+        if step is not None and not isinstance(step, str):
+            self.known, self._known_of_output = self._known_of_output, {}
+
+    def _note_output(self, estimator: CountingEstimator) -> None:
+        # A step may change the output of an estimator inside it.
+        if estimator is self._fitted and self.is_private:
+            self._known_of_output = estimator._public_output()
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        shared = SHARED_GROUPS.set(SharedGroups(self.groups))
+        try:
+            # Workers in other threads or processes would not be within the context.
+            with joblib.parallel_config(backend="sequential"), super().active():
+                yield
+        except _HARMLESS:
+            raise
+        except Exception as error:
+            if not self.is_private or not self.step or is_own_error(error):
+                raise
+            refusal = self._redacted(error)
+            try:
+                raise refusal from None
+            finally:
+                # `from None` only prevents printing. The message of the original error could
+                # be kept in a log longer than the data.
+                refusal.__context__ = None
+        finally:
+            SHARED_GROUPS.reset(shared)
+
+    def _redacted(self, error: Exception) -> Exception:
+        """Return an error without data in place of one that another library raised in a step."""
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        name = f"step {self.step!r} ({original_class(self._fitted).__name__})"
+        message = known_message(error)
+        if message is not None:
+            return kind(f"{name}: {message}")
+        return kind(
+            f"{name} failed with {type(error).__name__}, whose message is not shown because it may "
+            "hold records. Where it may be seen, a fit without privacy shows it: "
+            f"set_params(epsilon=float('inf'), accountant=None). {self.outcome}"
+        )
+
+
+class Rehearsal(_PipelineContext):
+    """Context of the first pass, which finds the tables of all steps.
+
+    Parameters
+    ----------
+    budget, groups
+    feeds : callable
+        Whether the release of the estimator at the first path affects the data of the second.
+
+    Attributes
+    ----------
+    plans : list of (str, ReleasePlan)
+        Step and tables of each private estimator.
+    accountant : ForbiddenAccountant
+        Accountant of all private estimators; their labels are their paths.
+    """
+
+    outcome = "Nothing was charged"
+
+    def __init__(self, budget: Budget, groups: Any, feeds: Callable[[str, str], bool]):
+        super().__init__(budget, groups)
+        self.feeds = feeds
+        self.accountant = ForbiddenAccountant()
+        self.plans: list[tuple[str, ReleasePlan]] = []
+
+    def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
+        estimator = plan.estimator
+        if estimator.accountant is not self.accountant:
+            raise ValueError(
+                f"step {self.step!r} uses a {type(estimator).__name__} that is none of its "
+                "parameters, or is frozen and was not released yet: it cannot be paid for with "
+                "the others. Nothing was charged"
+            )
+        path = str(estimator.label)
+        self._check(plan, path)
+        self._note_output(estimator)
+        estimator._warn_of_leak([f"{path}__{name}" for name in plan.leaks])
+        self.plans.append((self.step, plan))
+        if not self.is_private:
+            return estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
+        if plan.tables:
+            # An invalid seed is refused, and a given one warned of, before the charge.
+            noise_generator(estimator.random_state)
+        return [_discarded_noise(table, self.budget.adjacency) for table in plan.tables]
+
+    def release(self, plan: ReleasePlan) -> list[Release]:
+        plan.estimator.privacy_ = PrivacyReport(
+            np.inf, None, None, self.budget.adjacency, (), plan.leaks
+        )
+        return plan.draw(noise_generator() if self.is_private else None)
+
+    def _check(self, plan: ReleasePlan, path: str) -> None:
+        estimator = plan.estimator
+        name = f"{type(estimator).__name__} in step {path!r}"
+        if estimator.calibration != "exact":
+            raise ValueError(
+                f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
+                f"for {name}. The papers' bounds do not compose exactly"
+            )
+        if not self.is_private:
+            return
+        before = [each for _, each in self.plans if self.feeds(str(each.estimator.label), path)]
+        self._check_columns(estimator, name, before)
+        unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
+        if unknown and before:
+            raise ValueError(
+                f"{', '.join(unknown)} must be given for {name}: it follows a private step, so "
+                "that its noise has to be chosen before its data are known"
+            )
+
+    def _check_columns(
+        self, estimator: CountingEstimator, name: str, before: Sequence[ReleasePlan]
+    ) -> None:
+        """Refuse tables whose sizes would depend on names that are not released yet."""
+        if estimator._takes_declared_columns and "n_columns" in self.known:
+            return
+        for each in before:
+            if each.estimator._releases_columns and each.tables:
+                raise ValueError(
+                    f"{name} must be the step right after that of {each.estimator.label!r}, and "
+                    "count numbers as DirichletNB does: else it is not known before the words are "
+                    "released how many columns its noise is for. Nothing was charged. Or give a "
+                    "vocabulary"
+                )
+
+
+def _discarded_noise(table: CountTable, adjacency: str) -> Mechanism:
+    """Return noise for a release that is thrown away."""
+    contribution = table.contribution
+    return DirichletMechanism(
+        1.0,
+        max(1.0, table.min_smoothing),
+        adjacency=adjacency,
+        max_count=contribution.max_count,
+        max_total=contribution.max_total,
+    )
+
+
+class JointPlan:
+    """Calibrated release plans of all private estimators in a pipeline, before any release.
+
+    Parameters
+    ----------
+    rehearsal : Rehearsal
+        After its pass.
+    shares : dict or None
+        As for `PrivatePipeline`.
+    last_step : str
+        Name of the last step.
+
+    Attributes
+    ----------
+    budget : Budget
+        Of all estimators together.
+    plans : list of ReleasePlan
+    joint : JointMechanism or None
+        All mechanisms as one charge; None if nothing is released.
+    """
+
+    def __init__(self, rehearsal: Rehearsal, shares: Any, last_step: str):
+        self.budget = budget = rehearsal.budget
+        self.plans = [plan for _, plan in rehearsal.plans]
+        by_plan = _shares(rehearsal.plans, shares, last_step, budget)
+        releasing = [pair for pair in zip(self.plans, by_plan, strict=True) if pair[0].tables]
+        calibrated = calibrate_shares(
+            [(share, plan.tables, _calibrate_to(plan, budget)) for plan, share in releasing],
+            **budget._asdict(),
+        )
+        for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
+            plan.take_mechanisms(mechanisms)
+        mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
+        self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
+
+    @property
+    def not_covered(self) -> list[str]:
+        """Missing public parameters, by the names of `set_params`, and seeds."""
+        if not self.budget.is_private:
+            return []
+        missing = [f"{plan.estimator.label}__{leak}" for plan in self.plans for leak in plan.leaks]
+        seeded = any(plan.estimator.random_state is not None for plan in self.plans)
+        return [*dict.fromkeys(missing), *["random_state"] * seeded]
+
+
+def _calibrate_to(plan: ReleasePlan, budget: Budget) -> Callable[[float], list[Mechanism]]:
+    """Return the calibration of one estimator's tables as a function of epsilon."""
+    return lambda epsilon: plan.estimator._calibrate(plan.tables, budget._replace(epsilon=epsilon))
+
+
+def _shares(
+    plans: Sequence[tuple[str, ReleasePlan]], shares: Any, last_step: str, budget: Budget
+) -> list[float]:
+    """Return the share of each estimator; estimators of one step share by their tables."""
+    n_tables: Counter[str] = Counter()
+    for step, plan in plans:
+        n_tables[step] += len(plan.tables)
+    steps = [step for step, number in n_tables.items() if number]
+    if shares is None:
+        by_step = _default_shares(plans, n_tables, last_step, budget)
+    else:
+        if set(shares) != set(steps):
+            raise ValueError(
+                f"shares must name the private steps, {steps}, and no others; got {[*shares]}"
+            )
+        by_step = {step: float(share) for step, share in shares.items()}
+        if not all(np.isfinite(share) and share > 0 for share in by_step.values()):
+            raise ValueError(f"shares must be positive and finite; got {dict(shares)}")
+    return [
+        by_step[step] * len(plan.tables) / n_tables[step] if plan.tables else 0.0
+        for step, plan in plans
+    ]
+
+
+def _default_shares(
+    plans: Sequence[tuple[str, ReleasePlan]],
+    n_tables: Counter[str],
+    last_step: str,
+    budget: Budget,
+) -> dict[str, float]:
+    before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
+    if not n_tables[last_step] or not before:
+        return {step: float(number) for step, number in n_tables.items()}
+    selecting = [pair for pair in before if pair[1].estimator._selects_names]
+    others = [pair for pair in before if not pair[1].estimator._selects_names]
+    part_of_names = SELECTION_SHARE if selecting else 0.0
+    tables = [table for _, plan in others for table in plan.tables]
+    part_of_others = 0.0
+    if tables:
+        part_of_others = (1 - part_of_names) * preprocessing_share(tables, **budget._asdict())
+    by_step = dict.fromkeys(n_tables, 0.0)
+    for part, group in ((part_of_names, selecting), (part_of_others, others)):
+        whole = sum(len(plan.tables) for _, plan in group)
+        for step, plan in group:
+            by_step[step] += part * len(plan.tables) / whole
+    by_step[last_step] = 1 - part_of_names - part_of_others
+    return by_step
+
+
+class PaidFit(_PipelineContext):
+    """Context of the second pass, which releases the tables that were charged.
+
+    Parameters
+    ----------
+    plan : JointPlan
+    groups
+
+    Attributes
+    ----------
+    reports : list of (str, PrivacyReport)
+        Step and guarantee of each private estimator.
+    """
+
+    outcome = "The charge stays"
+
+    def __init__(self, plan: JointPlan, groups: Any):
+        super().__init__(plan.budget, groups)
+        self._plan = plan
+        self.reports: list[tuple[str, PrivacyReport]] = []
+
+    def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
+        declared = dict(enumerate(self._plan.plans)).get(len(self.reports))
+        if (
+            declared is None
+            or type(declared.estimator) is not type(plan.estimator)
+            or declared.tables != plan.tables
+        ):
+            raise RuntimeError(
+                f"the tables of {type(plan.estimator).__name__} in step {self.step!r} are not "
+                "those that the noise was chosen for: their number or sizes depend on more than "
+                "public parameters. They were not released; the charge for them stays"
+            )
+        self._note_output(plan.estimator)
+        return declared.mechanisms
+
+    def release(self, plan: ReleasePlan) -> list[Release]:
+        generator = None
+        if self.is_private and plan.tables:
+            seed = plan.estimator.random_state
+            generator = noise_generator() if seed is None else sampling_generator(seed)
+        releases = plan.draw(generator)
+        plan.estimator.privacy_ = plan.report(self._budget_of(plan))
+        self.reports.append((self.step, plan.estimator.privacy_))
+        return releases
+
+    def _budget_of(self, plan: ReleasePlan) -> Budget:
+        """Return the budget that one estimator uses alone, at the delta or order of all."""
+        budget = self.budget
+        if not budget.is_private:
+            return budget
+        if plan.joint is None:
+            return budget._replace(epsilon=0.0)
+        alone = Composition(plan.joint.parts)
+        if budget.order is None:
+            return budget._replace(epsilon=alone.epsilon(budget.delta))
+        return budget._replace(epsilon=float(alone.rdp(budget.order)))
