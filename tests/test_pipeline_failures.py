@@ -34,8 +34,8 @@ from skdirdp import (
     check_pipeline,
     make_private_pipeline,
 )
-from skdirdp.pipeline.knowledge import ADAPTIVE
-from skdirdp.pipeline.structure import feeds
+from skdirdp.pipeline.check import ADAPTIVE
+from skdirdp.pipeline.contexts import feeds
 
 N = 300
 rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """Exact samples, against ball arithmetic, incomplete gamma functions and Pólya's urn."""
 
+import hashlib
 from fractions import Fraction
 from itertools import product
 from math import comb
@@ -15,7 +16,6 @@ from scipy import stats
 from skdirdp.mechanisms import sampling
 from skdirdp.mechanisms.sampling import (
     BitStream,
-    ScriptedStream,
     bernoulli,
     bits,
     check_platform,
@@ -38,6 +38,22 @@ from skdirdp.mechanisms.sampling.distributions import Normals
 PLACES = 20
 # Seeds are fixed. A correct sampler would fail a test for one seed in a thousand.
 LEAST_P_VALUE = 1e-3
+
+
+class ScriptedStream(BitStream):
+    """Reproducible stream in which a uniform's bits depend only on seed and index.
+
+    Two runs with different error margins see the same uniforms, even if they draw different
+    numbers of further words.
+    """
+
+    def __init__(self, seed: int):
+        super().__init__(np.random.default_rng(seed))
+        self._seed = seed
+
+    def next_word(self, index: int, n_words: int) -> int:
+        text = f"{self._seed}/{index}/{n_words}".encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
 
 
 def shapes(values, places=PLACES):

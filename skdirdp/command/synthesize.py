@@ -28,7 +28,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -177,13 +177,7 @@ def _read(path: str, schema: "Schema") -> tuple[Any, Any]:
     """
     import pandas as pd
 
-    encoders: dict[str, Any] = {
-        name: {state: state for state in states}.get for name, states in schema.states.items()
-    }
-    encoders |= dict.fromkeys(schema.bounds, _NumberEncoder(schema.missing))
-    encoders |= {name: _TextEncoder(schema.missing) for name in schema.find}
-    if schema.person is not None:
-        encoders[schema.person] = _TextEncoder(schema.missing)
+    encoders = schema.encoders()
     columns: dict[str, list[Any]] = {name: [] for name in encoders}
     with _csv_rows(path) as rows:
         header = next(rows, [])
@@ -250,30 +244,26 @@ def _check_header(path: str, header: list[str], schema: "Schema") -> None:
         )
 
 
-class _TextEncoder:
-    """Return the text of a cell, or None if it is missing; equal texts are one object."""
-
-    def __init__(self, missing: list[str]):
-        self._known: dict[str | None, str | None] = dict.fromkeys((*missing, None))
-
-    def __call__(self, cell: str | None) -> str | None:
-        return self._known.setdefault(cell, cell)
+def _text_encoder(missing: list[str]) -> Callable[[str | None], str | None]:
+    """Return a function from a cell to its text, or None if it is missing."""
+    known: dict[str | None, str | None] = dict.fromkeys((*missing, None))
+    return lambda cell: known.setdefault(cell, cell)  # equal texts are one object
 
 
-class _NumberEncoder:
-    """Return the number in a cell, or nan."""
+def _number_encoder(missing: list[str]) -> Callable[[str | None], float]:
+    """Return a function from a cell to its number, or nan."""
+    absent = frozenset(missing)
 
-    def __init__(self, missing: list[str]):
-        self._missing = frozenset((*missing, None))
-
-    def __call__(self, cell: str | None) -> float:
+    def encode(cell: str | None) -> float:
         # float() accepts 1_000, which is Python's notation and not a number in a table.
-        if cell is None or cell in self._missing or "_" in cell:
+        if cell is None or cell in absent or "_" in cell:
             return math.nan
         try:
             return float(cell)
         except ValueError:
             return math.nan
+
+    return encode
 
 
 # Schemas -----------------------------------------------------------------------------
@@ -301,6 +291,15 @@ class Schema:
         """All columns that the table may have."""
         ids = [] if self.person is None else [self.person]
         return [*self.states, *self.bounds, *self.find, *self.drop, *ids]
+
+    def encoders(self) -> dict[str, Any]:
+        """Return a function for each column that encodes its cells one by one."""
+        texts = self.find if self.person is None else [*self.find, self.person]
+        return {
+            **{name: {s: s for s in states}.get for name, states in self.states.items()},
+            **dict.fromkeys(self.bounds, _number_encoder(self.missing)),
+            **{name: _text_encoder(self.missing) for name in texts},
+        }
 
 
 def read_schema(path: str) -> Schema:

@@ -55,9 +55,9 @@ class SimplexMechanism(PrivacyCurves):
     """Release ``Y ~ Dirichlet(k p)`` for a probability vector p, or for a mean of several vectors.
 
     Neighbours are two vectors that differ in two protected entries, by at most b in l1 norm. For a
-    mean, one of its vectors is replaced by such a neighbour. Protected entries are at least `eta`,
-    and their sum is at most ``1 - eta_bar``; other vectors are refused. The proof is in
-    docs/theory.md, section 8.
+    mean, one of its vectors is replaced by such a neighbour. The privacy curves are exact bounds by
+    the lift of `DirichletMechanism` to gamma variables, with r = k b / (2 N) and alpha = k eta
+    (docs/theory.md, section 8). The claims of the paper are available by name.
 
     Parameters
     ----------
@@ -67,7 +67,8 @@ class SimplexMechanism(PrivacyCurves):
         Indices of the protected entries, at least two and not all. Changes of other entries are
         not covered by the guarantee.
     eta, eta_bar : float in (0, 1)
-        Lower bounds on a protected entry, and on the sum of all other entries.
+        Lower bounds on a protected entry, and on the sum of all other entries. Vectors outside
+        these bounds are refused.
     b : float in (0, 1], default=1.0
         Bound on the l1 distance of neighbours.
     n_vectors : int, default=1
@@ -75,15 +76,9 @@ class SimplexMechanism(PrivacyCurves):
 
     Notes
     -----
-    The curves `rdp`, `delta` and `epsilon` are exact bounds by the lift of `DirichletMechanism` to
-    gamma variables, with r = k b / (2 N) and alpha = k eta: the sum of the two changed entries is
-    fixed, so neither changes by more than b / 2. The claims of the paper are available by name.
-
-    A data set is a tuple of `n_vectors` vectors. Which tuples are neighbours depends on
-    `protected`, `eta`, `eta_bar`, `b` and `n_vectors`, but not on `k`. `adjacency` is a name of the
-    relation that contains these five numbers, and releases compose if their names are equal: their
-    pairs then dominate the same neighbours. Relations of different names, and tables of counts,
-    have different neighbours, which no common total covers.
+    Which tuples of vectors are neighbours depends on all parameters except `k`. `adjacency` is a
+    name of the relation that contains them, and releases compose if their names are equal: their
+    pairs then dominate the same neighbours. No total covers releases under different relations.
 
     Examples
     --------
@@ -238,17 +233,12 @@ class SimplexMechanism(PrivacyCurves):
         return _best_gamma(*self._limits, delta, union)
 
     def claims(self, delta: float) -> dict[str, float]:
-        """Return the epsilon at delta by each applicable claim, for the same noise.
+        """Return the epsilon at delta by the name of each applicable claim, for the same noise.
 
         Parameters
         ----------
         delta : float in (0, 1)
             Probability that the privacy loss is larger.
-
-        Returns
-        -------
-        dict of float
-            By the name of the claim, as in `epsilon`.
         """
         self._check_paper()
         names = [name for name in CLAIMS if name != "lemma5" or self.k * self.eta > 1]
@@ -274,10 +264,6 @@ class SimplexMechanism(PrivacyCurves):
             Accountant that is charged for one release before noise is drawn.
         label : str, optional
             Name of the charge in the accountant's history.
-
-        Returns
-        -------
-        ndarray of shape (n,)
         """
         if self.n_vectors != 1:
             raise ValueError(
@@ -303,10 +289,6 @@ class SimplexMechanism(PrivacyCurves):
             The vectors.
         random_state, accountant, label
             As in `release`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
         """
         P = self._check_vectors("P", P, ndim=2)
         if len(P) != self.n_vectors:

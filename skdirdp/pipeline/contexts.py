@@ -12,21 +12,33 @@ the rehearsal is refused.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import joblib
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 
 from .._messages import is_own_error, known_message
 from .._persons import SHARED_GROUPS, SharedGroups
 from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
-from ..base import Budget, CountingEstimator, PrivacyReport, Release, ReleaseContext, ReleasePlan
+from ..base import (
+    Budget,
+    CountingEstimator,
+    PrivacyReport,
+    PrivateEstimator,
+    Release,
+    ReleaseContext,
+    ReleasePlan,
+)
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
 from ..mechanisms.tables import CountTable
+from .check import ADAPTIVE, KEEP_ROWS, PARALLEL, is_known
 from .public_steps import original_class
-from .structure import ForbiddenAccountant
 
 #: Public parameters of labels, weights and the number of records. No step changes these, so
 #: values taken from the data are those of the rehearsal.
@@ -356,3 +368,131 @@ class PaidFit(_PipelineContext):
         if budget.order is None:
             return budget._replace(epsilon=alone.epsilon(budget.delta))
         return budget._replace(epsilon=float(alone.rdp(budget.order)))
+
+
+# Private estimators in a pipeline --------------------------------------------------------
+
+
+class ForbiddenAccountant:
+    """Accountant that refuses every charge.
+
+    A pipeline charges for its steps. An estimator that charges this accountant was fitted
+    outside of the pipeline's context, in another thread for example.
+    """
+
+    def __init__(self) -> None:
+        self.charged_by: list[str] = []
+
+    def charge(self, mechanism: Any, releases: int = 1, label: str = "", unit: Any = None) -> None:
+        self.charged_by.append(label)
+        self.check()
+
+    def check(self) -> None:
+        """Raise an error if it was charged, because an error in a thread may be lost."""
+        if self.charged_by:
+            raise RuntimeError(
+                f"the private estimator {self.charged_by[0]!r} was fitted in another thread or "
+                "process, outside of the budget of the PrivatePipeline. Nothing was charged"
+            ) from None
+
+    def __deepcopy__(self, memo: Any) -> "ForbiddenAccountant":
+        # All clones share one, as they share any accountant.
+        return self
+
+
+def private_estimators(step: Any) -> list[PrivateEstimator]:
+    """Return the private estimators that a fit of a step would fit."""
+    return [*_walk(step)]
+
+
+def _walk(step: Any) -> Iterator[PrivateEstimator]:
+    if isinstance(step, PrivateEstimator):
+        yield step
+    elif isinstance(step, FrozenEstimator):
+        return
+    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
+        for value in step.get_params(deep=False).values():
+            yield from _walk(value)
+    elif isinstance(step, (list, tuple)):
+        for value in step:
+            yield from _walk(value)
+
+
+def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
+    """Set the path in `set_params` as the label of each private estimator, and the accountant.
+
+    Both are parameters, so clones made by steps have them too. Estimators that a copy shares
+    with the original pipeline are not changed.
+    """
+    shared = {id(part) for _, part in _parts(original)}
+    for path, estimator in _parts(pipe):
+        if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
+            estimator.label, estimator.accountant = path, accountant
+
+
+def find_adaptive(pipe: Pipeline) -> tuple[str, Any] | None:
+    """Return path and estimator of a part whose results determine its fits of private ones."""
+    for path, part in _parts(pipe):
+        if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
+            return path, part
+    return None
+
+
+def find_row_change(pipe: Pipeline) -> tuple[str, Any] | None:
+    """Return path and estimator of a part that may fit private ones to other rows."""
+    for path, part in _parts(pipe):
+        keeps = type(part).__name__ in KEEP_ROWS and is_known(part)
+        keeps = keeps and getattr(part, "cv", None) is None
+        if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
+            return path, part
+    return None
+
+
+def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
+    """Return all estimators that a fit would fit, by their names in `set_params`.
+
+    Private estimators in a list without names come first, under the name of the list: if they
+    have a better name, it comes later.
+    """
+    parameters = pipe.get_params(deep=True)
+    unnamed = [
+        (path, estimator)
+        for path, value in parameters.items()
+        if isinstance(value, (list, tuple))
+        for estimator in _walk(value)
+    ]
+    named = [
+        (path, value)
+        for path, value in parameters.items()
+        if hasattr(value, "get_params") and not isinstance(value, type)
+    ]
+    frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
+    return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
+
+
+def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
+    """Whether the release of one estimator may affect the data of one that is fitted later.
+
+    `earlier` and `later` are paths in the pipeline, equal if an estimator is fitted repeatedly.
+    """
+    container: Any = pipe
+    for one, other in zip_longest(earlier.split("__"), later.split("__")):
+        in_sequence = isinstance(container, Pipeline)
+        if not in_sequence and not _fits_in_parallel(container):
+            return True
+        inside = container.get_params(deep=True)
+        if one not in inside or other not in inside:
+            return True
+        if one != other:
+            order = [name for name, _ in container.steps] if in_sequence else []
+            return in_sequence and order.index(one) < order.index(other)
+        container = inside[one]
+        if isinstance(container, PrivateEstimator):
+            return False
+    return True
+
+
+def _fits_in_parallel(container: Any) -> bool:
+    kind = type(container).__name__
+    is_chain = kind == "ClassifierChain" and container.cv is not None
+    return kind in PARALLEL and is_known(container) and not is_chain

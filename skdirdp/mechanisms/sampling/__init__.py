@@ -28,7 +28,7 @@ Examples
 (2, 3)
 """
 
-from .bits import BitStream, ScriptedStream, check_platform
+from .bits import BitStream, check_platform
 from .distributions import (
     bernoulli,
     choose,
@@ -52,7 +52,6 @@ from .grids import (
 __all__ = [
     "MAX_PLACES",
     "BitStream",
-    "ScriptedStream",
     "bernoulli",
     "check_noise",
     "check_platform",

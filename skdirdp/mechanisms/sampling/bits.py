@@ -16,7 +16,6 @@ Quantities in such a decision other than its uniforms must be exact: doubles or 
 narrower, and the decision would never end.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
@@ -84,27 +83,11 @@ class BitStream:
         return self._generator.integers(0, 1 << WORD, size, dtype=np.uint64)
 
     def next_word(self, index: int, n_words: int) -> int:
-        """Draw the next word of the uniform at an index, of which `n_words` words are drawn.
+        """Draw the next word of the uniform at an index, after `n_words` words.
 
-        A generator ignores both arguments; `ScriptedStream` needs them.
+        A generator ignores both arguments. Tests override this method with reproducible words.
         """
         return int(self._words(1)[0])
-
-
-class ScriptedStream(BitStream):
-    """Reproducible stream for tests, in which a uniform's bits depend only on seed and index.
-
-    Two runs with different error margins see the same uniforms, even if they draw different
-    numbers of further words. Not suitable for private releases.
-    """
-
-    def __init__(self, seed: int):
-        super().__init__(np.random.default_rng(seed))
-        self._seed = seed
-
-    def next_word(self, index: int, n_words: int) -> int:
-        text = f"{self._seed}/{index}/{n_words}".encode()
-        return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
 
 
 class Uniforms:
