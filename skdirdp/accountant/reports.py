@@ -500,9 +500,7 @@ def _page(accountant: Any) -> str:
         ]
     warnings = []
     if not is_within_limit(accountant, used_epsilon(accountant)):
-        warnings.append(
-            "The charges exceed the limit: some were merged. Nothing more can be charged."
-        )
+        warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records, and refuses nothing.")
     body += [pages.not_covered(warnings), pages.section("The ledger", _ledger_list(accountant))]
