@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -104,15 +104,15 @@ class ContributionBound:
     def squared_norm(self, adjacency: str) -> float:
         """Return the largest squared l2 distance between the tables of neighbours."""
         one = sum(count * entry**2 for entry, count in self.entries)
-        return _changed_records(adjacency) * one
+        return changed_records(adjacency) * one
 
     def total(self, adjacency: str) -> float:
         """Return the largest l1 distance between the tables of neighbours."""
         one = self.largest if self.max_total is None else self.max_total
-        return _changed_records(adjacency) * one
+        return changed_records(adjacency) * one
 
 
-def _changed_records(adjacency: str) -> int:
+def changed_records(adjacency: str) -> int:
     """Return the number of records whose entries differ between neighbours."""
     return 2 if replaces(adjacency) else 1
 
@@ -224,7 +224,7 @@ class Noise(NamedTuple):
     per_count: float = 0.0
     is_laplace: bool = False
 
-    def variance_at(self, counts):
+    def variance_at(self, counts: Any) -> Any:
         """Return the variance of the noise in cells with given true counts.
 
         Parameters
