@@ -48,12 +48,12 @@ from skdirdp import (
     PrivateDirichletPosterior,
     make_private_pipeline,
 )
+from skdirdp import text as vectorizer
 from skdirdp._persons import select_rows
 from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.estimator import count_labels
 from skdirdp.records import columns as record_columns
-from skdirdp.text import vectorizer
 
 from .probes import drawn_tables, outside_bounds
 
