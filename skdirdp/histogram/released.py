@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.isotonic import isotonic_regression
 
 from ..mechanisms.base import Mechanism
-from ..postprocessing import NoisyTable
-from ..postprocessing.histogram import read_histogram
+from ..postprocessing import NoisyTable, estimate_histogram
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class NoisyHistogram(Histogram):
 
     def _unordered(self) -> np.ndarray:
         noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
-        return read_histogram(noisy, self.n_samples)
+        return estimate_histogram(noisy, self.n_samples)
 
     def _limits(self, first, stop, confidence, estimate):
         return self.mechanism.limits_from_noisy(

@@ -15,8 +15,7 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
-from ..postprocessing import NoisyTable, read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import NoisyTable, estimate_counts
 from .numeric import _NumericNaiveBayes
 from .tally import read_classes
 
@@ -308,15 +307,15 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             for feature in range(counts.shape[1])
         ]
         tables = ([] if classes is None else [classes]) + pairs
-        read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(tables, total)
         prior = None if classes is None else read.pop(0).counts
         return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 
     def _read_shares(self, classes, fill, table, total):
         """Of the records, how full they are; of what fills them, which features."""
         prior = read_classes(classes, total)
-        (places,) = read_tables([fill], rows=[prior])
-        (shares,) = read_tables([table], rows=[places.counts[:, 1]])
+        (places,) = estimate_counts([fill], row_shares=[prior])
+        (shares,) = estimate_counts([table], row_shares=[places.counts[:, 1]])
         return prior, [places.counts, shares.counts]
 
     def _keep(self, estimates, extra):

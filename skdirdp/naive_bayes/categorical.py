@@ -15,8 +15,7 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import row_blocks
-from ..postprocessing import NoisyTable, read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import NoisyTable, estimate_counts
 from .base import _PrivateNaiveBayes
 
 # Records are scored in blocks of about this many entries, which stay in cache.
@@ -334,7 +333,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         tables += [
             NoisyTable(table.counts, table.noise, ("class", k)) for k, table in enumerate(features)
         ]
-        read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(tables, total)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read
         return prior, [table.counts for table in read]

@@ -7,7 +7,7 @@ from sklearn.naive_bayes import ComplementNB
 
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import NoisyTable, estimate_counts
 from .numeric import FeatureSums, _NumericNaiveBayes
 
 
@@ -202,7 +202,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
     def _read(self, classes, features, total):
         (table,) = features
         by_class = table.counts.reshape(len(self.classes_), -1)
-        (read,) = read_tables([NoisyTable(by_class, table.noise, ("class", "feature"))])
+        (read,) = estimate_counts([NoisyTable(by_class, table.noise, ("class", "feature"))])
         return None, [read.counts.reshape(1, -1)]
 
     def _keep(self, estimates, extra):

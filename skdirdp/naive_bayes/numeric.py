@@ -16,8 +16,7 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.tables import CountTable
-from ..postprocessing import read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import estimate_counts
 from .base import _PrivateNaiveBayes
 from .tally import read_classes
 
@@ -187,7 +186,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         # Classes hold about as many words as records: what is known of those tells of these.
         prior = read_classes(classes, total)
         # A single column is not released, and leaves nothing to read.
-        read = read_tables(features, rows=[prior] * len(features), caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(features, row_shares=[prior] * len(features))
         return prior, [table.counts for table in read]
 
     def _row_bounds(self, n_columns: int) -> tuple[float | None, float | None]:

@@ -10,7 +10,7 @@ from .._persons import CountedRows
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import NoisyTable, estimate_counts
 
 
 class FeatureCounts(Protocol):
@@ -117,4 +117,4 @@ def shares_of(weights: Any) -> np.ndarray:
 
 def read_classes(classes: NoisyTable | None, total: float | None) -> np.ndarray | None:
     """The class counts by themselves, where they were released."""
-    return None if classes is None else read_tables([classes], total)[0].counts
+    return None if classes is None else estimate_counts([classes], total)[0].counts
