@@ -222,7 +222,7 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _is_private(self) -> bool:
-        return self._release_context().budget.is_private
+        return self._release_context().is_private
 
     @contextmanager
     def _fitting(self) -> Iterator["ReleaseContext"]:
@@ -414,12 +414,15 @@ class ReleaseContext:
     ----------
     budget : Budget
         Budget of the fit.
+    is_private : bool
+        Whether epsilon is finite.
     known : dict
         Public parameters that follow from the declarations of the previous pipeline step.
     """
 
     def __init__(self, budget: Budget):
         self.budget = budget
+        self.is_private = budget.is_private
         self.known: dict[str, Any] = {}
 
     @staticmethod

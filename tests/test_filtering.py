@@ -18,7 +18,7 @@ from skdirdp.accountant.ledger import Limits
 from skdirdp.accountant.spending import Spending
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.filters import PrivacyFilter
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from skdirdp.reporting.statements import ADAPTIVE_LIMIT
 

@@ -8,12 +8,14 @@ import pandas as pd
 
 from skdirdp import utility
 from skdirdp.histogram import DirichletHistogramTransformer
-from skdirdp.histogram.grid import count_fine_bins, fine_grid
-from skdirdp.histogram.quantiles import quantile_borders
-from skdirdp.histogram.released import Histogram, ReleasedHistogram
+from skdirdp.histogram.histogram import (
+    ReleasedHistogram,
+    count_fine_bins,
+    fine_grid,
+    quantile_borders,
+)
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
-from skdirdp.postprocessing import NoisyTable
-from skdirdp.postprocessing.histogram import read_histogram
+from skdirdp.postprocessing import NoisyTable, estimate_histogram
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Settings, seeded
@@ -264,7 +266,7 @@ COLUMNS: dict[str, tuple[str, str, tuple[float, float]]] = {
     "uniform": ("synthetic", "random", (0, 1)),
 }
 
-Reading = Callable[[np.ndarray, tuple[float, float], np.random.Generator], Histogram]
+Reading = Callable[[np.ndarray, tuple[float, float], np.random.Generator], ReleasedHistogram]
 
 
 class HistogramQuantiles(Experiment):
@@ -424,7 +426,7 @@ def _reader(task) -> Reading:
             return _as_it_is(found.edges, found.release)
         if task["reading"] == CELLS:
             noisy = NoisyTable(found.release, found.mechanism.noise, ("bin",))
-            return _as_it_is(found.edges, read_histogram(noisy, N_ROWS))
+            return _as_it_is(found.edges, estimate_histogram(noisy, N_ROWS))
         return found
 
     return read

@@ -90,7 +90,7 @@ class PrivacyCurves(ABC):
             return self._worst_cases()
 
     def _directions(self) -> Sequence[DirectionCurves]:
-        return [_direction_curves(case) for case in self.worst_cases().values()]
+        return [direction_curves(case) for case in self.worst_cases().values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
         """Renyi divergence of each order > 1, of the worst direction.
@@ -326,7 +326,7 @@ class _SmallProduct(DirectionCurves):
 _small_product = lru_cache(maxsize=256)(_SmallProduct)
 
 
-def _direction_curves(case: WorstCase) -> DirectionCurves:
+def direction_curves(case: WorstCase) -> DirectionCurves:
     if has_many_kinds(case.renyi if case.profile is None else case.profile):
         product = LargeProduct.from_worst_case(case)
         if product is not None:

@@ -178,6 +178,14 @@ class WorstCase:
     profile: tuple[tuple[DominatingPair, int], ...] | None
     failure: float = 0.0
 
+    @classmethod
+    def from_pair(cls, pair: DominatingPair) -> "WorstCase":
+        return cls(renyi=((pair, 1),), profile=((pair, 1),))
+
+    @classmethod
+    def from_bound(cls, bound: RenyiBound) -> "WorstCase":
+        return cls(renyi=((bound, 1),), profile=None)
+
     @property
     def log_survival(self) -> float:
         """Logarithm of the probability that not everything is revealed."""

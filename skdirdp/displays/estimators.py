@@ -86,10 +86,6 @@ class HistogramDisplay(Display):
             If None, a new figure is created.
         **line_options
             Passed to matplotlib's `stairs`.
-
-        Returns
-        -------
-        HistogramDisplay
         """
         check_is_fitted(estimator)
         check_real("confidence", confidence, above=0, below=1)
@@ -245,10 +241,6 @@ class BudgetCurveDisplay(Display):
             If None, a new figure is created.
         **line_options
             Passed to matplotlib's `plot`.
-
-        Returns
-        -------
-        BudgetCurveDisplay
         """
         budgets = _check_budgets(epsilons)
         n_repeats = check_integer("n_repeats", n_repeats, at_least=1)
@@ -305,20 +297,10 @@ class BudgetCurveDisplay(Display):
             Mean scores, or all scores.
         spread : array-like of shape (n_epsilons,), default=None
             Standard deviations. If None, computed from all scores.
-        reference : float, default=None
-            Score without privacy.
-        score_name : str, default="score"
-            Label of the vertical axis.
-        name : str, default=None
-            Name of the curve in the legend.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `plot`.
-
-        Returns
-        -------
-        BudgetCurveDisplay
+        reference, score_name, name
+            As for the class.
+        ax, **line_options
+            As for `from_estimator`.
         """
         budgets = _check_budgets(epsilons)
         values = check_array("scores", scores)

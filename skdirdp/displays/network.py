@@ -92,10 +92,6 @@ class BayesNetDisplay(Display):
             If None, a new figure is created.
         **options
             Passed to matplotlib's `pcolormesh`, for example `cmap`.
-
-        Returns
-        -------
-        BayesNetDisplay
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "probabilities_"):
@@ -319,10 +315,6 @@ class MarginsDisplay(Display):
             If None, a new figure is created.
         **options
             Passed to matplotlib's `imshow`, for example `cmap`.
-
-        Returns
-        -------
-        MarginsDisplay
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "count_margins"):

@@ -101,10 +101,6 @@ class PrivacyProfileDisplay(Display):
             If None, a new figure is created.
         **line_options
             Passed to matplotlib's `plot`.
-
-        Returns
-        -------
-        PrivacyProfileDisplay
         """
         check_is_fitted(estimator)
         report = getattr(estimator, "privacy_", None)
@@ -143,18 +139,10 @@ class PrivacyProfileDisplay(Display):
         accountant : PrivacyAccountant
             Accountant with at least one charge. Its (epsilon, delta) limit is marked, and the
             total at the same delta.
-        epsilons : array-like of floats, default=None
-            Where to compute the profile. If None, from 0 until delta is negligible.
         name : str, default=None
             Name in the legend. If None, the number of charges, or "whatever is admitted".
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `plot`.
-
-        Returns
-        -------
-        PrivacyProfileDisplay
+        epsilons, ax, **line_options
+            As for `from_estimator`.
         """
         has_budget = accountant.epsilon is not None and accountant.order is None
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
@@ -187,18 +175,10 @@ class PrivacyProfileDisplay(Display):
             Mechanism of each release.
         releases : int, default=1
             Number of releases.
-        epsilons : array-like of floats, default=None
-            Where to compute the profile. If None, from 0 until delta is negligible.
         name : str, default=None
             Name in the legend. If None, the mechanism and the number of releases.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `plot`.
-
-        Returns
-        -------
-        PrivacyProfileDisplay
+        epsilons, ax, **line_options
+            As for `from_estimator`.
         """
         releases = check_integer("releases", releases, at_least=1)
         if name is None:
@@ -347,10 +327,6 @@ class LedgerDisplay(Display):
             If None, a new figure is created.
         **line_options
             Passed to matplotlib's `plot`.
-
-        Returns
-        -------
-        LedgerDisplay
         """
         check_choice("by", by, ("charge", "time"))
         max_points = check_integer("max_points", max_points, at_least=1)

@@ -167,7 +167,7 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
     >>> from skdirdp.postprocessing import Noise, NoisyTable, estimate_histogram
     >>> noisy = np.array([612.0, 377.0, -8.0, 11.0])
     >>> estimate_histogram(NoisyTable(noisy, Noise(100.0), ("ward",)), total=1000).round(2)
-    array([0.61, 0.38, 0.  , 0.01])
+    array([0.62, 0.38, 0.  , 0.  ])
     """
     stack = _Stack(make_consistent([table], total), total, None)
     return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]

@@ -107,7 +107,7 @@ class ConsistentTable:
 
 
 def margin_variances(
-    shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...], variances: Sequence[Any]
+    shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...], variances: Any
 ) -> np.ndarray:
     """Return the variances of a cell of a margin of several tables of one shape."""
     known = np.asarray(variances)

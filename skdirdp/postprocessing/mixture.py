@@ -131,7 +131,8 @@ def estimate_shares(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
         if cells.is_wide and cells.noisy.shape[1] > _LARGE:
             found.append(_interpolated(cells, prior, common))
             continue
-        blocks = [cells.rows(chosen) for chosen in row_blocks(*cells.noisy.shape, _BLOCK)]
+        n_rows, width = cells.noisy.shape
+        blocks = [cells.rows(chosen) for chosen in row_blocks(n_rows, width, _BLOCK)]
         parts = [_Batch.from_cells([b], prior).posteriors([b], common)[0] for b in blocks]
         found.append(Posterior(*map(np.concatenate, zip(*parts, strict=True))))
     return found
@@ -310,7 +311,7 @@ def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
             exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
             out[:, beyond[chosen]] = exact.moments(weights)
         whole = _Rows.from_sizes(np.array([len(noisy)]))
-        out[0] = given_sums(*out, row.totals, row.total_variances, whole)
+        out[0] = given_sums(out[0], out[1], row.totals, row.total_variances, whole)
     mean, variance = found
     sums = mean.sum(axis=1, keepdims=True)
     mean /= sums
@@ -324,10 +325,10 @@ def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     low, apart = logs.min(), np.ptp(logs) / (_LEVELS - 1)
     nearest = np.rint((logs - low) / max(apart, _TINY)).astype(np.intp)
     sizes = np.bincount(nearest)
-    relative = np.bincount(nearest, row.share_variances[0] / row.shares[0] ** 2)
+    sums = np.bincount(nearest, row.share_variances[0] / row.shares[0] ** 2)
     filled = np.flatnonzero(sizes)
     shares = np.exp(low + apart * np.arange(len(sizes)))
-    relative = np.interp(np.arange(len(sizes)), filled, relative[filled] / sizes[filled])
+    relative = np.interp(np.arange(len(sizes)), filled, sums[filled] / sizes[filled])
     return nearest * len(_GRID), shares, shares**2 * relative
 
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import datetime, timezone
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,48 +16,6 @@ from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
 from .redact import check_output, is_stream
 from .statements import EXAMPLE_DELTA, Claim, exceptions_to, number, rounded_up, visible
-
-_STYLE = """
-:root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2430; --soft: #5b6675;
-  --line: #d9dee5; --tint: #f4f6f9; --accent: #1f6feb; --warn: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14181f; --ink: #e4e8ee; --soft: #9aa5b4;
-  --line: #333c48; --tint: #1c222b; --accent: #6cb0ff; --warn: #ff8a80; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 3rem; max-width: 60rem; background: var(--paper);
-  color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", "Noto Sans", sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.15rem; margin: 2.4rem 0 .7rem; }
-p { margin: .5rem 0; max-width: 46rem; }
-.soft { color: var(--soft); }
-.small { font-size: .875rem; }
-.warn { color: var(--warn); font-weight: 600; }
-blockquote { margin: 0; padding: .9rem 1.1rem; background: var(--tint); border-radius: .4rem;
-  border-left: .25rem solid var(--accent); overflow-wrap: anywhere; }
-dl { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); gap: .75rem;
-  margin: 1.4rem 0 0; }
-dl div { border: 1px solid var(--line); border-radius: .4rem; padding: .6rem .8rem; }
-dt { color: var(--soft); font-size: .8rem; }
-dd { margin: .1rem 0 0; font-size: 1.05rem; font-weight: 600; overflow-wrap: anywhere; }
-figure { margin: 0; }
-figcaption { color: var(--soft); font-size: .875rem; margin-top: .3rem; }
-.plot svg { width: 100%; height: auto; display: block; color: var(--soft); }
-.plot text { fill: var(--ink); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .875rem; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0;
-  border-bottom: 1px solid var(--line); overflow-wrap: break-word; }
-th { color: var(--soft); font-weight: 600; }
-td.label { overflow-wrap: anywhere; min-width: 8rem; }
-.date { white-space: nowrap; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-li { margin: .3rem 0; max-width: 46rem; }
-@media print { :root { color-scheme: light; --paper: #ffffff; --ink: #000000; --soft: #444444;
-    --line: #bbbbbb; --tint: #f4f4f4; --accent: #1450a8; --warn: #a01010; }
-  @page { size: A4; margin: 16mm; }
-  body { padding: 0; max-width: none; font-size: 10.5pt; }
-  h2 { break-after: avoid; } figure, blockquote, dl div, tr, li { break-inside: avoid; }
-  thead { display: table-header-group; } .scroll { overflow: visible; } }
-"""
 
 #: Not covered by any statement of differential privacy: docs/statement.md.
 _NEVER_COVERED = (
@@ -145,7 +104,7 @@ def page(title: str, body: Iterable[Any]) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", Markup(_STYLE)),
+        tag("style", Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))),
     )
     top = tag("header", tag("h1", title), tag("p", made_by, class_="soft"))
     content = tag("html", tag("head", *head), tag("body", top, *body), lang="en")
