@@ -240,11 +240,10 @@ class _Stack:
 
     def variable_cells(self, axis: int) -> Cells:
         """Return the cells of one variable, whose pool is uniform or has the expected shares."""
-        size = self._shape[axis]
-        shares = np.full(size, 1 / size)
+        shares = np.array([1 / self._shape[axis]])
         if self._row_shares is not None and axis + 1 < len(self._shape):
             shares = self._row_shares / self._row_shares.sum()
-        return self._cells((axis,), shares, np.zeros(size), self._totals, is_pool=True)
+        return self._cells((axis,), shares, np.zeros(1), self._totals, is_pool=True)
 
     def row_cells(self) -> list[Cells]:
         """Return the row sums, whose pool has the shares of independent variables."""

@@ -277,7 +277,7 @@ def given_sums(
     found += mean
     np.divide(mean, found, out=found)
     found *= mean
-    found += np.maximum(weights, 0.0)
+    found += np.maximum(weights, 0.0, out=weights)
     return found
 
 
@@ -310,7 +310,8 @@ def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
         for chosen in row_blocks(len(beyond), 1, _BLOCK):
             exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
             out[:, beyond[chosen]] = exact.moments(weights)
-        whole = _Rows.from_sizes(np.array([len(noisy)]))
+        start = np.zeros(1, dtype=np.intp)
+        whole = _Rows(np.array([len(noisy)]), start, start)  # all cells are of the one row
         out[0] = given_sums(out[0], out[1], row.totals, row.total_variances, whole)
     mean, variance = found
     sums = mean.sum(axis=1, keepdims=True)
@@ -323,13 +324,17 @@ def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the offset of each column in the grid, and the shares and variances of levels."""
     logs = np.log(row.shares[0])
     low, apart = logs.min(), np.ptp(logs) / (_LEVELS - 1)
-    nearest = np.rint((logs - low) / max(apart, _TINY)).astype(np.intp)
+    logs -= low
+    logs /= max(apart, _TINY)
+    nearest = np.rint(logs, out=logs).astype(np.intp)
+    relative = np.divide(row.share_variances[0], row.shares[0] ** 2, out=logs)
     sizes = np.bincount(nearest)
-    sums = np.bincount(nearest, row.share_variances[0] / row.shares[0] ** 2)
+    sums = np.bincount(nearest, relative)
     filled = np.flatnonzero(sizes)
     shares = np.exp(low + apart * np.arange(len(sizes)))
     relative = np.interp(np.arange(len(sizes)), filled, sums[filled] / sizes[filled])
-    return nearest * len(_GRID), shares, shares**2 * relative
+    nearest *= len(_GRID)
+    return nearest, shares, shares**2 * relative
 
 
 def _adjacent(
