@@ -48,12 +48,13 @@ from skdirdp import (
     PrivateDirichletPosterior,
     make_private_pipeline,
 )
+from skdirdp import text as vectorizer
 from skdirdp._persons import select_rows
+from skdirdp.bayes_net.structure_learning import EncodedTable
 from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.estimator import count_labels
 from skdirdp.records import columns as record_columns
-from skdirdp.text import vectorizer
 
 from .probes import drawn_tables, outside_bounds
 
@@ -311,21 +312,22 @@ class Network(Case):
         class Encoded(BaseException):  # which no gate for errors stops
             pass
 
-        encode = PrivateBayesNet._encode
+        encode = EncodedTable.from_records
 
-        def stop(model, records, counted):
-            raise Encoded(encode(model, records, counted))
+        def stop(*given):
+            raise Encoded(encode(*given))
 
-        with patch.object(PrivateBayesNet, "_encode", stop):
+        with patch.object(EncodedTable, "from_records", stop):
             try:
                 fit()
                 raise ValueError("the table was refused")
             except Encoded as found:
-                domains, cells, unlisted = found.args[0]
+                (table,) = found.args
         tables = [
-            np.bincount(codes, minlength=domains[name].n_cells) for name, codes in cells.items()
+            np.bincount(codes, minlength=table.domains[name].n_cells)
+            for name, codes in table.cells.items()
         ]
-        for numbered in unlisted.values():
+        for numbered in table.unlisted.values():
             values = dict(enumerate(numbered.distinct))
             tables.append({repr(values.get(code)): n for code, n in counted(numbered.codes)})
         return [(None, table) for table in tables]
@@ -908,7 +910,7 @@ def pandas_codes(cells, declared):
 #: By name: objects and what replaces them, and the case and container that must show it.
 DEFECTS = {
     "labels of a score are an array": (
-        ("skdirdp.model_selection.scores.cell_labels", np.asarray),
+        ("skdirdp.model_selection.scoring.as_labels", np.asarray),
         ("private_score", "list"),
     ),
     "rows are an array of one dtype": (
@@ -940,7 +942,7 @@ DEFECTS = {
         ("pipeline of categories, some missing", "arrow dictionaries"),
     ),
     "one missing value turns all integers of a score into floats": (
-        ("skdirdp.model_selection.scores.missing_cells", lambda X: None),
+        ("skdirdp.model_selection.scoring.missing_cells", lambda X: None),
         ("private_score of categories", "polars"),
     ),
     "pandas numbers the texts of a column": (

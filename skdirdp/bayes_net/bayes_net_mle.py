@@ -16,7 +16,7 @@ from .._persons import CountedRows, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
-from ..base import Budget, CountingEstimator, Release, ReleaseContext, ReleasePlan
+from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
@@ -344,24 +344,19 @@ class PrivateBayesNetMLE(BaseBayesNet):
         ]
         with_counts = list(zip(tables, counts.tables, strict=True))
         plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
-        releases = context.release(plan)
-        self._set_fitted_attributes(releases)
-        if context.is_private and self.postprocess:
-            self._postprocess(None if plan.n_records is None else float(plan.n_records))
-        self._set_columns(names)
-
-    def _set_fitted_attributes(self, releases: Sequence[Release]) -> None:
-        released = dict(zip(self.structure_, releases, strict=True))
+        released = dict(zip(self.structure_, context.release(plan), strict=True))
         self.mechanisms_ = {
             node: release.mechanism
             for node, release in released.items()
             if release.mechanism is not None
         }
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
-        self.alpha_ = {node: float(self.alpha) for node in released}
-        if not self.postprocess or np.isinf(self.privacy_.epsilon):
-            for node, mechanism in self.mechanisms_.items():
-                self.alpha_[node] = mechanism.smoothing
+        self.alpha_ = dict.fromkeys(released, float(self.alpha))
+        if context.is_private and self.postprocess:
+            self._postprocess(None if plan.n_records is None else float(plan.n_records))
+        else:
+            self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
+        self._set_columns(names)
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""
@@ -466,17 +461,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
 @dataclass(frozen=True)
 class FamilyCounter:
-    """Counts of all families in parts of a table that is not in memory.
+    """Counts of all families in a table that is not in memory, part by part.
 
-    Attributes
-    ----------
-    families : dict of Family
-    states : dict of list
-        States of each node.
-    columns : list or None
-        Names of the columns of an array.
-    max_rows : int
-        Largest number of counted records of one person.
+    `columns` has the names of the columns of an array.
     """
 
     families: dict[Hashable, Family]

@@ -20,11 +20,11 @@ from scipy.stats import norm
 
 from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, store_reals
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
-from ..accounting.worst_case import WorstCase, in_every_direction, replaces
+from ..accounting.worst_case import WorstCase, in_every_direction
 from ..numerics.conservative import quotient_up
 from .base import Limits, Mechanism, normalise, sums_of_runs
 from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
-from .tables import CountTable, Noise, entry_quadrature
+from .tables import CountTable, Noise, changed_records, entry_quadrature
 
 _NOISE_NODES = 64
 # Bounds on the error of a noisy count, in deviations or scales of the noise. `_INVERSION_ERROR`
@@ -393,7 +393,7 @@ class LaplaceMechanism(_AdditiveMechanism):
         # x = (a + b - epsilon) / 2, delta = 1 - e^-x (1 + min(x, a) / 2) for
         # 0 <= epsilon <= a + b. It increases if the smaller shift gives to the larger one.
         # Composition preserves domination, so this extends to any number of cells.
-        records = 2 if replaces(self.adjacency) else 1
+        records = changed_records(self.adjacency)
         pairs: tuple[tuple[DominatingPair, int], ...] = tuple(
             (LaplacePair(quotient_up(entry, self.scale)), records * count)
             for entry, count in self.contribution.entries

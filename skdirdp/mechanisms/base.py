@@ -87,7 +87,7 @@ class Mechanism(PrivacyCurves):
         """Bound on the entries of one record."""
         return _contribution(self.max_count, self.max_total)
 
-    # What a subclass defines ---------------------------------------------------------------
+    # Methods that a subclass defines -------------------------------------------------------
 
     @property
     @abstractmethod

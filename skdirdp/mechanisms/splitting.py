@@ -82,8 +82,8 @@ def relative_precision(
 ) -> float:
     """Return the precision, at least 1, of a further table that is less sensitive than others.
 
-    It is above 1 if a record contributes many counts to the other tables, as for the class prior
-    next to a table of word counts.
+    It is above 1 if a record contributes many counts to the other tables. An example is the class
+    prior next to a table of word counts.
     """
     if not tables:
         return 1.0

@@ -10,8 +10,8 @@ size-biased distribution, Beta(3/2, (d-1)/2).
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -92,27 +92,32 @@ class ContributionBound:
         """The largest possible entry."""
         return self.max_count if self.max_total is None else min(self.max_count, self.max_total)
 
-    @cached_property
+    @property
     def entries(self) -> tuple[tuple[float, int], ...]:
         """The worst record, as (entry, number of cells): full cells, and one with the rest."""
         if self.max_total is None:
             return ((self.largest, 1),)
-        # The remainder of two floats is a float, and fractions avoid rounding before it.
-        full, rest = divmod(Fraction(self.max_total), Fraction(self.largest))
-        return ((self.largest, int(full)), (float(rest), 1))[: 2 if rest else 1]
+        return _fill_cells(self.largest, self.max_total)
 
     def squared_norm(self, adjacency: str) -> float:
         """Return the largest squared l2 distance between the tables of neighbours."""
         one = sum(count * entry**2 for entry, count in self.entries)
-        return _changed_records(adjacency) * one
+        return changed_records(adjacency) * one
 
     def total(self, adjacency: str) -> float:
         """Return the largest l1 distance between the tables of neighbours."""
         one = self.largest if self.max_total is None else self.max_total
-        return _changed_records(adjacency) * one
+        return changed_records(adjacency) * one
 
 
-def _changed_records(adjacency: str) -> int:
+@lru_cache(maxsize=1024)
+def _fill_cells(largest: float, total: float) -> tuple[tuple[float, int], ...]:
+    # The remainder of two floats is a float, and fractions avoid rounding before it.
+    full, rest = divmod(Fraction(total), Fraction(largest))
+    return ((largest, int(full)), (float(rest), 1))[: 2 if rest else 1]
+
+
+def changed_records(adjacency: str) -> int:
     """Return the number of records whose entries differ between neighbours."""
     return 2 if replaces(adjacency) else 1
 
@@ -224,7 +229,7 @@ class Noise(NamedTuple):
     per_count: float = 0.0
     is_laplace: bool = False
 
-    def variance_at(self, counts):
+    def variance_at(self, counts: Any) -> Any:
         """Return the variance of the noise in cells with given true counts.
 
         Parameters

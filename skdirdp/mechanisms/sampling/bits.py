@@ -83,7 +83,7 @@ class BitStream:
         return self._generator.integers(0, 1 << WORD, size, dtype=np.uint64)
 
     def next_word(self, index: int, n_words: int) -> int:
-        """Draw the next word of the uniform at an index, of which `n_words` words are drawn.
+        """Draw the next word of the uniform at an index, after `n_words` words.
 
         A generator ignores both arguments. Tests override this method with reproducible words.
         """

@@ -77,10 +77,10 @@ def gamma_cells(
     settings = _Settings(as_stream(generator), places, _bits, _margin)
     tiny = max(one >> _INVERSION_BITS, 1)
     ranges = (
-        (one + 1, most, _fill_large_shapes),
+        (one + 1, most, partial(_fill_by, _propose_large_shapes)),
         (one, one, _fill_unit_shapes),
-        (tiny, one - 1, partial(_fill_small_shapes, PowerByInversion)),
-        (1, tiny - 1, partial(_fill_small_shapes, PowerByParts)),
+        (tiny, one - 1, partial(_fill_by, partial(_propose_small_shapes, PowerByInversion))),
+        (1, tiny - 1, partial(_fill_by, partial(_propose_small_shapes, PowerByParts))),
     )
     for low, high, sample in ranges:
         if low <= least and most <= high:
@@ -136,14 +136,8 @@ def _fill_unit_shapes(numerators, settings, mantissa, exponent):
         )
 
 
-def _fill_large_shapes(numerators, settings, mantissa, exponent):
-    propose = partial(_propose_large_shapes, numerators, settings)
-    fill(numerators.size, propose, mantissa, exponent)
-
-
-def _fill_small_shapes(power_class, numerators, settings, mantissa, exponent):
-    propose = partial(_propose_small_shapes, power_class, numerators, settings)
-    fill(numerators.size, propose, mantissa, exponent)
+def _fill_by(propose, numerators, settings, mantissa, exponent):
+    fill(numerators.size, partial(propose, numerators, settings), mantissa, exponent)
 
 
 def _propose_large_shapes(numerators, settings, cells):
@@ -158,14 +152,14 @@ def _propose_large_shapes(numerators, settings, cells):
     for i in np.flatnonzero(undecided).tolist():
         accepted[i], value, uniforms = gammas.exact(i)
         if accepted[i]:
-            exact_cell = partial(_gamma_cell, settings.bits, value)
-            mantissa[i], exponent[i] = decide(exact_cell, *uniforms)
+            mantissa[i], exponent[i] = _exact_cell(settings.bits, value, uniforms)
     settings.stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
-def _gamma_cell(bits, value, *balls):
-    return leading_bits(value(*balls), bits)
+def _exact_cell(bits, value, uniforms):
+    """Return the cell of a function of uniforms."""
+    return decide(lambda *balls: leading_bits(value(*balls), bits), *uniforms)
 
 
 def _propose_small_shapes(power_class, numerators, settings, cells):
@@ -190,15 +184,15 @@ def _propose_small_shapes(power_class, numerators, settings, cells):
             continue
         accepted[i], halvings, factor, others = powers.exact(i)
         if accepted[i]:
-            exact_cell = partial(_product_cell, bits, value, factor)
-            mantissa[i], exponent[i] = decide(exact_cell, *uniforms, *others)
+            product = partial(_product, value, factor)
+            mantissa[i], exponent[i] = _exact_cell(bits, product, (*uniforms, *others))
             exponent[i] -= halvings
     stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
-def _product_cell(bits, value, factor, u, w, other):
-    return leading_bits(value(u, w) * factor(other), bits)
+def _product(value, factor, u, w, other):
+    return value(u, w) * factor(other)
 
 
 # Shapes above 1: Marsaglia and Tsang ---------------------------------------------------

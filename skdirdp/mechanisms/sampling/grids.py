@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike
 MAX_NUMERATOR = 2**62
 #: Shapes are positive multiples of ``2^-MAX_PLACES``.
 MAX_PLACES = 50
+# The grid of noise is smaller than its scale by this many bits.
+_NOISE_BITS = 20
 # Largest number of grid cells per noise scale, so that samples fit into 64 bits.
 _MAX_STEPS = 2.0**50
 
@@ -94,16 +96,16 @@ def _as_fraction(value: float) -> tuple[int, int]:
 # Grids of additive noise ---------------------------------------------------------------
 
 
-def noise_grid(scale: float, bits: int = 20, at_most: float = 1.0) -> float:
+def noise_grid(scale: float, at_most: float = 1.0) -> float:
     """Return a public grid for additive noise: a power of two much smaller than its scale.
 
-    The grid is at most ``scale / 2^bits``, and more than half of it, but at most `at_most`, a power
+    The grid is at most ``scale / 2^20``, and more than half of it, but at most `at_most`, a power
     of two. If that is the grid of the values that receive the noise, the rounded sum equals the
     value plus the rounded noise.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
-    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - bits), at_most)
+    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - _NOISE_BITS), at_most)
 
 
 def check_noise(scale: float, grid: float) -> float:
@@ -145,20 +147,19 @@ def interval_cells(
     return code, exponent, ~decided
 
 
-def relative_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -> np.ndarray:
-    """Divide the numbers ``mantissa * 2^exponent`` by the largest of their row, along an axis.
+def relative_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """Divide the numbers ``mantissa * 2^exponent`` by the largest of their row.
 
     Ratios below about 2^-1022 become 0. Floating-point arithmetic is safe here, because it only
     post-processes the cells.
     """
-    mantissa, exponent = np.asarray(mantissa), np.asarray(exponent, dtype=np.int64)
     # All mantissas have the same length, so the largest number has the largest exponent.
-    shift = exponent - exponent.max(axis=axis, keepdims=True)
+    shift = exponent - exponent.max(axis=-1, keepdims=True)
     # Subnormal weights are negligible next to the largest weight, and become 0.
     np.maximum(shift, -_EXPONENT_BIAS, out=shift)
     weights = mantissa.astype(float)
     weights *= _powers_of_two(shift)
-    weights /= weights.max(axis=axis, keepdims=True)
+    weights /= weights.max(axis=-1, keepdims=True)
     return weights
 
 

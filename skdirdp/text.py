@@ -1,84 +1,83 @@
-"""A count vectorizer whose vocabulary is private."""
+"""Count vectorizer with a private vocabulary."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
-from .._contributions import count_names
-from .._messages import errors_without_data, warn
-from .._persons import CountedRows, select_rows
-from .._sklearn_compat import Interval, _fit_context
-from ..base import Budget, CountingEstimator, ReleasePlan
-from ..mechanisms.additive import SelectionMechanism
-from ..mechanisms.splitting import calibrate_selection
-from ..mechanisms.tables import ContributionBound, CountTable
-from ..records import UNKNOWN, rebuild, type_and_value
+from ._contributions import count_names
+from ._messages import errors_without_data, warn
+from ._persons import CountedRows, select_rows
+from ._sklearn_compat import Interval, _fit_context
+from .base import Budget, CountingEstimator, ReleasePlan
+from .mechanisms.additive import SelectionMechanism
+from .mechanisms.splitting import calibrate_selection
+from .mechanisms.tables import ContributionBound, CountTable
+from .records import UNKNOWN, rebuild, type_and_value
 
-# What the vocabulary holds where no word was found: no analyzer of scikit-learn gives it.
+# Entry of a vocabulary without words: no analyzer of scikit-learn gives it.
 _NO_WORD = ""
 
 
 class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
-    """A `CountVectorizer` whose vocabulary is learnt privately.
+    """Count vectorizer that learns its vocabulary privately.
 
-    Each record gives at most `max_words` of its words, the first ones. How many records give
-    a word is counted, with noise; words whose noisy count is above a threshold, which follows
-    from the budget, become the vocabulary. What `transform` gives is as exact as its input:
-    only a private model may see it, as `DirichletNB` in the same pipeline.
+    Each record contributes at most its first `max_words` different words. The number of records
+    with each word is counted with noise, and words whose noisy count exceeds a threshold, which
+    depends on the budget, form the vocabulary. The output of `transform` is exact: only a
+    private model may be fitted on it, such as `DirichletNB` in the same pipeline.
 
     Parameters
     ----------
     input, encoding, decode_error, strip_accents, lowercase, preprocessor, tokenizer, \
 stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
-        As for `CountVectorizer`. With a `vocabulary` nothing is learnt or spent.
+        As for `CountVectorizer`. With a `vocabulary` nothing is learnt or charged.
     max_words : int, default=20
-        How many different words of a record are counted for the vocabulary. The noise grows
-        with its square root: where texts are shorter, fewer are better.
+        Number of different words of a record that are counted. The noise grows with its
+        square root: use a smaller number for shorter texts.
     max_df, min_df : float in [0, 1] or int, default=1.0 and 1
-        As for `CountVectorizer`, but compared with noisy counts of the words that records
-        gave. `min_df` can raise the threshold and not lower it.
+        As for `CountVectorizer`, but compared with noisy counts. `min_df` can raise the
+        threshold but not lower it.
     max_features : int, default=10000
-        The largest vocabulary; if more words are found, those of the largest noisy counts.
-        It is also the public number of columns for the steps that follow in a
-        `PrivatePipeline`.
+        Largest vocabulary; if more words are found, those with the largest noisy counts are
+        kept. In a `PrivatePipeline` it is the public number of columns of the next step.
     epsilon : float, default=1.0
-        The budget of one `fit`. Infinite for no noise: then every word that some record
-        gave is in the vocabulary.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
         The fit is (epsilon, delta)-differentially private.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether a neighbouring data set has one record replaced, or one more or fewer.
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     n_samples : float, default=None
-        A public number of records, for a `max_df` or `min_df` that is a part of them. None
-        takes the actual one, which is public under replacement only.
+        Public number of records, used if `max_df` or `min_df` is a fraction. If None, the
+        actual number is used, which is public only under replacement.
     max_rows : int, default=1
-        A public bound on the records of one person, who is then protected with all of them.
-        Given `groups`, `fit` counts no more; otherwise it is a declaration.
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
     accountant : PrivacyAccountant, default=None
-        Charged by every fit before any noise is drawn.
+        Accountant that every fit charges before noise is drawn.
     label : str, default=None
-        What the accountant's history calls the fit; by default, the name of the class.
-    random_state : None, int, Generator or RandomState, default=None
-        None draws cryptographically secure noise. Anything else is reproducible, and
-        whoever knows it can remove the noise.
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
 
     Attributes
     ----------
     vocabulary_ : dict
-        The column of each word, in the order of the alphabet. Released. Where no word was
-        found it holds the empty one alone, whose column is empty too.
+        Released column of each word, in alphabetical order. If no word was found, it holds
+        only the empty word, whose column is empty.
     document_count_ : ndarray of shape (n_words,)
-        The noisy number of records that gave each word. Released.
+        Released noisy number of records with each word.
     threshold_ : float
-        The noisy count that a word needed. It follows from the budget.
+        Noisy count that a word needs. It depends on the budget alone.
     fixed_vocabulary_ : bool
         Whether the vocabulary was given.
     privacy_ : PrivacyReport
-        What was guaranteed.
+        Privacy guarantee of the fit.
 
     Examples
     --------
@@ -105,7 +104,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
 
     _releases_columns = True
 
-    # A threshold fails with some probability, which no Renyi divergence allows for.
+    # A threshold fails with a small probability, which no Renyi divergence allows.
     order: ClassVar[None] = None  # type: ignore[misc]
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]
     _selects_names: ClassVar[bool] = True
@@ -113,32 +112,32 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     def __init__(
         self,
         *,
-        input="content",
-        encoding="utf-8",
-        decode_error="strict",
-        strip_accents=None,
-        lowercase=True,
-        preprocessor=None,
-        tokenizer=None,
-        stop_words=None,
-        token_pattern=r"(?u)\b\w\w+\b",
-        ngram_range=(1, 1),
-        analyzer="word",
-        max_words=20,
-        max_df=1.0,
-        min_df=1,
-        max_features=10_000,
-        vocabulary=None,
-        binary=False,
-        dtype=np.int64,
-        epsilon=1.0,
-        delta=1e-5,
-        adjacency="replace",
-        n_samples=None,
-        max_rows=1,
-        accountant=None,
-        label=None,
-        random_state=None,
+        input: str = "content",
+        encoding: str = "utf-8",
+        decode_error: str = "strict",
+        strip_accents: Any = None,
+        lowercase: bool = True,
+        preprocessor: Any = None,
+        tokenizer: Any = None,
+        stop_words: Any = None,
+        token_pattern: str | None = r"(?u)\b\w\w+\b",
+        ngram_range: tuple[int, int] = (1, 1),
+        analyzer: Any = "word",
+        max_words: int = 20,
+        max_df: float = 1.0,
+        min_df: float = 1,
+        max_features: int = 10_000,
+        vocabulary: Any = None,
+        binary: bool = False,
+        dtype: Any = np.int64,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_rows: int = 1,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
     ):
         CountVectorizer.__init__(
             self,
@@ -171,17 +170,19 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, raw_documents, y=None, groups=None):
-        """Learn the vocabulary, and release it.
+    def fit(
+        self, raw_documents: Iterable[Any], y: Any = None, groups: Any = None
+    ) -> "PrivateCountVectorizer":
+        """Learn and release the vocabulary.
 
         Parameters
         ----------
         raw_documents : iterable of str, bytes, file names or files
-            As `input` says.
+            Depends on `input`.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
-            The person that each record is of, by whole numbers or strings. Only the first
-            `max_rows` records of each are counted. None if no person has more.
+            Person of each record, as whole numbers or strings. Only the first `max_rows`
+            records of each person are counted. If None, no person has more.
 
         Returns
         -------
@@ -201,23 +202,17 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 return self
             if counted.rows is not None:
                 documents = [documents[row] for row in counted.rows]
-            analyze = self.build_analyzer()
             with errors_without_data(raw_documents=raw_documents):
-                names: dict[tuple, Any] = {}
-                keys_of = partial(_keys, names=names)
-                found = count_names(map(keys_of, map(analyze, documents)), int(self.max_words))
-                keys = sorted(found, key=lambda key: key if key in names else type_and_value(key))
-                words = [names.get(key, key) for key in keys]
+                words, counts = self._count(documents)
             lowest, highest, leaks = self._frequencies(counted, context.budget)
-            # One count of a word that no record gave, so that there is a table in any case.
-            counts = np.array([[0, *(found[key] for key in keys)]], dtype=float)
             size = int(self.max_features) + 1
-            table = CountTable(float(self.n_samples or 1), size, 1, self._contribution)
+            bound = ContributionBound(1.0, float(self.max_words))
+            table = CountTable(float(self.n_samples or 1), size, 1, bound)
             plan = ReleasePlan(self, context, [(table, counts)], counted, leaks)
             (release,) = context.release(plan)
             published = release.drawn[0, 1:]
             if not isinstance(release.mechanism, SelectionMechanism):
-                # The rehearsal of a pipeline, of which nothing is kept, and nothing said.
+                # The first pass of a pipeline, whose result is discarded without a warning.
                 self._set_fitted_attributes(words, published, 0.0, np.inf)
                 return self
             self.threshold_ = release.mechanism.threshold
@@ -230,13 +225,23 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 )
         return self
 
-    def fit_transform(self, raw_documents, y=None, groups=None):
-        """Learn the vocabulary, release it, and count its words in each record.
+    def _count(self, documents: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
+        """Return the sorted words, and the exact number of records with each."""
+        other_words: dict[tuple, Any] = {}
+        keys = (_word_keys(words, other_words) for words in map(self.build_analyzer(), documents))
+        found = count_names(keys, int(self.max_words))
+        order = sorted(found, key=lambda key: key if key in other_words else type_and_value(key))
+        # An additional count without a word, so that the table is never empty.
+        counts = np.array([[0, *(found[key] for key in order)]], dtype=float)
+        return [other_words.get(key, key) for key in order], counts
+
+    def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, groups: Any = None) -> Any:
+        """Learn and release the vocabulary, and count its words in each record.
 
         Parameters
         ----------
         raw_documents : iterable of str, bytes, file names or files
-            As `input` says.
+            Depends on `input`.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
             As for `fit`.
@@ -244,18 +249,18 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Returns
         -------
         sparse matrix of shape (n_samples, n_words)
-            Exact.
+            Exact counts.
         """
         raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
         return self.fit(raw_documents, y, groups).transform(raw_documents)
 
-    def decode(self, doc):
-        """The text of a record; a file is left where it was, to be read again.
+    def decode(self, doc: Any) -> str:
+        """Return the text of a record; the position in a file is restored.
 
         Parameters
         ----------
         doc : str, bytes, file name or file
-            As `input` says.
+            Depends on `input`.
 
         Returns
         -------
@@ -269,16 +274,12 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         finally:
             doc.seek(start)
 
-    @property
-    def _contribution(self) -> ContributionBound:
-        return ContributionBound(1.0, float(self.max_words))
-
     def _frequencies(self, counted: CountedRows, budget: Budget) -> tuple[float, float, list[str]]:
-        """The least and the largest count of a word, and what finding them leaks."""
+        """Return the smallest and largest count of a word, and the parameters that they leak."""
         leaks: list[str] = []
         lowest, highest = float(self.min_df), float(self.max_df)
         parts = [not isinstance(value, Integral) for value in (self.min_df, self.max_df)]
-        if parts[1] and highest == 1:  # the default: no limit, and no need to know of how many
+        if parts[1] and highest == 1:  # the default means no limit
             parts[1], highest = False, np.inf
         if any(parts):
             n_samples, leaks = self._public_n_samples(counted, budget)
@@ -301,24 +302,23 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         ]
 
     def _public_output(self) -> dict[str, Any]:
-        # A vocabulary that is given is as large as it is.
         size = len(self.vocabulary_) if self.fixed_vocabulary_ else int(self.max_features)
         return {"n_columns": size}
 
     def _set_fitted_attributes(
         self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
     ) -> None:
-        """Set the vocabulary from what was published; from here on nothing else is known."""
+        """Set the vocabulary from the released counts."""
         within = np.flatnonzero((counts > 0) & (counts >= lowest) & (counts <= highest))
         largest = within[np.argsort(-counts[within], kind="stable")[: int(self.max_features)]]
-        # Of equal words of several types, as 1 and True, the first is the name of all.
+        # Equal words of several types, such as 1 and True, are one; the first is its name.
         first: dict[Any, int] = {}
         for i in np.sort(largest).tolist():
             first.setdefault(words[i], i)
         self.vocabulary_ = {word: column for column, word in enumerate(first)}
         self.document_count_ = counts[list(first.values())]
         if not self.vocabulary_:
-            # A column, so that a next step which was paid for can be fitted.
+            # One column, so that a next step that was charged can be fitted.
             self.vocabulary_, self.document_count_ = {_NO_WORD: 0}, np.zeros(1)
 
     def __sklearn_tags__(self):
@@ -328,18 +328,20 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         return tags
 
 
-def _keys(words: Iterable[Any], names: dict[tuple, Any]) -> list[Any]:
-    """The words of a record to count by: texts, and type and value of other words.
+def _word_keys(words: Iterable[Any], other_words: dict[tuple, Any]) -> list[Any]:
+    """Return the keys by which the words of a record are counted.
 
-    Other words are rebuilt, and kept in `names`. A word that cannot be rebuilt is not counted.
+    The key of a text is itself; that of another word is its type and value, and the rebuilt word
+    is stored in `other_words`. A word that cannot be rebuilt is not counted.
     """
     words = list(words)
     if {str}.issuperset(map(type, words)):
         return words
     keys: list[Any] = []
     for word in map(rebuild, words):
-        if word is not np.nan and word is not UNKNOWN:
-            keys.append(word if type(word) is str else type_and_value(word))
-            if type(word) is not str:
-                names[keys[-1]] = word
+        if type(word) is str:
+            keys.append(word)
+        elif word is not np.nan and word is not UNKNOWN:
+            keys.append(type_and_value(word))
+            other_words[keys[-1]] = word
     return keys
