@@ -37,19 +37,12 @@ _TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 @dataclass(frozen=True)
 class NumericColumns:
-    """Columns of numbers.
+    """Columns of numbers."""
 
-    Attributes
-    ----------
-    names, columns : names in X and in the engine.
-    are_numeric : whether the columns have numeric types.
-    threshold : if given, the columns are replaced by whether they exceed it.
-    """
-
-    names: list[str]
-    columns: list[str]
-    are_numeric: bool
-    threshold: float | None = None
+    names: list[str]  # names in X
+    columns: list[str]  # names in the engine
+    are_numeric: bool  # whether all have numeric types
+    threshold: float | None = None  # replace numbers by whether they exceed it
 
     @classmethod
     def from_schema(
@@ -187,18 +180,11 @@ def bounded_rows(
 
 
 class GroupedRecords(NamedTuple):
-    """Distinct records of some columns.
+    """Distinct records of some columns."""
 
-    Attributes
-    ----------
-    codes : encoded records.
-    n_rows : number of all records.
-    weights : total weights of the records of each group.
-    """
-
-    codes: Any
-    n_rows: int
-    weights: Weights
+    codes: Any  # encoded records
+    n_rows: int  # number of all records
+    weights: Weights  # total weight of each group
 
 
 class LazyTable:
