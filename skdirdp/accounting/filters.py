@@ -94,6 +94,13 @@ class Budget(ABC):
                 share = max(share, amount / available if available else _EXCEEDED)
         return share
 
+    def share(self, counts: Counts) -> Fraction:
+        """Share of the budget that releases use."""
+        used: Amounts = {}
+        for kind, number in counts.items():
+            used = self.add(used, kind, number)
+        return self.share_of(used)
+
 
 @dataclass(frozen=True)
 class Copies(Budget):
