@@ -255,9 +255,7 @@ class BinCounter:
                 tables.append(count_cells(found.codes, size, found.weights))
             else:
                 n_cells = grid.n_cells + 1
-                found = frame.group_cells(
-                    name, grid.low, grid.high, grid.width, grid.first, n_cells, self._cells
-                )
+                found = frame.group_cells(name, grid, n_cells, self._cells)
                 cells = count_cells(found.codes, n_cells, found.weights)
                 tables.append(np.add.reduceat(cells, grid.starts))
         return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
