@@ -164,19 +164,13 @@ class RenyiBound:
 class WorstCase:
     """Curves that bound a release, each with its multiplicity.
 
-    Attributes
-    ----------
-    renyi : tuple of (RenyiCurve, int)
-        Curves whose Renyi divergences add up to a bound on that of the release.
-    profile : tuple of (DominatingPair, int) or None
-        Pairs whose product dominates the release; None if only the Renyi curve is known.
-    failure : float
-        The probability that everything is revealed.
+    The Renyi divergences of `renyi` add up to a bound on that of the release. The product of the
+    pairs in `profile` dominates the release; it is None if only the Renyi curve is known.
     """
 
     renyi: tuple[tuple[RenyiCurve, int], ...]
     profile: tuple[tuple[DominatingPair, int], ...] | None
-    failure: float = 0.0
+    failure: float = 0.0  # probability that everything is revealed
 
     @classmethod
     def from_pair(cls, pair: DominatingPair) -> "WorstCase":

@@ -460,17 +460,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
 @dataclass(frozen=True)
 class FamilyCounter:
-    """Counts of all families in parts of a table that is not in memory.
+    """Counts of all families in a table that is not in memory, part by part.
 
-    Attributes
-    ----------
-    families : dict of Family
-    states : dict of list
-        States of each node.
-    columns : list or None
-        Names of the columns of an array.
-    max_rows : int
-        Largest number of counted records of one person.
+    `columns` has the names of the columns of an array.
     """
 
     families: dict[Hashable, Family]
