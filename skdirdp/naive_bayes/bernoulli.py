@@ -16,8 +16,7 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
-from ..postprocessing import read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import estimate_counts
 from .multinomial import _NumericNaiveBayes
 from .plan import Table, estimate_classes, noisy_table
 
@@ -269,7 +268,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             noisy_table(table._replace(drawn=drawn[:, feature]), ("class", feature))
             for feature in range(drawn.shape[1])
         ]
-        read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(tables, total)
         prior = None if classes is None else read.pop(0).counts
         return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 
@@ -277,8 +276,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         """Estimate the filled places given the classes, and the features given those."""
         axes = ("row", "category")
         prior = estimate_classes(classes, total)
-        (places,) = read_tables([noisy_table(fill, axes)], rows=[prior])
-        (shares,) = read_tables([noisy_table(table, axes)], rows=[places.counts[:, 1]])
+        (places,) = estimate_counts([noisy_table(fill, axes)], row_shares=[prior])
+        (shares,) = estimate_counts([noisy_table(table, axes)], row_shares=[places.counts[:, 1]])
         return prior, [places.counts, shares.counts]
 
     def _set_feature_attributes(self, estimates, extra, private):

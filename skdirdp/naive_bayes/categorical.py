@@ -16,8 +16,7 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..postprocessing import read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import estimate_counts
 from .base import _PrivateNaiveBayes
 from .plan import Table, noisy_table
 
@@ -335,7 +334,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         # The row sums of each table are the class counts.
         tables = [] if classes is None else [noisy_table(classes, ("class",))]
         tables += [noisy_table(release, ("class", k)) for k, release in enumerate(features)]
-        read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(tables, total)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read
         return prior, [table.counts for table in read]

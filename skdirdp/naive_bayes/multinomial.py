@@ -19,8 +19,7 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
-from ..postprocessing import read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import estimate_counts
 from .base import _PrivateNaiveBayes
 from .plan import Table, estimate_classes, noisy_table
 
@@ -212,7 +211,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         prior = estimate_classes(classes, total)
         # A single column is not released: there may be no table.
         tables = [noisy_table(release, ("row", "category")) for release in features]
-        read = read_tables(tables, rows=[prior] * len(tables), caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(tables, row_shares=[prior] * len(tables))
         return prior, [table.counts for table in read]
 
     def _log_likelihood(self, X):
@@ -558,7 +557,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
     def _estimate_counts(self, classes, features, total):
         (release,) = features
         by_class = release._replace(drawn=release.drawn.reshape(len(self.classes_), -1))
-        (read,) = read_tables([noisy_table(by_class, ("class", "feature"))])
+        (read,) = estimate_counts([noisy_table(by_class, ("class", "feature"))])
         return None, [read.counts.reshape(1, -1)]
 
     def _set_feature_attributes(self, estimates, extra, private):

@@ -12,7 +12,7 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import relative_precision
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import NoisyTable, estimate_counts
 
 #: Public description of a table, and its exact counts.
 Table = tuple[CountTable, np.ndarray]
@@ -116,4 +116,4 @@ def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray
     """Estimate the class counts alone, None if they were not released."""
     if classes is None:
         return None
-    return read_tables([noisy_table(classes, ("class",))], total)[0].counts
+    return estimate_counts([noisy_table(classes, ("class",))], total)[0].counts
