@@ -58,7 +58,8 @@ class NaiveBayesPlan(ReleasePlan):
         self.n_samples, leaks = model._public_n_samples(counts.rows, budget)
         self.alpha = model._check_alpha()
         self.smoothing = float(np.min(self.alpha))
-        options = {"min_smoothing": self.smoothing, "postprocess": bool(model.postprocess)}
+        postprocess = bool(model.postprocess)
+        options: dict[str, Any] = {"min_smoothing": self.smoothing, "postprocess": postprocess}
         self.features = counts.features.tables(counts, self.n_samples, options)
         tables = self.features
         if self.known_prior is None:
