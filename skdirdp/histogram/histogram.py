@@ -23,8 +23,7 @@ from .._persons import CountedRows, select_rows
 from ..engines import Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
-from ..postprocessing import NoisyTable
-from ..postprocessing.histogram import read_histogram
+from ..postprocessing import NoisyTable, estimate_histogram
 
 #: Fraction of the borders that follow the logarithm of |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
@@ -462,7 +461,7 @@ class NoisyHistogram(ReleasedHistogram):
 
     def _estimate_unordered(self) -> np.ndarray:
         noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
-        return read_histogram(noisy, self.n_samples)
+        return estimate_histogram(noisy, self.n_samples)
 
     def _limits(self, first, stop, confidence, estimate):
         return self.mechanism.limits_from_noisy(
