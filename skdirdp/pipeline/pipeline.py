@@ -492,10 +492,7 @@ class PrivatePipeline(Pipeline):
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
         return PipelineReport(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta) if self.order is None else None,
-            order=None if self.order is None else float(self.order),
-            adjacency=self.adjacency,
+            *Budget.from_estimator(self).claimed(),
             mechanisms=mechanisms,
             not_covered=tuple(dict.fromkeys(leaks)),
             unit=common_unit(report.unit for _, report in steps),
