@@ -1,9 +1,8 @@
-"""Differentially private estimators for scikit-learn on the Dirichlet mechanism.
+"""Differentially private estimators for scikit-learn, based on the Dirichlet mechanism.
 
-Data flows one way: an estimator counts, a mechanism turns counts into
-probabilities, and only those stay. Privacy flows the other: a mechanism describes
-itself by its worst case, composition adds worst cases up, and the accountant keeps
-them. See ``docs/layout.md``.
+An estimator counts, a mechanism turns counts into probabilities, and only the probabilities are
+kept. A mechanism describes its privacy loss, compositions add privacy losses up, and the
+accountant records them. See ``docs/layout.md``.
 """
 
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.2.0.dev0"
 
-# Where each public name lives; a module is imported when a name of it is first used.
+# Module of each public name. A module is imported when one of its names is first used.
 _HOMES = {
     "BudgetExceededError": "exceptions",
     "DirichletBernoulliNB": "naive_bayes",
@@ -35,7 +34,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 if TYPE_CHECKING:
-    # The same for type checkers, which run nothing.
+    # The same names for type checkers, which do not run `__getattr__`.
     from .accountant import LedgerError as LedgerError
     from .accountant import PrivacyAccountant as PrivacyAccountant
     from .base import PrivacyReport as PrivacyReport

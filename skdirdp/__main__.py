@@ -1,4 +1,4 @@
-"""The command, as ``python -m skdirdp``."""
+"""Run the command by ``python -m skdirdp``."""
 
 import sys
 

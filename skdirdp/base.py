@@ -32,9 +32,8 @@ from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.tables import CountTable
-from .reporting.model import model_card, model_page
-from .reporting.page import write
-from .reporting.statement import Claim, model_statement
+from .reporting.pages import model_card, model_page, write
+from .reporting.statements import Claim, model_statement
 
 # Files of fitted models name it by where it is public.
 Unit.__module__ = __name__
@@ -156,7 +155,7 @@ class PrivacyReport:
         ...     "differentially private" in pathlib.Path(path).read_text(encoding="utf-8")
         True
         """
-        steps = [(name, step._claim(), step.mechanisms) for name, step in self._steps()]
+        steps = [(name, step.mechanisms) for name, step in self._steps()]
         page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
         return write(path, page)
 
@@ -223,7 +222,7 @@ class PrivateEstimator(BaseEstimator):
 
     @property
     def _is_private(self) -> bool:
-        return self._release_context().budget.is_private
+        return self._release_context().is_private
 
     @contextmanager
     def _fitting(self) -> Iterator["ReleaseContext"]:
@@ -415,12 +414,15 @@ class ReleaseContext:
     ----------
     budget : Budget
         Budget of the fit.
+    is_private : bool
+        Whether epsilon is finite.
     known : dict
         Public parameters that follow from the declarations of the previous pipeline step.
     """
 
     def __init__(self, budget: Budget):
         self.budget = budget
+        self.is_private = budget.is_private
         self.known: dict[str, Any] = {}
 
     @staticmethod

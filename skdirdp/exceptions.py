@@ -1,17 +1,17 @@
-"""The warning and the error that users of the library may want to catch."""
+"""Warnings and errors of the package."""
 
 __all__ = ["BudgetExceededError", "PrivacyLeakWarning"]
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something outside the guarantee depends on the data, or undoes the noise.
+    """Warning about a result that the privacy guarantee does not cover.
 
-    Raised when a public parameter is missing and is taken from the data instead,
-    and when noise is drawn from a seed that somebody may know.
+    It is issued if a public parameter is missing and is taken from the data instead, and if
+    noise is drawn from a given seed.
 
     Examples
     --------
-    A pipeline that must not leak turns it into an error:
+    The warning can be turned into an error:
 
     >>> import warnings
     >>> from skdirdp import PrivacyLeakWarning
@@ -26,7 +26,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class BudgetExceededError(RuntimeError):
-    """A charge would pass the accountant's limit; nothing was charged or released.
+    """Error for a charge that exceeds the accountant's limit; nothing is charged or released.
 
     Examples
     --------

@@ -20,7 +20,7 @@ from skdirdp import PrivacyLeakWarning
 from skdirdp.accounting import Composition
 from skdirdp.base import Budget, ReleaseContext
 from skdirdp.bayes_net import PrivateBayesNetMLE
-from skdirdp.bayes_net.structure import parse_structure
+from skdirdp.bayes_net.bayes_net_mle import parse_structure
 from skdirdp.mechanisms import JointMechanism
 from skdirdp.mechanisms.splitting import expected_divergence
 from skdirdp.mechanisms.tables import CountTable

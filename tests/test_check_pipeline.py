@@ -38,7 +38,7 @@ from skdirdp import (
     check_pipeline,
 )
 from skdirdp.pipeline import register_step
-from skdirdp.pipeline.knowledge import META_ESTIMATORS, TRANSFORMERS
+from skdirdp.pipeline.check import META_ESTIMATORS, TRANSFORMERS
 
 N = 40
 rng = np.random.default_rng(0)

@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from skdirdp.bayes_net.base import Family, sample_codes
 from skdirdp.bayes_net.clique_tree import (
     CliqueTree,
     Measurement,
-    clipped,
+    clip_counts,
+    clique_potentials,
+    eliminate_variables,
     fit_tables,
-    nearest_counts,
+    project_counts,
 )
-from skdirdp.bayes_net.inference import eliminated, potentials
-from skdirdp.bayes_net.search import Knowledge, grow_families, parse_knowledge
-from skdirdp.bayes_net.tables import Family, draw_codes
+from skdirdp.bayes_net.structure_learning import (
+    StructureConstraints,
+    learn_parents,
+    parse_constraints,
+)
 
 PARENTS = {
     "a": (),
@@ -56,7 +61,7 @@ def margin_of(whole, nodes):
 
 
 def test_cliques_are_the_largest_families_and_share_separators():
-    tree = CliqueTree.of(PARENTS, SIZES)
+    tree = CliqueTree.from_parents(PARENTS, SIZES)
     assert sorted(map(set, tree.cliques), key=sorted) == [
         {"a", "b", "c"},
         {"a", "e"},
@@ -65,19 +70,19 @@ def test_cliques_are_the_largest_families_and_share_separators():
     ]
     for node in SIZES:  # the cliques that hold a node hang together
         holding = [i for i, clique in enumerate(tree.cliques) if node in clique]
-        assert sum(tree.above[i] not in holding for i in holding) == 1
+        assert sum(tree.parents[i] not in holding for i in holding) == 1
 
 
 def test_calibrated_tables_are_margins_of_the_product():
     families, tables = network()
-    tree, products = potentials(families, tables)
+    tree, products = clique_potentials(families, tables)
     whole = joint(families, tables)
     for clique, belief in zip(tree.cliques, tree.calibrate(products), strict=True):
         np.testing.assert_allclose(belief, margin_of(whole, clique), rtol=1e-12)
 
 
 def test_conditionals_are_potentials_of_the_same_distribution():
-    tree, products = potentials(*network())
+    tree, products = clique_potentials(*network())
     beliefs = tree.calibrate(products)
     again = tree.calibrate(tree.conditionals(beliefs))
     for old, new in zip(beliefs, again, strict=True):
@@ -87,14 +92,14 @@ def test_conditionals_are_potentials_of_the_same_distribution():
 @pytest.mark.parametrize("wanted", [*combinations("abcdef", 2), "dea", "fdb"])
 def test_margins_across_cliques_are_sums_over_all_else(wanted):
     families, tables = network()
-    tree, products = potentials(families, tables)
-    found = eliminated(list(zip(tree.cliques, products, strict=True)), list(wanted))
+    tree, products = clique_potentials(families, tables)
+    found = eliminate_variables(list(zip(tree.cliques, products, strict=True)), list(wanted))
     np.testing.assert_allclose(found, margin_of(joint(families, tables), wanted), rtol=1e-12)
 
 
 def test_without_noise_the_measured_tables_come_back():
     families, tables = network()
-    tree, products = potentials(families, tables)
+    tree, products = clique_potentials(families, tables)
     truth = tree.calibrate(products)
     measured = [Measurement(c, 1e4 * t, 0.0) for c, t in zip(tree.cliques, truth, strict=True)]
     for table, found in zip(truth, fit_tables(tree, measured, 1e4, 2000), strict=True):
@@ -104,7 +109,7 @@ def test_without_noise_the_measured_tables_come_back():
 def test_noisy_tables_become_the_nearest_consistent_ones():
     """Against a solver of quadratic programs over the whole joint distribution."""
     parents, sizes = {"a": (), "b": ("a",), "c": ("b",)}, {"a": 2, "b": 2, "c": 2}
-    tree = CliqueTree.of(parents, sizes)
+    tree = CliqueTree.from_parents(parents, sizes)
     rng = np.random.default_rng(3)
     measured = [
         Measurement(clique, rng.normal(25, 25, (2, 2)), sigma)
@@ -135,7 +140,7 @@ def test_noisy_tables_become_the_nearest_consistent_ones():
 
 def test_nearest_counts_keep_the_total_and_the_order():
     values = np.array([5.0, -3.0, 2.0, 0.5])
-    found = nearest_counts(values, 6.0)
+    found = project_counts(values, 6.0)
     np.testing.assert_allclose(found, [4.5, 0.0, 1.5, 0.0])
 
 
@@ -143,7 +148,7 @@ def test_even_draws_have_the_networks_law_and_hardly_vary():
     families, tables = network()
     rng = np.random.default_rng(0)
     whole = joint(families, tables)
-    codes = draw_codes(families, tables, 20_000, rng, even=True)
+    codes = sample_codes(families, tables, 20_000, rng, even=True)
     for node in ("a", "f"):  # of which all records share one row
         counts = np.bincount(codes[node], minlength=SIZES[node])
         assert np.abs(counts - 20_000 * tables[node][0]).max() < 1
@@ -151,7 +156,9 @@ def test_even_draws_have_the_networks_law_and_hardly_vary():
     np.add.at(counts, tuple(codes[node] for node in SIZES), 1)
     assert np.abs(counts / 20_000 - whole).sum() < 0.1
     # One record of many is a draw like any other.
-    alone = np.mean([draw_codes(families, tables, 2, rng, even=True)["b"][0] for _ in range(4000)])
+    alone = np.mean(
+        [sample_codes(families, tables, 2, rng, even=True)["b"][0] for _ in range(4000)]
+    )
     expected = margin_of(whole, "b") @ np.arange(3)
     assert alone == pytest.approx(expected, abs=4 * 0.9 / np.sqrt(4000))
 
@@ -159,11 +166,11 @@ def test_even_draws_have_the_networks_law_and_hardly_vary():
 # The search ------------------------------------------------------------------------
 
 
-def grown(scores, price=0.0, knowledge=None, max_parents=3, max_cells=10**6, size=3):
+def grown(scores, price=0.0, constraints=None, max_parents=3, max_cells=10**6, size=3):
     names = list("abcdefgh")[: len(scores)]
-    known = parse_knowledge(knowledge, names, max_parents)
+    known = parse_constraints(constraints, names, max_parents)
     sizes = dict.fromkeys(names, size)
-    return grow_families(names, sizes, scores, price, max_parents, max_cells, known)
+    return learn_parents(names, sizes, scores, price, max_parents, max_cells, known)
 
 
 def random_scores(seed, n=8):
@@ -218,7 +225,7 @@ def test_what_is_known_of_a_structure_holds(seed):
         "forbidden": [("d", "e"), ("e", "d")],
         "order": ["h", "f", "g"],
     }
-    found = grown(random_scores(seed), knowledge=known)
+    found = grown(random_scores(seed), constraints=known)
     assert set(known["required"]) <= edges(found)
     assert not edges(found) & set(known["forbidden"])
     positions = {node: i for i, node in enumerate(found)}
@@ -228,26 +235,28 @@ def test_what_is_known_of_a_structure_holds(seed):
 @pytest.mark.parametrize(
     ("known", "message"),
     [
-        ({"edges": []}, "structure must be None or a dict"),
+        ({"edges": []}, "constraints must be None or a dict"),
         ({"required": [("a",)]}, "pairs"),
         ({"required": ["ab"]}, "pairs"),
         ({"forbidden": [("a", "z")]}, "'z' is none"),
         ({"order": ["a", "a"]}, "duplicates"),
         ({"required": [("a", "b"), ("b", "a")]}, "cycle"),
         ({"required": [("a", "b")], "order": ["b", "a"]}, "cycle"),
-        ({"required": [("a", "b")], "forbidden": [("a", "b")]}, "forbids"),
+        ({"required": [("a", "b")], "forbidden": [("a", "b")]}, "forbid"),
         ({"required": [(p, "e") for p in "abcd"]}, "max_parents=3"),
     ],
 )
 def test_knowledge_that_contradicts_itself_is_refused(known, message):
     with pytest.raises(ValueError, match=message):
-        parse_knowledge(known, list("abcde"), 3)
+        parse_constraints(known, list("abcde"), 3)
 
 
 def test_nothing_known_is_no_restriction():
-    assert parse_knowledge(None, ["a"], 3) == Knowledge()
+    assert parse_constraints(None, ["a"], 3) == StructureConstraints()
 
 
 def test_clipped_counts_are_probabilities_also_where_nothing_is_left():
-    np.testing.assert_allclose(clipped(np.array([[-1.0, 3.0], [1.0, 0.0]])), [[0, 0.75], [0.25, 0]])
-    np.testing.assert_allclose(clipped(np.array([-1.0, 0.0, -2.0])), 1 / 3)
+    np.testing.assert_allclose(
+        clip_counts(np.array([[-1.0, 3.0], [1.0, 0.0]])), [[0, 0.75], [0.25, 0]]
+    )
+    np.testing.assert_allclose(clip_counts(np.array([-1.0, 0.0, -2.0])), 1 / 3)

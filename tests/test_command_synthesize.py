@@ -13,8 +13,7 @@ import pytest
 
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning
 from skdirdp.command import main
-from skdirdp.command.schema import read_schema
-from skdirdp.command.synthesize import _read
+from skdirdp.command.synthesize import _read, read_schema
 from skdirdp.mechanisms.additive import SelectionMechanism
 
 from .test_reporting import assert_loads_nothing

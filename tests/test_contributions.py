@@ -32,7 +32,7 @@ from skdirdp._contributions import (
     sum_rows,
 )
 from skdirdp._validation import largest_count
-from skdirdp.naive_bayes import bernoulli, categorical, numeric
+from skdirdp.naive_bayes import bernoulli, categorical, multinomial
 from skdirdp.numerics import rows as rows_module
 from skdirdp.numerics.rows import DenseRows, GroupSums
 from tests.probes import Recorder, drawn_tables
@@ -349,7 +349,7 @@ def test_a_pending_model_is_released_once_however_many_threads_use_it(cls):
         assert failures == []
         assert len(recorder.charges) == 1
         assert len(set(answers)) == 1
-        assert "_tally_" not in vars(model)
+        assert "_counts_" not in vars(model)
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -624,7 +624,7 @@ def test_cells_are_counted_in_memory_that_nobody_else_writes(monkeypatch):
 @pytest.mark.parametrize(
     ("model", "module", "counts"),
     [
-        (DirichletNB(classes=[0, 1], max_count=1, max_total=3), numeric, "sum_rows"),
+        (DirichletNB(classes=[0, 1], max_count=1, max_total=3), multinomial, "sum_rows"),
         (DirichletCategoricalNB(classes=[0, 1], n_categories=2), categorical, "count_categories"),
         (DirichletBernoulliNB(classes=[0, 1]), bernoulli, "sum_rows"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.reporting.statement import ADAPTIVE_LIMIT
+from skdirdp.reporting.statements import ADAPTIVE_LIMIT
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -37,13 +37,15 @@ SELF_CONTAINED += (
 
 
 def listed_names() -> set[str]:
-    """Every entry of the summaries on the page, with the module it stands under."""
+    """Every entry of the summaries and of the table on the page, with its module."""
     names, module = set(), ""
     for line in (DOCS / "api.md").read_text(encoding="utf-8").splitlines():
         if match := re.match(r"\.\. currentmodule:: (\S+)", line):
             module = match[1]
         elif match := re.fullmatch(r"   ([A-Za-z][\w.]*)", line):
             names.add(f"{module}.{match[1]}")
+        elif match := re.match(r"\| `(skdirdp[\w.]*)` \|", line):
+            names.add(match[1])
     return names
 
 

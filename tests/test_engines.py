@@ -30,10 +30,8 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp._contributions import ContributionError, Weights
-from skdirdp.engines import KINDS, frames, progress
-from skdirdp.engines import dask as dask_engine
-from skdirdp.engines.expressions import bounded_rows
-from skdirdp.engines.frames import Frame
+from skdirdp.engines import KINDS, frames, in_memory
+from skdirdp.engines.frames import LazyTable, bounded_rows
 
 from .probes import Recorder, drawn_tables, outside_bounds
 from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, arrow, dask_frame, names
@@ -436,14 +434,14 @@ def test_weights_that_change_between_two_queries_keep_to_their_bound():
     large = frame.assign(weight=1e6)
     model = clone(CATEGORICAL).set_params(max_weight=2)
     tables = iter([frame, *[large] * 10])
-    collect = Frame._collect
+    collect = LazyTable._collect
 
     def changing(self, query):
-        self._frame = Frame(pl.from_pandas(next(tables)).lazy(), {})._frame
+        self._frame = LazyTable(pl.from_pandas(next(tables)).lazy(), {})._frame
         return collect(self, query)
 
     with pytest.MonkeyPatch.context() as patch, drawn_tables() as found:
-        patch.setattr(Frame, "_collect", changing)
+        patch.setattr(LazyTable, "_collect", changing)
         model.fit(pl.from_pandas(frame).lazy(), "label", sample_weight="weight")
     for _, table in found:
         assert table.sum() <= 2 * len(frame)
@@ -572,7 +570,7 @@ def test_exact_quantiles_are_refused_where_not_all_values_are_at_hand():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"y": "nobody"}, "y must be the name of a column of X; 'nobody' is none"),
+        ({"y": "nobody"}, "y must be the name of a column of X; 'nobody' is not one"),
         ({"y": "label", "groups": "label"}, "must name different columns"),
         ({}, "requires y to be passed"),
     ],
@@ -639,7 +637,7 @@ def test_a_fit_is_charged_once_and_keeps_no_counts(table):
     model = clone(CATEGORICAL).set_params(accountant=accountant)
     model.fit(ELSEWHERE[table](frame), "label")
     assert len(accountant) == 1
-    assert not {"_tally_", "_exact_tally_"} & set(vars(model))
+    assert not {"_counts_", "_exact_counts_"} & set(vars(model))
 
 
 def test_workers_get_neither_accountant_nor_generator():
@@ -736,9 +734,8 @@ def test_progress_is_shown_to_those_who_watch_and_to_nobody_else(monkeypatch, ca
     for table in shown:
         clone(CATEGORICAL).fit(ELSEWHERE[table](frame), "label")
     assert "".join(capsys.readouterr()) == ""
-    for module in (progress, dask_engine):
-        monkeypatch.setattr(module, "is_watched", lambda: True)
-        monkeypatch.setattr(module, "PATIENCE", 0)
+    monkeypatch.setattr(in_memory, "is_interactive", lambda: True)
+    monkeypatch.setattr(in_memory, "PROGRESS_DELAY", 0)
     for table, words in shown.items():
         clone(CATEGORICAL).fit(ELSEWHERE[table](frame), "label")
         assert words in "".join(capsys.readouterr()), table

@@ -130,7 +130,7 @@ def test_incremental_with_processes_fails_at_once_and_says_why(client, frame):
     y = da.from_array(frame["label"].to_numpy(dtype=str), chunks=300)
     wrapped = Incremental(clone(MODEL), assume_equal_chunks=True)
     start = time.monotonic()
-    with pytest.raises(TypeError, match="Give the Dask arrays to fit itself"):
+    with pytest.raises(TypeError, match="Pass the Dask arrays to fit"):
         wrapped.fit(X, y, classes=["a", "b"])
     assert time.monotonic() - start < 30  # it would hang otherwise
     assert_counts(tables_of(clone(MODEL), X, y), frame)

@@ -18,9 +18,9 @@ from skdirdp.accountant.ledger import Limits
 from skdirdp.accountant.spending import Spending
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.filters import PrivacyFilter
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
-from skdirdp.reporting.statement import ADAPTIVE_LIMIT
+from skdirdp.reporting.statements import ADAPTIVE_LIMIT
 
 DATA = Path(__file__).parent / "data"
 TABLE = DirichletMechanism(r=0.05, alpha=20.0)

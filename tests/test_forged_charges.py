@@ -14,7 +14,7 @@ from skdirdp.accountant.codec import encode
 from skdirdp.accountant.records import Limits
 from skdirdp.accountant.sqlite import _TRIGGERS
 from skdirdp.accounting import PureDP
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism
 
 SMALL = PureDP(0.001)

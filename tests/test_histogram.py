@@ -23,9 +23,14 @@ from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant, Priv
 from skdirdp._random import sampling_generator
 from skdirdp.accounting import Composition
 from skdirdp.histogram import DirichletHistogramTransformer
-from skdirdp.histogram.grid import assign_bins, count_fine_bins, fine_grid, observed_bounds
-from skdirdp.histogram.quantiles import quantile_borders
-from skdirdp.histogram.released import project_to_simplex
+from skdirdp.histogram.histogram import (
+    assign_bins,
+    count_fine_bins,
+    fine_grid,
+    observed_bounds,
+    project_to_simplex,
+    quantile_borders,
+)
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import CountTable

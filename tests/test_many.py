@@ -36,7 +36,7 @@ from skdirdp.accounting.pairs import (
     LaplacePair,
     PureDPPair,
 )
-from skdirdp.accounting.products import LargeProduct, pair_product
+from skdirdp.accounting.products import LargeProduct, PairProduct
 from skdirdp.accounting.worst_case import WorstCase
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from tests.test_composition import inverted_delta
@@ -199,7 +199,7 @@ def test_large_and_small_products_of_smooth_pairs_agree(pairs):
 
 def test_delta_of_a_product_is_a_tight_upper_bound():
     pairs = [*betas(3), *gammas(1, "add"), (GaussianPair(0.1), 2), (BetaPair(0.2, 1.0), 1)]
-    product = pair_product(pairs)
+    product = PairProduct().with_curves(pairs)
     for epsilon in (0.1, 2.0):
         log_delta, tight = product.log_delta(epsilon)
         tilt = mpmath.mpf(product._kept_contour().tilt)
@@ -233,7 +233,7 @@ def lattice_delta(kinds, unit, epsilon):
 @pytest.mark.parametrize("kinds", [range(1, 25), [3, 5, 7, *range(10, 40)], [1] * 60 + [40]])
 def test_delta_of_losses_with_atoms_is_a_tight_upper_bound(kinds):
     unit = 0.004
-    product = pair_product([(PureDPPair(k * unit), 1) for k in kinds])
+    product = PairProduct().with_curves([(PureDPPair(k * unit), 1) for k in kinds])
     deviation = unit * math.sqrt(sum(k * k for k in kinds))
     for epsilon in (0.5 * deviation, 2 * deviation, 4 * deviation):
         exact = lattice_delta(kinds, unit, epsilon)
@@ -244,7 +244,7 @@ def test_delta_of_losses_with_atoms_is_a_tight_upper_bound(kinds):
 
 def test_laplace_noise_lies_between_the_bounds_of_dp_accounting():
     scales = np.linspace(18.0, 30.0, 24)
-    product = pair_product([(LaplacePair(float(1 / scale)), 1) for scale in scales])
+    product = PairProduct().with_curves([(LaplacePair(float(1 / scale)), 1) for scale in scales])
     bounds = []
     for pessimistic in (False, True):
         whole = privacy_loss_distribution.identity(1e-4, pessimistic_estimate=pessimistic)
@@ -265,7 +265,7 @@ def test_laplace_noise_lies_between_the_bounds_of_dp_accounting():
 def test_a_gaussian_pair_makes_the_profile_of_losses_with_atoms_exact():
     # The Gaussian pair's own modulus ends the integral: by mpmath to the last digits.
     pairs = [*responses(6, 0.01), *laplaces(6, 0.01), (GaussianPair(0.15), 1)]
-    product = pair_product(pairs)
+    product = PairProduct().with_curves(pairs)
     log_delta, tight = product.log_delta(0.8)
     assert tight
     with mpmath.workdps(25):
@@ -297,12 +297,12 @@ def test_far_from_the_axis_a_bounded_loss_is_bounded_by_its_variance():
     ids=["smooth", "atoms", "mixed"],
 )
 def test_adding_pairs_one_by_one_gives_the_same_epsilon(pairs):
-    grown = pair_product(pairs[:20])
+    grown = PairProduct().with_curves(pairs[:20])
     grown.epsilon(DELTA)  # from here on there is a contour to carry along
     for pair in pairs[20:]:
         grown = grown.with_curves([pair])
         assert grown._contour is not None
-    once = pair_product(pairs)
+    once = PairProduct().with_curves(pairs)
     epsilon = once.epsilon(DELTA)[0]
     carried = grown._kept_contour().log_delta(epsilon)[0]
     # A contour that is not at its saddle may be loose, and is still a bound.
@@ -319,8 +319,8 @@ def test_adding_pairs_one_by_one_gives_the_same_epsilon(pairs):
 @pytest.mark.parametrize("pairs", [betas(60), responses(60)], ids=["smooth", "atoms"])
 def test_the_same_number_of_pairs_fits_one_by_one_and_at_once(pairs, delta):
     log_delta = math.log(delta)
-    epsilon = pair_product(pairs[:41]).epsilon(delta)[0] * (1 + 1e-6)
-    grown, fitting = pair_product(pairs[:20]), 20
+    epsilon = PairProduct().with_curves(pairs[:41]).epsilon(delta)[0] * (1 + 1e-6)
+    grown, fitting = PairProduct().with_curves(pairs[:20]), 20
     assert grown.fits(epsilon, log_delta)
     for pair in pairs[20:]:
         more = grown.with_curves([pair])
@@ -335,13 +335,13 @@ def test_the_same_number_of_pairs_fits_one_by_one_and_at_once(pairs, delta):
 
 
 def test_equal_pairs_are_counted_together():
-    product = pair_product(
+    product = PairProduct().with_curves(
         [(BetaPair(0.01, 2.0), 3), (BetaPair(0.01, 2.0), 4), (PureDPPair(0.1), 1)]
     )
     for _ in range(50):
         product = product.with_curves([(BetaPair(0.01, 2.0), 2), (PureDPPair(0.1), 1)])
     assert product.size == 2
-    whole = pair_product([(BetaPair(0.01, 2.0), 107), (PureDPPair(0.1), 51)])
+    whole = PairProduct().with_curves([(BetaPair(0.01, 2.0), 107), (PureDPPair(0.1), 51)])
     assert product.epsilon(DELTA)[0] == pytest.approx(whole.epsilon(DELTA)[0], rel=1e-12)
 
 
@@ -452,7 +452,7 @@ class Unknown(DominatingPair):
 
 def test_pairs_without_a_series_are_composed_one_by_one():
     pairs = [*betas(8), (Unknown(), 1)]
-    assert pair_product(pairs) is None
+    assert PairProduct().with_curves(pairs) is None
     assert LargeProduct.from_worst_case(WorstCase(renyi=tuple(pairs), profile=tuple(pairs))) is None
 
 
@@ -472,9 +472,11 @@ def test_pairs_without_a_series_are_composed_one_by_one():
 )
 @pytest.mark.parametrize("others", [betas(20), responses(20)], ids=["smooth", "atoms"])
 def test_extreme_pairs_among_ordinary_ones_give_bounds_and_no_errors(extreme, others):
-    product = pair_product([*others, extreme])
+    product = PairProduct().with_curves([*others, extreme])
     alone = _SmallProduct(WorstCase(renyi=(extreme,), profile=(extreme,)))
-    least = max(alone.epsilon(DELTA), pair_product(others).epsilon(DELTA)[0] * (1 - 1e-4))
+    least = max(
+        alone.epsilon(DELTA), PairProduct().with_curves(others).epsilon(DELTA)[0] * (1 - 1e-4)
+    )
     assert product.epsilon(DELTA)[0] >= least * (1 - 1e-6)
     log_delta = product.log_delta(1.0)[0]
     assert not np.isnan(log_delta)
@@ -485,8 +487,8 @@ def test_extreme_pairs_among_ordinary_ones_give_bounds_and_no_errors(extreme, ot
 def test_a_truncated_contour_is_not_tight(monkeypatch):
     # With no room for nodes nothing is tight, and the bound still holds.
     pairs = betas(20)
-    exact = pair_product(pairs).log_delta(1.0)[0]
+    exact = PairProduct().with_curves(pairs).log_delta(1.0)[0]
     monkeypatch.setattr(cumulants, "_MAX_NODES", 3)
-    log_delta, tight = pair_product(pairs).log_delta(1.0)
+    log_delta, tight = PairProduct().with_curves(pairs).log_delta(1.0)
     assert not tight
     assert log_delta >= exact - 3e-9

@@ -24,7 +24,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivatePipeline, check_pipeline
-from skdirdp.pipeline.knowledge import META_ESTIMATORS, SAMPLERS
+from skdirdp.pipeline.check import META_ESTIMATORS, SAMPLERS
 
 N = 36
 rng = np.random.default_rng(0)

@@ -49,9 +49,8 @@ from skdirdp.model_selection import (
 from skdirdp.model_selection import (
     search as search_module,
 )
-from skdirdp.model_selection.routes import Route, choose_route
-from skdirdp.model_selection.scores import GRID, SCORERS
-from skdirdp.model_selection.splits import split_once
+from skdirdp.model_selection.planning import Route, choose_route, split_records
+from skdirdp.model_selection.scoring import GRID, SCORERS, score_table
 
 from .probes import Recorder, drawn_tables
 
@@ -296,7 +295,7 @@ def test_the_best_run_is_published_with_the_law_that_is_proved():
     published = np.zeros(4)
     for _ in range(6000):
         several = [runs.Run(number, rank[number]) for number in runs.draw_candidates(route, rng)]
-        published[runs.best_of(several, rng).number] += 1 / 6000
+        published[runs.select_best(several, rng).number] += 1 / 6000
     low = gamma * 0.5 / (1 - (1 - gamma) * 0.5)  # the generating function at 1/2
     expected = np.array([low, low, 1 - low, 1 - low]) / 2
     assert np.all(np.abs(published - expected) < 5 * np.sqrt(expected / 6000))
@@ -332,16 +331,17 @@ def test_a_budget_that_no_run_fits_into_is_refused_before_the_charge(records):
 
 
 def test_a_split_follows_from_positions_alone():
-    train, test = split_once(103, 5, "replace", np.random.default_rng(0))
+    train, test = split_records(103, 5, "replace", np.random.default_rng(0))
     assert test.size == 21
     assert sorted([*train, *test]) == list(range(103))
-    again = split_once(103, 5, "replace", np.random.default_rng(0))
+    again = split_records(103, 5, "replace", np.random.default_rng(0))
     assert np.array_equal(again[1], test)
 
 
 def test_records_are_held_out_by_coins_of_their_own_where_positions_move():
     shares = [
-        split_once(500, 4, "add_remove", np.random.default_rng(seed))[1].size for seed in range(200)
+        split_records(500, 4, "add_remove", np.random.default_rng(seed))[1].size
+        for seed in range(200)
     ]
     assert abs(np.mean(shares) - 125) < 5 * np.sqrt(500 * 3 / 16 / 200)
     assert np.std(shares) > 5  # the number that is held out is random
@@ -473,7 +473,7 @@ def test_no_record_moves_a_score_further_than_its_noise_is_for(scorer):
 
         def table(*extra, adjacency, rest=rest):
             data = np.vstack([rest, *extra]) if extra else rest
-            return scorer.table(Told(), data[:, :2], data[:, 2], adjacency)
+            return score_table(scorer, Told(), data[:, :2], data[:, 2], adjacency)
 
         for a, b in itertools.combinations(some, 2):
             moved = table(a, adjacency="replace") - table(b, adjacency="replace")
@@ -490,7 +490,7 @@ def test_a_declared_sensitivity_is_kept_and_used_up(adjacency):
     numbers = iter([0.3, 0.4])
     scorer = make_private_scorer(lambda model, X, y: next(numbers), low=-2, high=2, sensitivity=0.1)
     X, y = np.zeros((5, 1)), np.zeros(5)
-    first, second = (scorer.table(None, X, y, adjacency) for _ in range(2))
+    first, second = (score_table(scorer, None, X, y, adjacency) for _ in range(2))
     moved = float(np.sum((first - second) ** 2))
     limit = 2 if adjacency == "replace" else 1
     assert limit * 0.999 < moved <= limit
@@ -557,7 +557,7 @@ def test_records_and_labels_of_different_numbers_are_refused(records):
 def test_a_record_that_cannot_be_scored_counts_as_lost():
     X = np.array([[0, 0.5], [9, 0.5], [1, 0.5], [2, 0.5]])
     y = np.array([0, 0, 1, 0])
-    assert SCORERS["accuracy"].table(Told(), X, y, "replace").tolist() == [[2.0, 2.0]]
+    assert score_table(SCORERS["accuracy"], Told(), X, y, "replace").tolist() == [[2.0, 2.0]]
 
 
 @pytest.mark.parametrize(

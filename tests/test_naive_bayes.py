@@ -236,7 +236,7 @@ def test_a_record_moves_each_table_by_what_its_mechanism_allows():
 
     def exact_tables(X, y):
         model = DirichletNB(**bounds).partial_fit(X, y)
-        return model._tally_.classes, model._tally_.features.sums.table
+        return model._counts_.classes, model._counts_.features.sums.table
 
     rng = np.random.default_rng(0)
     classes, sums = exact_tables(X, y)
@@ -328,7 +328,7 @@ def test_a_fitted_model_holds_no_exact_count(mechanism):
             assert not re.search(rf"(?<![\d.]){secret}(\.0*)?(?![.\d])", said)
         # The search itself works: the counts are there until they are released.
         pending = cls(classes=[0, 1], mechanism=mechanism, **bounds).partial_fit(X, y)
-        assert any(code in pickle.dumps(pending._tally_) for code in encodings(12347))
+        assert any(code in pickle.dumps(pending._counts_) for code in encodings(12347))
 
 
 @pytest.mark.parametrize("cls", FAMILY)
@@ -594,7 +594,7 @@ def test_rows_beyond_the_bounds_are_clipped():
 
     def table(X):
         model = DirichletNB(classes=[0, 1, 2], max_count=3, max_total=10, epsilon=1.0)
-        return model.partial_fit(X, y)._tally_.features.sums.table
+        return model.partial_fit(X, y)._counts_.features.sums.table
 
     assert np.abs(table(long) - table(X)).sum() <= 20
     np.testing.assert_allclose(table(sparse.csr_array(long)), table(long), rtol=1e-12)

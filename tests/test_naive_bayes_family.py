@@ -21,7 +21,7 @@ from skdirdp import (
 from skdirdp._contributions import RowSums
 from skdirdp.mechanisms.tables import ContributionBound
 from skdirdp.naive_bayes.bernoulli import Occurrences
-from skdirdp.naive_bayes.numeric import default_total
+from skdirdp.naive_bayes.multinomial import default_total
 from tests.probes import Recorder
 
 INF = float("inf")
@@ -282,7 +282,7 @@ def test_an_automatic_bound_on_rows_is_that_of_public_sizes(cls):
         model = cls(classes=[0, 1], max_count=3, max_total="auto").fit(X, y)
         assert bound_of(model) == 3 * 10
         assert model.privacy_.not_covered == ()
-    with pytest.raises(ValueError, match="max_count must be given where max_total is 'auto'"):
+    with pytest.raises(ValueError, match="max_count must be given if max_total is 'auto'"):
         cls(classes=[0, 1], max_total="auto").fit(X, y)
     with pytest.raises(ValueError, match="max_total"):
         cls(classes=[0, 1], max_total="most").fit(X, y)
@@ -329,7 +329,7 @@ def test_places_that_floats_cannot_count_on_the_grid_are_refused():
     for n_records, holds in ((2.0**31 - 1, True), (2.0**31, False)):
         counts = Occurrences(ones, np.array([n_records]), ContributionBound(1.0), 4, 8)
         if holds:
-            assert counts.tables(n_records, 1.0)[0][1][0, 0] == 4 * n_records
+            assert counts.tables(n_records, 1.0, True)[0][1][0, 0] == 4 * n_records
         else:
-            with pytest.raises(ValueError, match="added without rounding"):
-                counts.tables(n_records, 1.0)
+            with pytest.raises(ValueError, match="summed without rounding"):
+                counts.tables(n_records, 1.0, True)

@@ -34,8 +34,8 @@ from skdirdp import (
     check_pipeline,
     make_private_pipeline,
 )
-from skdirdp.pipeline.knowledge import ADAPTIVE
-from skdirdp.pipeline.structure import feeds
+from skdirdp.pipeline.check import ADAPTIVE
+from skdirdp.pipeline.contexts import feeds
 
 N = 300
 rng = np.random.default_rng(0)
@@ -277,7 +277,7 @@ def test_what_is_not_the_pipelines_own_is_neither_released_nor_changed(epsilon):
     pipe = PrivatePipeline([("bins", beside), ("stack", stack)], epsilon=epsilon)
     with pytest.raises(ValueError, match="is frozen and was not released yet"):
         pipe.fit(codes, Y)
-    assert "_tally_" in vars(counting)
+    assert "_counts_" in vars(counting)
     assert len(counting.accountant) == 0
     shared = SameWhenCloned(4, encode="ordinal", bounds=(-4, 4), label="mine")
     with pytest.raises(ValueError, match="none of its parameters"):

@@ -219,26 +219,26 @@ def test_a_constant_sensitivity_would_violate_privacy_under_a_small_prior():
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
 @pytest.mark.parametrize("prior", [(1.0, 1.0, 1.0), (0.5, 0.5, 0.5), (0.3, 1.0, 2.0)])
 def test_a_bounded_exponent_is_private_too(mechanism, prior, monkeypatch):
-    from skdirdp.posterior import mechanisms
+    from skdirdp.posterior import hellinger
 
-    monkeypatch.setattr(mechanisms, "_MAX_WORK", 300)
-    monkeypatch.setattr(mechanisms, "_PARTIAL_WORK", 200)
+    monkeypatch.setattr(hellinger, "_MAX_WORK", 300)
+    monkeypatch.setattr(hellinger, "_PARTIAL_WORK", 200)
     for n in (8, 12):
-        exponent = mechanisms.exact_exponent.__wrapped__(mechanism, prior, n, 1.0, 1.0)
+        exponent = hellinger.exact_exponent.__wrapped__(mechanism, prior, n, 1.0, 1.0)
         if mechanism == "ehds":
             assert exponent.loss is None
-        paper = mechanisms.paper_scale(mechanism, 1.0, 1.0)
+        paper = hellinger.paper_scale(mechanism, 1.0, 1.0)
         loss = brute_realised(mechanism, prior, n, 1.0, exponent.scale)
         assert paper * (1 - 1e-8) <= exponent.scale
         assert loss <= 1.0
 
 
 def test_without_a_list_of_neighbours_the_range_bound_is_private(monkeypatch):
-    from skdirdp.posterior import mechanisms
+    from skdirdp.posterior import hellinger
 
-    monkeypatch.setattr(mechanisms, "_MAX_WORK", 10)
+    monkeypatch.setattr(hellinger, "_MAX_WORK", 10)
     for gamma in (0.2, 1.0, 2.0):
-        exponent = mechanisms.exact_exponent.__wrapped__("ehds", (0.5,) * 3, 8, 1.0, gamma)
+        exponent = hellinger.exact_exponent.__wrapped__("ehds", (0.5,) * 3, 8, 1.0, gamma)
         assert exponent.scale >= 1 / (2 + gamma) * (1 - 1e-8)
         assert exponent.scale > 1 / (2 + 2 * gamma)
         assert brute_realised("ehds", (0.5,) * 3, 8, 1.0, exponent.scale, gamma) <= 1.0
@@ -247,7 +247,7 @@ def test_without_a_list_of_neighbours_the_range_bound_is_private(monkeypatch):
 @pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 40), ((0.2, 1.0, 4.0), 8)])
 @pytest.mark.parametrize("gamma", [0.3, 1.0])
 def test_the_range_bound_covers_every_pair(prior, n, gamma):
-    from skdirdp.posterior.mechanisms import _range_bound
+    from skdirdp.posterior.hellinger import _range_bound
 
     _, distance, moved = brute_geometry(prior, n)
     rates = brute_rates("ehds", prior, n, gamma)
@@ -278,8 +278,7 @@ def test_large_releases_are_quick(mechanism, sizes):
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds", "ehdl"])
 @pytest.mark.parametrize(("prior", "n"), [((1.0, 1.0), 7), ((0.5, 1.0, 2.0), 5)])
 def test_exponential_weights_match_the_brute_force(mechanism, prior, n):
-    from skdirdp.posterior.hellinger import posterior_lattice
-    from skdirdp.posterior.mechanisms import log_weights
+    from skdirdp.posterior.hellinger import log_weights, posterior_lattice
 
     counts, _, _ = brute_geometry(prior, n)
     truth = brute_exponential(mechanism, prior, n, 0.7)
@@ -325,34 +324,6 @@ def test_draws_follow_the_distribution(mechanism):
         observed.append(draws - sum(observed))
         wanted.append(draws - sum(wanted))
     assert stats.chisquare(observed, wanted).pvalue > 1e-4
-
-
-def test_table_1_and_2_of_the_paper():
-    """Probabilities of the true posterior and of those one and two steps away."""
-    from skdirdp.posterior.mechanisms import clamped_laplace_pmf, laplace_scale
-
-    lap = clamped_laplace_pmf(50, 100, laplace_scale("lsdim", 2, 1.0))
-    improved = clamped_laplace_pmf(50, 100, laplace_scale("lshist", 2, 1.0))
-    printed = {0: (0.19673467014, 0.31606027941), 1: (0.11932560927, 0.11627207896)}
-    printed[2] = (0.07237464051, 0.04277410743)
-    for step, values in printed.items():
-        assert lap[50 + step] == pytest.approx(values[0], abs=1.1e-11)
-        assert improved[50 + step] == pytest.approx(values[1], abs=1.1e-11)
-    # Balanced data: both sides are at one distance.
-    both = {1: (0.31606027941, 0.43233235838), 2: (0.19170024978, 0.1590461864)}
-    for step, values in both.items():
-        assert lap[[50 - step, 50 + step]].sum() == pytest.approx(values[0], abs=1.1e-11)
-        assert improved[[50 - step, 50 + step]].sum() == pytest.approx(values[1], abs=1.1e-10)
-
-
-@pytest.mark.parametrize("n", [1, 2, 9])
-def test_the_clamped_noise_matches_the_laplace_distribution(n):
-    from skdirdp.posterior.mechanisms import clamped_laplace_pmf
-
-    for count in range(n + 1):
-        np.testing.assert_allclose(
-            clamped_laplace_pmf(count, n, 1.7), brute_cell(count, n, 1.7), rtol=1e-12
-        )
 
 
 # ---------------------------------------------------------------- Hellinger and sensitivities
@@ -776,7 +747,7 @@ def test_a_fit_that_fails_leaves_the_last_one(fit, monkeypatch):
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds", "lshist"])
 def test_what_can_fail_fails_before_the_charge(mechanism, monkeypatch):
     """Only the draw itself comes after it."""
-    from skdirdp.posterior import mechanisms
+    from skdirdp.posterior import hellinger
 
     ledger = Ledger()
     estimator = PrivateDirichletPosterior(
@@ -786,7 +757,7 @@ def test_what_can_fail_fails_before_the_charge(mechanism, monkeypatch):
     def fails(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(mechanisms, "inverse_sensitivity", fails)
+    monkeypatch.setattr(hellinger, "inverse_sensitivity", fails)
     if mechanism == "lshist":
         estimator.fit_counts([3, 4])
         assert len(ledger.charges) == 1

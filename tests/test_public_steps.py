@@ -42,7 +42,7 @@ from skdirdp import (
 from skdirdp.base import ReleasePlan
 from skdirdp.exceptions import PrivacyLeakWarning
 from skdirdp.pipeline import check, register_step
-from skdirdp.pipeline.knowledge import TRANSFORMERS
+from skdirdp.pipeline.check import TRANSFORMERS
 
 N = 30
 CATEGORIES = [[1, 2, 3], [1, 2, 3]]

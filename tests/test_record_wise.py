@@ -48,12 +48,12 @@ from skdirdp import (
     PrivateDirichletPosterior,
     make_private_pipeline,
 )
+from skdirdp import text as vectorizer
 from skdirdp._persons import select_rows
 from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.estimator import count_labels
 from skdirdp.records import columns as record_columns
-from skdirdp.text import vectorizer
 
 from .probes import drawn_tables, outside_bounds
 
@@ -908,7 +908,7 @@ def pandas_codes(cells, declared):
 #: By name: objects and what replaces them, and the case and container that must show it.
 DEFECTS = {
     "labels of a score are an array": (
-        ("skdirdp.model_selection.scores.cell_labels", np.asarray),
+        ("skdirdp.model_selection.scoring.as_labels", np.asarray),
         ("private_score", "list"),
     ),
     "rows are an array of one dtype": (
@@ -940,7 +940,7 @@ DEFECTS = {
         ("pipeline of categories, some missing", "arrow dictionaries"),
     ),
     "one missing value turns all integers of a score into floats": (
-        ("skdirdp.model_selection.scores.missing_cells", lambda X: None),
+        ("skdirdp.model_selection.scoring.missing_cells", lambda X: None),
         ("private_score of categories", "polars"),
     ),
     "pandas numbers the texts of a column": (

@@ -4,6 +4,7 @@ import fcntl
 import inspect
 import os
 import re
+import sys
 import warnings
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -32,12 +33,22 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp.accounting import NoPrivacy, PureDP, RenyiDP
+from skdirdp.displays import LedgerDisplay
+from skdirdp.displays.privacy import evenly_spaced
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.reporting.markup import Markup, tag
-from skdirdp.reporting.places import looks_like_address, without_password
-from skdirdp.reporting.plots import ledger_plot, profile_plot, spread
-from skdirdp.reporting.statement import Claim, LedgerFacts, ledger_statement, model_statement
-from skdirdp.reporting.text import factor_up, number, rounded_down, rounded_up, visible
+from skdirdp.reporting.pages import Markup, ledger_figure, profile_figure, tag
+from skdirdp.reporting.redact import looks_like_address, without_password
+from skdirdp.reporting.statements import (
+    Claim,
+    LedgerFacts,
+    factor_up,
+    ledger_statement,
+    model_statement,
+    number,
+    rounded_down,
+    rounded_up,
+    visible,
+)
 
 MECHANISM = DirichletMechanism(r=0.5, alpha=5.0)
 POWER = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -147,7 +158,7 @@ def test_a_renyi_guarantee_is_explained_by_a_valid_epsilon_and_delta():
 def test_what_is_not_covered_ends_the_statement():
     sentence = model_statement(Claim(1.0, 1e-5, None, "replace"), ["classes", "random_state"])
     assert "Not covered: classes, which was taken from the data." in sentence
-    assert "whoever knows it can remove the noise" in sentence
+    assert "anyone who knows it can remove the noise" in sentence
 
 
 @pytest.mark.parametrize("epsilon", [1e6, 1.1e6, 1e9, 1e13, 1e99, 1e308])
@@ -194,7 +205,7 @@ def test_budgets_chosen_on_the_way_that_no_limit_admitted_are_not_stated(limit, 
     facts = LedgerFacts(None, 3, limit, TOTAL, adaptive=True, admitted=admitted)
     sentence = ledger_statement(facts)
     assert "(ε = 3" not in sentence
-    assert "For budgets chosen on the way nothing can be stated" in sentence
+    assert "Nothing can be stated for adaptively chosen budgets" in sentence
 
 
 # Pages
@@ -228,8 +239,12 @@ def assert_loads_nothing(page):
     assert not tags.seen & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
     names = {name for name, _ in tags.attributes}
     assert not [name for name in names if name.startswith("on")]
-    assert not names & {"href", "src", "xlink:href", "action", "srcset"}
-    assert "url(" not in page
+    assert not names & {"src", "action", "srcset"}
+    # A plot refers to its own parts, and to nothing else.
+    links = [value for name, value in tags.attributes if name in ("href", "xlink:href")]
+    links += re.findall(r"url\(([^)]*)", page)
+    ids = {f"#{value}" for name, value in tags.attributes if name == "id"}
+    assert set(links) <= ids
     assert "@import" not in page
     assert "default-src &#x27;none&#x27;" in page
     return tags
@@ -385,50 +400,119 @@ def test_a_page_is_its_owners_alone_and_replaces_the_old_one_whole(tmp_path):
 # Plots
 
 
-def heights(plot: str) -> list[float]:
-    (path,) = re.findall(r'<path d="(M[^"]*)" class="curve"', plot)
-    return [float(level) for level in re.findall(r"V([\d.]+)", path)]
+def coordinates(figure: str) -> str:
+    """Everything in a plot that says where something is drawn."""
+    attributes = Tags(figure).attributes
+    places = [value for name, value in attributes if name in ("d", "x", "y", "transform")]
+    assert places
+    return " ".join(places)
+
+
+def figure_of_totals(totals, limit=None, n_charges=None):
+    n_charges = n_charges or len(totals)
+    return ledger_figure(lambda _: totals, n_charges, len(totals), limit, "δ = 0", "caption")
 
 
 def test_a_drawn_total_is_never_below_the_truth_between_two_points():
     # After 10 charges 1 is used, after 20 charges 2: from charge 11 on, 2 is drawn.
-    (_, low, high) = [0.0, *heights(ledger_plot([10, 20], [1.0, 2.0], 20, None, "x"))]
-    assert low > high  # pages count from the top
+    pytest.importorskip("matplotlib")
+    display = LedgerDisplay(range(1, 21), None, np.array([9, 19]), np.array([1.0, 2.0])).plot()
+    assert display.line_.get_drawstyle() == "steps-pre"
+    np.testing.assert_array_equal(display.line_.get_xydata(), [[0, 0], [10, 1], [20, 2]])
 
 
-@pytest.mark.parametrize("limit", [None, 1.0])
+@pytest.mark.parametrize("limit", [None, 1.0, 1e308])
 @pytest.mark.parametrize("totals", [[0.0], [np.inf], [1e-12], [5e300], [0.5, np.inf, np.inf]])
 def test_extreme_totals_are_drawn_within_the_plot(totals, limit):
-    plot = ledger_plot(range(1, len(totals) + 1), totals, len(totals), limit, "δ = 0")
-    assert "nan" not in plot
-    assert "inf " not in plot
-    assert all(0 <= float(x) <= 720 for x in re.findall(r'\bx[12]?="([-\d.]+)"', plot))
-    assert all(0 <= level <= 300 for level in heights(plot))
-    assert ("infinite from here on" in plot) == (np.inf in totals)
+    pytest.importorskip("matplotlib")
+    figure = figure_of_totals(totals, limit)
+    assert "nan" not in coordinates(figure)
+    assert "inf" not in coordinates(figure)
+    assert ("infinite from here on" in figure) == (np.inf in totals)
+
+
+@pytest.mark.parametrize("without_plots", [False, True])
+def test_totals_that_are_not_all_shown_end_the_caption(without_plots, monkeypatch):
+    if without_plots:
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert "3 totals are shown" in figure_of_totals([1.0, 2.0, 3.0], n_charges=9)
+    assert "are shown" not in figure_of_totals([1.0, 2.0, 3.0])
+
+
+class Curve:
+    """A profile through given points."""
+
+    def __init__(self, end, deltas):
+        self.end, self.deltas = end, deltas
+
+    def epsilon(self, delta):
+        return self.end
+
+    def delta(self, epsilons):
+        return np.interp(epsilons, np.linspace(0, self.end, len(self.deltas)), self.deltas)
 
 
 @pytest.mark.parametrize(
-    ("epsilons", "deltas", "claim"),
+    ("end", "deltas", "mark"),
     [
-        ([0.0, 1.0], [1e-3, 0.0], (1.0, 0.0)),
-        ([0.0, 1.0], [0.0, 0.0], None),
-        ([0.0, 1e-9], [1e-300, 1e-320], (1e-10, 1e-30)),
-        ([0.0, 500.0], [1.0, 0.9], (400.0, 0.5)),
+        (1.0, [1e-3, 0.0], (1.0, 0.0)),
+        (1.0, [0.0, 0.0], None),
+        (1e-9, [1e-300, 1e-320], (1e-10, 1e-30)),
+        (500.0, [1.0, 0.9], (400.0, 0.5)),
     ],
 )
-def test_extreme_profiles_are_drawn_within_the_plot(epsilons, deltas, claim):
-    plot = profile_plot(epsilons, deltas, claim, "budget")
-    points = re.findall(r"([\d.-]+),([\d.-]+)", re.search(r'points="([^"]*)"', plot)[1])
-    assert all(0 <= float(x) <= 720 and 0 <= float(y) <= 300 for x, y in points)
-    assert ("budget" in plot) == (claim is not None)
+def test_extreme_profiles_are_drawn_within_the_plot(end, deltas, mark):
+    pytest.importorskip("matplotlib")
+    figure = profile_figure([Curve(end, deltas)], mark, "budget", "caption", 2)
+    assert "nan" not in coordinates(figure)
+    assert "inf" not in coordinates(figure)
+    assert ("budget" in figure) == (mark is not None)
+
+
+def test_without_matplotlib_a_page_has_tables_of_the_same_numbers(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    accountant = PrivacyAccountant(epsilon=2.0, adaptive=False)
+    accountant.charge(MECHANISM)
+    accountant.charge(PureDP(0.1))
+    accountant.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert_loads_nothing(page)
+    assert "<svg" not in page
+    for total in accountant.running_total():
+        assert f">{rounded_up(total)}</td>" in page
+    cells = re.findall(r">([^<]*)</td>", profile_figure([MECHANISM], None, "", ""))
+    epsilons, deltas = map(float, map(exact, cells[::2])), map(exact, cells[1::2])
+    assert all(MECHANISM.delta(each) <= delta for each, delta in zip(epsilons, deltas, strict=True))
+
+
+def test_a_plot_is_reproducible_and_leaves_the_style_of_the_user(monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.close("all")
+    first = figure_of_totals([1.0, 2.0])
+    with matplotlib.rc_context({"axes.edgecolor": "red", "font.size": 30.0}):
+        before = dict(matplotlib.rcParams)
+        assert figure_of_totals([1.0, 2.0]) == first
+        assert dict(matplotlib.rcParams) == before
+    assert plt.get_fignums() == []
+
+
+def test_ids_of_two_plots_on_a_page_differ(tmp_path):
+    pytest.importorskip("matplotlib")
+    accountant = PrivacyAccountant(epsilon=2.0)
+    accountant.charge(MECHANISM)
+    accountant.report(tmp_path / "page.html")
+    tags = assert_loads_nothing((tmp_path / "page.html").read_text(encoding="utf-8"))
+    ids = [value for name, value in tags.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
 
 
 @given(st.integers(1, 10**6), st.integers(2, 60))
 def test_chosen_numbers_are_few_and_end_with_the_last(size, most):
-    chosen = spread(size, most)
+    chosen = evenly_spaced(size, most)
     assert len(chosen) <= most
-    assert chosen[-1] == size
-    assert chosen[0] >= 1
+    assert chosen[-1] == size - 1
+    assert chosen[0] >= 0
 
 
 # Passwords

@@ -10,9 +10,12 @@ from sklearn.base import clone
 
 from skdirdp import PrivacyAccountant, PrivateBayesNet
 from skdirdp.accounting import Composition
-from skdirdp.bayes_net.domains import Categories, Numbers
-from skdirdp.bayes_net.released import ReleasedColumn
-from skdirdp.bayes_net.steps import Steps, Unlisted, found_categories
+from skdirdp.bayes_net.columns import Categories, Numbers, ReleasedColumn
+from skdirdp.bayes_net.structure_learning import (
+    ReleaseSchedule,
+    UnlistedColumn,
+    select_categories,
+)
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.additive import SelectionMechanism
@@ -167,10 +170,14 @@ def test_a_refused_charge_releases_nothing_and_keeps_the_model():
     assert len(accountant) == 1
 
 
-def test_no_step_is_taken_before_it_is_paid_for():
-    steps = Steps(GaussianMechanism(3.0), 4, 100)
-    for release in (steps.release_scores, lambda counts: steps.release_columns([counts])):
-        with pytest.raises(AssertionError, match="paid for"):
+def test_no_step_is_released_before_it_is_charged():
+    schedule = ReleaseSchedule(GaussianMechanism(3.0), [], 4, 100)
+    for release in (
+        schedule.release_distances,
+        lambda counts: schedule.release_columns({"a": counts}),
+        lambda counts: schedule.release_cliques({("a",): counts}, {}),
+    ):
+        with pytest.raises(AssertionError, match="before it was charged"):
             release(np.ones(3))
 
 
@@ -216,10 +223,10 @@ def test_unlisted_values_are_found_if_many_records_hold_them():
 def test_a_name_of_one_record_is_published_as_rarely_as_is_charged():
     """At a failure of a fifth it is, in about a fifth of the cases or fewer."""
     mechanism = SelectionMechanism(3.0, failure=0.2)
-    column = Unlisted(np.array([0, *[1] * 500]), ["jane", "many"], False)
+    column = UnlistedColumn(np.array([0, *[1] * 500]), ["jane", "many"], False)
     rng = np.random.default_rng(0)
     published = np.mean(
-        ["jane" in found_categories(mechanism, column, rng).states for _ in range(2000)]
+        ["jane" in select_categories(mechanism, column, rng).states for _ in range(2000)]
     )
     assert 0.1 < published < 0.2 + 4 * np.sqrt(0.16 / 2000)
 
@@ -273,25 +280,27 @@ def test_rare_states_are_one_state_of_the_network_and_come_back_apart(fitted):
 
 @pytest.mark.parametrize("bounds", [(0, 5), (-3, 100_000), (-2.5, 7.0), (1.0, 1.5), (0.0, 1e9)])
 def test_every_value_lies_in_the_cell_that_draws_it(bounds):
-    domain = Numbers.between("x", bounds)
+    domain = Numbers.from_bounds("x", bounds)
     edges = np.array(domain.edges)
     assert (np.diff(edges) > 0).all()
     assert domain.whole == isinstance(bounds[0], int)
     cells = np.repeat(np.arange(domain.n_cells - 1), 50)
-    drawn = domain.values(cells, None, np.random.default_rng(0))
+    drawn = domain.draw(cells, None, np.random.default_rng(0))
     assert bounds[0] <= drawn.min()
     assert drawn.max() <= bounds[1]
-    np.testing.assert_array_equal(domain.cells("x", pd.Series(drawn)), cells)
-    beyond = domain.cells("x", pd.Series([bounds[0] - 1e3, bounds[1] + 1e3, np.inf, np.nan]))
+    np.testing.assert_array_equal(domain.encode("x", pd.Series(drawn)), cells)
+    beyond = domain.encode("x", pd.Series([bounds[0] - 1e3, bounds[1] + 1e3, np.inf, np.nan]))
     last = domain.n_cells - 1
     assert beyond.tolist() == [0, last - 1, last - 1, last]
 
 
 def test_groups_of_numbers_are_runs_of_about_equal_size():
-    domain = Numbers.between("x", (0, 99))
+    domain = Numbers.from_bounds("x", (0, 99))
     counts = np.append(np.full(100, 10.0), 0.0)
     counts[40] = 600.0
-    column = ReleasedColumn.of(domain, counts, counts.sum(), sigma=0.0, least=30.0, most=100)
+    column = ReleasedColumn.from_counts(
+        domain, counts, counts.sum(), sigma=0.0, min_count=30.0, max_groups=100
+    )
     sums = np.bincount(column.groups, counts)
     assert (np.diff(column.groups[:-1]) >= 0).all()
     assert 40 in column.states
@@ -302,7 +311,9 @@ def test_groups_of_numbers_are_runs_of_about_equal_size():
 
 def test_a_categorys_groups_never_pass_the_limit():
     domain = Categories(tuple(range(500)))
-    column = ReleasedColumn.of(domain, np.arange(501.0), 125_250.0, sigma=0.0, least=0.0, most=100)
+    column = ReleasedColumn.from_counts(
+        domain, np.arange(501.0), 125_250.0, sigma=0.0, min_count=0.0, max_groups=100
+    )
     assert column.n_groups <= 100
     assert len(set(map(str, column.states))) == column.n_groups
 
@@ -319,13 +330,16 @@ def test_a_categorys_groups_never_pass_the_limit():
         ({"states": {**STATES, "sex": ["f"]}}, "only values in states; column 'sex'"),
         ({"states": {**STATES, "sex": ["f", "m", "(missing)"]}}, "stands for missing values"),
         ({"target": "moon"}, "target must be a column"),
-        ({"max_cells": 10**8}, "max_cells"),
-        ({"max_cells": 10**7}, "fit into memory"),
+        ({"max_family_cells": 10**8}, "max_family_cells"),
+        ({"max_family_cells": 10**7}, "fit into memory"),
         (
-            {"structure": {"required": [("city", "age"), ("sex", "age")]}, "max_cells": 400},
+            {
+                "constraints": {"required": [("city", "age"), ("sex", "age")]},
+                "max_family_cells": 400,
+            },
             "may have",
         ),
-        ({"structure": {"order": ["moon"]}}, "'moon' is none"),
+        ({"constraints": {"order": ["moon"]}}, "'moon' is none"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"epsilon": 1e-9, "delta": 1e-9}, "scale must be"),
         ({"delta": 0.0}, "delta"),
@@ -434,7 +448,7 @@ def test_noise_of_margins_is_known_and_seen():
     known = {"required": [("a", "b")]}
     found, said = [], []
     for _ in range(150):
-        model = PrivateBayesNet(states, structure=known, epsilon=2.0, alpha=0.0).fit(X)
+        model = PrivateBayesNet(states, constraints=known, epsilon=2.0, alpha=0.0).fit(X)
         found.append(model.marginal(["a", "b"])[0, 0] - truth)
         said.append(model.marginal_error(["a", "b"]))
     assert np.ptp(said) == 0
@@ -497,7 +511,7 @@ def test_what_is_counted_twice_is_nearer():
 
 def test_what_is_known_of_the_structure_holds():
     known = {"required": [("sex", "age")], "forbidden": [("age", "works"), ("works", "age")]}
-    model = learner(structure=known).fit(people(1000))
+    model = learner(constraints=known).fit(people(1000))
     assert "sex" in model.structure_["age"]
     assert "age" not in model.structure_["works"]
     assert "works" not in model.structure_["age"]

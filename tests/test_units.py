@@ -29,7 +29,7 @@ from skdirdp.accountant.chain import header_hash
 from skdirdp.accountant.codec import decode, encode, unit_of
 from skdirdp.accountant.sqlite import _TRIGGERS
 from skdirdp.accounting import ApproximateDP, PureDP
-from skdirdp.command.main import main
+from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, SimplexMechanism
 from skdirdp.model_selection import PrivateGridSearchCV, private_score
 
@@ -82,7 +82,7 @@ def no_noise(monkeypatch):
         "skdirdp.base.ReleasePlan.draw",
         "skdirdp.posterior.estimator.draw_laplace",
         "skdirdp.posterior.estimator.draw_candidate",
-        "skdirdp.bayes_net.synthesis.found_categories",
+        "skdirdp.bayes_net.structure_learning.select_categories",
         "skdirdp.mechanisms.base.Mechanism.draw_all",
     ]:
         monkeypatch.setattr(path, fail)

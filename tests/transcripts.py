@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from skdirdp.bayes_net.steps import Steps
+from skdirdp.bayes_net.structure_learning import ReleaseSchedule
 
 
 @contextmanager
@@ -15,14 +15,14 @@ def listening(answers=None):
     With the answers of an earlier fit these are given instead of noise.
     """
     heard = []
-    noisy = Steps._noisy
+    noisy = ReleaseSchedule._add_noise
 
     def overheard(self, mechanism, values):
         drawn = noisy(self, mechanism, values) if answers is None else answers[len(heard)]
         heard.append((mechanism, np.array(values), np.array(drawn)))
         return drawn
 
-    with patch.object(Steps, "_noisy", overheard):
+    with patch.object(ReleaseSchedule, "_add_noise", overheard):
         yield heard
 
 

@@ -8,9 +8,12 @@ import pandas as pd
 
 from skdirdp import utility
 from skdirdp.histogram import DirichletHistogramTransformer
-from skdirdp.histogram.grid import count_fine_bins, fine_grid
-from skdirdp.histogram.quantiles import quantile_borders
-from skdirdp.histogram.released import Histogram, ReleasedHistogram
+from skdirdp.histogram.histogram import (
+    ReleasedHistogram,
+    count_fine_bins,
+    fine_grid,
+    quantile_borders,
+)
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 from skdirdp.postprocessing import NoisyTable
 from skdirdp.postprocessing.histogram import read_histogram
@@ -264,7 +267,7 @@ COLUMNS: dict[str, tuple[str, str, tuple[float, float]]] = {
     "uniform": ("synthetic", "random", (0, 1)),
 }
 
-Reading = Callable[[np.ndarray, tuple[float, float], np.random.Generator], Histogram]
+Reading = Callable[[np.ndarray, tuple[float, float], np.random.Generator], ReleasedHistogram]
 
 
 class HistogramQuantiles(Experiment):

@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from skdirdp import DirichletCategoricalNB
 from skdirdp.mechanisms import DirichletMechanism, Mechanism
-from skdirdp.naive_bayes.base import Estimate
+from skdirdp.naive_bayes.plan import Estimate
 
 from .. import data, figures
 from ..comparison import ModelComparison
@@ -207,7 +207,7 @@ def _scored(model, X, y) -> Row:
 def _scores(model, tables, X, y) -> Row:
     """Scores of a model with the given probabilities in place of its own."""
     model.class_log_prior_ = np.log(tables[0][0])
-    model._keep([Estimate(table, table, 0.0) for table in tables[1:]], 0.0)
+    model._set_feature_attributes([Estimate(table, table, 0.0) for table in tables[1:]], 0.0, True)
     return _scored(model, X, y)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdirdp.posterior import global_sensitivity
-from skdirdp.posterior.mechanisms import paper_exponent
+from skdirdp.posterior.hellinger import paper_exponent
 
 from .. import figures
 from ..experiment import Claim, Experiment

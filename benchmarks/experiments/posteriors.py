@@ -9,14 +9,12 @@ import numpy as np
 import pandas as pd
 
 from skdirdp.posterior import hellinger_distance
-from skdirdp.posterior.hellinger import posterior_lattice
-from skdirdp.posterior.mechanisms import (
-    clamped_laplace_pmf,
-    draw_laplace,
+from skdirdp.posterior.estimator import draw_laplace, laplace_scale
+from skdirdp.posterior.hellinger import (
     exact_exponent,
-    laplace_scale,
     log_weights,
     paper_exponent,
+    posterior_lattice,
 )
 
 from .. import figures
@@ -73,6 +71,17 @@ def distances(method: str, counts: np.ndarray, prior: float, epsilon: float):
     rng = seeded("posteriors", method, *counts, prior, epsilon)
     released = np.array([draw_laplace(mechanism, counts, epsilon, rng) for _ in range(_DRAWS)])
     return hellinger_distance(truth, prior + released), np.full(_DRAWS, 1 / _DRAWS)
+
+
+def clamped_laplace_pmf(count: int, n_samples: int, scale: float) -> np.ndarray:
+    """Distribution of a noisy count, floored and then clamped to [0, n_samples]."""
+    shift = np.arange(n_samples + 1) - count
+    # Floored noise is t or -t - 1, each with half the probability of a geometric t.
+    distance = np.where(shift >= 0, shift, -shift - 1)
+    pmf = 0.5 * np.exp(-distance / scale) * -np.expm1(-1 / scale)
+    pmf[0] = 0.5 * np.exp(-(count - 1) / scale) if count else 1 - 0.5 * np.exp(-1 / scale)
+    pmf[-1] = 0.5 * np.exp(-(n_samples - count) / scale)
+    return pmf
 
 
 def _by_method(results: pd.DataFrame, keys: list[str], value: str) -> pd.DataFrame:

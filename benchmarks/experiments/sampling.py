@@ -15,7 +15,6 @@ from skdirdp.mechanisms.sampling import (
     BitStream,
     gamma_cells,
     laplace_cells,
-    log_weights,
     normal_cells,
 )
 
@@ -61,6 +60,14 @@ def sides(kind: str, shape: float, size: int, generator: np.random.Generator):
         partial(gamma_cells, numerators, places),
         partial(generator.standard_gamma, numerators / 2**places),
     )
+
+
+def log_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """Logarithms of ``mantissa * 2^exponent``, relative to the largest of each row."""
+    shift = exponent - exponent.max(axis=-1, keepdims=True)
+    logs = np.log(mantissa.astype(float)) + np.log(2) * shift
+    logs -= logs.max(axis=-1, keepdims=True)
+    return logs
 
 
 def deviation(kind: str, shape: float, drawn) -> float:

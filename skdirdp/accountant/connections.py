@@ -10,7 +10,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from ..reporting.places import without_password
+from ..reporting.redact import without_password
 from .locks import BUSY_SECONDS
 from .records import LedgerError
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
-from ..reporting.places import looks_like_address
-from ..reporting.text import visible
+from ..reporting.redact import looks_like_address
+from ..reporting.statements import visible
 from .codec import decode
 from .ledger import LedgerError, Split
 from .merging import Entry, entries_of, identity_of

@@ -6,8 +6,8 @@ from typing import Any
 
 from .._messages import plural
 from ..accounting import Composition
-from ..reporting.markup import table, tag
-from ..reporting.text import rounded_up, visible
+from ..reporting.pages import table, tag
+from ..reporting.statements import rounded_up, visible
 from .codec import decode, describe_parameters
 from .filtering import in_percent, is_filter
 from .ledger import Charge, Limits

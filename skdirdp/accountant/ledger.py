@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
-from ..reporting.places import is_url, looks_like_address
+from ..reporting.redact import is_url, looks_like_address
 from .chain import entry_hash, followed, header_hash
 from .layout import (
     Session,

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..reporting.places import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
+from ..reporting.redact import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
 from . import locks
 from .chain import header_hash
 from .layout import LAYOUT_VERSION, TABLES, insert_header

@@ -3,8 +3,7 @@
 from os import PathLike
 from typing import Any
 
-from ..reporting.markup import tag
-from ..reporting.page import write
+from ..reporting.pages import tag, write
 from .codec import decode
 from .exports import FORMATS, format_of, read_export
 from .merging import bring_in, entries_of, identity_of

@@ -11,23 +11,32 @@ import numpy as np
 from .._messages import plural
 from ..accounting import Composition
 from ..accounting.worst_case import common_unit
-from ..reporting.curves import profile_deltas, profile_epsilons
-from ..reporting.markup import Markup, table, tag
-from ..reporting.model import budget_bar
-from ..reporting.page import (
+from ..reporting.pages import (
+    Markup,
+    budget_bar,
     facts,
-    figure,
-    made_by,
+    ledger_figure,
     not_covered,
     page,
+    profile_figure,
     section,
     statement,
+    table,
+    tag,
     wide,
 )
-from ..reporting.places import without_password
-from ..reporting.plots import ledger_plot, profile_plot, spread
-from ..reporting.statement import ADAPTIVE_LIMIT, Claim, LedgerFacts, ledger_statement, terms
-from ..reporting.text import number, rounded_down, rounded_up, shortened
+from ..reporting.redact import without_password
+from ..reporting.statements import (
+    ADAPTIVE_LIMIT,
+    Claim,
+    LedgerFacts,
+    ledger_statement,
+    number,
+    rounded_down,
+    rounded_up,
+    shortened,
+    terms,
+)
 from .codec import decode, relations_of, unit_of
 from .filtering import in_percent, is_filter
 from .history import epsilon_alone
@@ -176,7 +185,7 @@ def ledger_page(accountant: Any) -> str:
     body += [not_covered(_warnings(accountant)), section("The ledger", *_ledger(accountant))]
     name = getattr(accountant, "name", None)
     title = f"Privacy budget of “{shortened(name)}”" if name else "Privacy budget of a data set"
-    return page(title, made_by(), body)
+    return page(title, body)
 
 
 def _short_answers(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str, str]]:
@@ -207,18 +216,19 @@ def _warnings(accountant: Any) -> list[str]:
 
 def _spending(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     kinds = len({charge.spec for charge in charges})
-    numbers = spread(len(charges), min(_TOTALS, max(_WORK // kinds, _FEWEST)))
-    totals, limit = accountant.running_total(after=numbers), accountant.epsilon
+    points = min(_TOTALS, max(_WORK // kinds, _FEWEST))
+    limit, scale = accountant.epsilon, 1.0
     measure = f"ε used, at {terms_of(accountant)}"
     caption = "What all charges up to each use together, in the terms of the limit."
     if is_filter(accountant._ledger.limits):
-        totals, limit = [100 * total / limit for total in totals], 100.0
+        limit, scale = 100.0, 100 / limit
         measure = "% of the limit used"
         caption = f"The part of the limit that all charges up to each use. {ADAPTIVE_LIMIT}"
-    plot = ledger_plot(numbers, totals, len(charges), limit, measure)
-    if len(numbers) < len(charges):
-        caption += f" {len(numbers)} totals are drawn; in between, the next larger one."
-    return [figure(plot, caption)]
+
+    def totals_after(numbers: list[int]) -> list[float]:
+        return [scale * total for total in accountant.running_total(after=numbers)]
+
+    return [ledger_figure(totals_after, len(charges), points, limit, measure, caption)]
 
 
 def _profile(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
@@ -228,21 +238,19 @@ def _profile(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     points = min(_PROFILE_POINTS, max(_WORK // kinds, _FEWEST))
     limited = is_adaptive(accountant) and has_point and hasattr(accountant, "curves")
     curves = accountant.curves() if limited else accountant.compositions()
-    try:
-        with np.errstate(all="ignore"):
-            epsilons = profile_epsilons(curves, marked, points)
-            deltas = profile_deltas(curves, epsilons)
-    except ValueError:
-        return [tag("p", "There is no profile: something was released without noise.")]
-    except ArithmeticError:
-        return [tag("p", "There is no profile: the limit is too large to be drawn.")]
-    plot = profile_plot(epsilons.tolist(), deltas.tolist(), marked, "limit")
     whom = (
         "whatever the limit admits, however the budgets are chosen."
         if limited
         else "all charges together, for budgets that were fixed beforehand."
     )
-    return [figure(plot, f"For each ε, the smallest δ that holds with it for {whom}")]
+    caption = f"For each ε, the smallest δ that holds with it for {whom}"
+    try:
+        with np.errstate(all="ignore"):
+            return [profile_figure(curves, marked, "limit", caption, points)]
+    except ValueError:
+        return [tag("p", "There is no profile: something was released without noise.")]
+    except ArithmeticError:
+        return [tag("p", "There is no profile: the limit is too large to be drawn.")]
 
 
 @dataclass

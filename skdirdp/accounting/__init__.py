@@ -8,21 +8,21 @@ from .composition import Composition
 from .guarantees import (
     ApproximateDP,
     NoPrivacy,
-    ProfiledDP,
     PureDP,
     RenyiDP,
     TruncatedConcentratedDP,
     ZeroConcentratedDP,
 )
-from .selection import AllOf, OneOf, RepeatedSelection
+from .guarantees import ProfiledDP as ProfiledDP
+from .selection import AllOf as AllOf
+from .selection import OneOf as OneOf
+from .selection import RepeatedSelection
 
+# `ProfiledDP`, `OneOf` and `AllOf` are created by estimators, not by users.
 __all__ = [
-    "AllOf",
     "ApproximateDP",
     "Composition",
     "NoPrivacy",
-    "OneOf",
-    "ProfiledDP",
     "PureDP",
     "RenyiDP",
     "RepeatedSelection",

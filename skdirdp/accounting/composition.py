@@ -8,7 +8,8 @@ Three methods convert worst cases to (epsilon, delta). Each gives a valid bound:
 
 If there are many kinds of pairs, a `LargeProduct` inverts the cumulants of all of them at once.
 The result is the smallest of the bounds that apply. A method that leaves the range of floating
-point gives a trivial bound: an infinite divergence, or a delta of 1.
+point gives a trivial bound: an infinite divergence, or a delta of 1. Floating-point warnings are
+ignored, because every nan is detected.
 
 Loss distributions are used where losses have atoms (Laplace noise, pure DP), because the Laplace
 transform cannot be inverted quickly. Each pair is discretised pessimistically from its exact
@@ -33,7 +34,7 @@ from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real
 from ..numerics.conservative import inverted_log_delta, round_up, safe_root
-from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair
+from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair, map_values
 from .products import DirectionCurves, LargeProduct, has_many_kinds
 from .worst_case import RenyiCurve, WorstCase, combine, renyi_epsilon, renyi_log_delta
 
@@ -58,7 +59,7 @@ _INFLATION = 0.005
 _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)
 
 Pairs = tuple[tuple[DominatingPair, int], ...]
-Bound = Callable[[Pairs, float], float]
+Curves = tuple[tuple[RenyiCurve, int], ...]
 
 
 class PrivacyCurves(ABC):
@@ -85,11 +86,11 @@ class PrivacyCurves(ABC):
         dict of WorstCase
             For "replace" or "replace_vector", or for "add" and "remove".
         """
-        with _ignore_float_errors():
+        with np.errstate(all="ignore"):
             return self._worst_cases()
 
     def _directions(self) -> Sequence[DirectionCurves]:
-        return [_direction_curves(case) for case in self.worst_cases().values()]
+        return [direction_curves(case) for case in self.worst_cases().values()]
 
     def rdp(self, order: ArrayLike) -> Floats | float:
         """Renyi divergence of each order > 1, of the worst direction.
@@ -105,7 +106,7 @@ class PrivacyCurves(ABC):
             Infinite at orders where the divergence is.
         """
         order = check_array("order", order, above=1)
-        with _ignore_float_errors():
+        with np.errstate(all="ignore"):
             values = [direction.rdp(order) for direction in self._directions()]
         return _unwrap(np.max(values, axis=0) if values else np.zeros(order.shape))
 
@@ -136,7 +137,7 @@ class PrivacyCurves(ABC):
         float or ndarray
         """
         epsilon = check_array("epsilon", epsilon, at_least=0)
-        with _ignore_float_errors():
+        with np.errstate(all="ignore"):
             values = [direction.log_delta(epsilon) for direction in self._directions()]
         return _unwrap(np.max(values, axis=0) if values else np.full(epsilon.shape, -np.inf))
 
@@ -154,7 +155,7 @@ class PrivacyCurves(ABC):
             Infinite if everything is revealed with a larger probability.
         """
         delta = check_real("delta", delta, above=0, below=1)
-        with _ignore_float_errors():
+        with np.errstate(all="ignore"):
             return max((direction.epsilon(delta) for direction in self._directions()), default=0.0)
 
 
@@ -230,7 +231,7 @@ class Composition(PrivacyCurves):
         """
         epsilon = check_real("epsilon", epsilon, at_least=0)
         delta = check_real("delta", delta, above=0, below=1)
-        with _ignore_float_errors():
+        with np.errstate(all="ignore"):
             return all(direction.holds(epsilon, delta) for direction in self._directions())
 
 
@@ -291,10 +292,10 @@ class _SmallProduct(DirectionCurves):
             case ((pair, 1),) if not isinstance(pair, FractionalPair):
                 log_delta = pair.log_delta(epsilon)
                 lost = np.isnan(log_delta)
-                log_delta[lost] = _map_values(self._renyi_log_delta, epsilon[lost])
+                log_delta[lost] = map_values(self._renyi_log_delta, epsilon[lost])
                 return log_delta
         return np.where(
-            epsilon >= self.max_loss, -np.inf, _map_values(self._composed_log_delta, epsilon)
+            epsilon >= self.max_loss, -np.inf, map_values(self._composed_log_delta, epsilon)
         )
 
     def _renyi_log_delta(self, epsilon: float) -> float:
@@ -310,7 +311,7 @@ class _SmallProduct(DirectionCurves):
                 )
                 exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
             else:
-                losses = loss_distribution(_whole_numbers(self.profile), _renyi_bound)
+                losses = _loss_distribution(_whole_numbers(self.profile))
                 exact = 0.0 if losses is None else np.log(losses.delta(epsilon))
         if tight and self.renyi_is_profile:
             return exact
@@ -325,7 +326,7 @@ class _SmallProduct(DirectionCurves):
 _small_product = lru_cache(maxsize=256)(_SmallProduct)
 
 
-def _direction_curves(case: WorstCase) -> DirectionCurves:
+def direction_curves(case: WorstCase) -> DirectionCurves:
     if has_many_kinds(case.renyi if case.profile is None else case.profile):
         product = LargeProduct.from_worst_case(case)
         if product is not None:
@@ -333,15 +334,13 @@ def _direction_curves(case: WorstCase) -> DirectionCurves:
     return _small_product(case)
 
 
-def _total_loss(profile: tuple[tuple[DominatingPair, int], ...]) -> float:
+def _total_loss(profile: Pairs) -> float:
     if not all(np.isfinite(pair.max_loss) for pair, _ in profile):
         return np.inf
     return round_up(sum((count * Fraction(pair.max_loss) for pair, count in profile), Fraction(0)))
 
 
-def _merge_gaussians(
-    profile: tuple[tuple[DominatingPair, int], ...],
-) -> tuple[tuple[DominatingPair, int], ...]:
+def _merge_gaussians(profile: Pairs) -> Pairs:
     """Replace all Gaussian pairs by one Gaussian pair, their exact composition."""
     others = tuple(part for part in profile if not isinstance(part[0], GaussianPair))
     gaussians = [(pair.mu, count) for pair, count in profile if isinstance(pair, GaussianPair)]
@@ -353,9 +352,7 @@ def _merge_gaussians(
     return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))
 
 
-def _whole_numbers(
-    profile: tuple[tuple[DominatingPair, int], ...],
-) -> tuple[tuple[DominatingPair, int], ...]:
+def _whole_numbers(profile: Pairs) -> Pairs:
     """Round fractional exponents up to whole numbers, which can be convolved."""
     whole: Counter[DominatingPair] = Counter()
     for pair, count in profile:
@@ -367,7 +364,7 @@ def _whole_numbers(
     return tuple(whole.items())
 
 
-def _sum_of_divergences(curves: tuple[tuple[RenyiCurve, int], ...], order: Floats) -> Floats:
+def _sum_of_divergences(curves: Curves, order: Floats) -> Floats:
     """Renyi divergence of all curves together; infinite where it cannot be computed."""
     total = np.zeros(order.shape)
     for curve, count in curves:
@@ -377,7 +374,7 @@ def _sum_of_divergences(curves: tuple[tuple[RenyiCurve, int], ...], order: Float
 
 
 @lru_cache(maxsize=512)
-def _renyi_bound(curves: tuple[tuple[RenyiCurve, int], ...], delta: float) -> float:
+def _renyi_bound(curves: Curves, delta: float) -> float:
     """Smallest epsilon at delta implied by the Renyi curves."""
     if not curves:
         return 0.0
@@ -385,9 +382,7 @@ def _renyi_bound(curves: tuple[tuple[RenyiCurve, int], ...], delta: float) -> fl
 
 
 def _best_order(
-    curves: tuple[tuple[RenyiCurve, int], ...],
-    convert: Callable[[Floats, Floats, float], Floats],
-    argument: float,
+    curves: Curves, convert: Callable[[Floats, Floats, float], Floats], argument: float
 ) -> float:
     """Smallest value of ``convert(order, divergence, argument)`` over the orders.
 
@@ -428,16 +423,6 @@ def _power_of_two(holds: Callable[[float], bool]) -> float:
     return 2.0**high
 
 
-def _map_values(function: Callable[[float], float], values: Floats) -> Floats:
-    flat = [float(function(float(value))) for value in values.ravel()]
-    return np.array(flat, dtype=float).reshape(values.shape)
-
-
-def _ignore_float_errors() -> np.errstate:
-    # Every nan is detected and replaced by the trivial bound.
-    return np.errstate(all="ignore")
-
-
 def _delta(log_delta: Floats) -> Floats:
     # A positive delta that underflows is rounded up instead of to 0.
     smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).smallest_subnormal)
@@ -450,24 +435,12 @@ def _unwrap(values: Floats) -> Floats | float:
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """Discrete distribution of the total privacy loss.
-
-    Attributes
-    ----------
-    interval : float
-        The distance between two losses.
-    lowest : int
-        The smallest loss, in intervals.
-    probabilities : ndarray
-        The probabilities of the smallest loss and of the following multiples of the interval.
-    infinite : float
-        The probability of an infinite loss, with an allowance for rounding.
-    """
+    """Discrete distribution of the total privacy loss, on multiples of the interval."""
 
     interval: float
-    lowest: int
+    lowest: int  # the smallest loss, in intervals
     probabilities: np.ndarray
-    infinite: float
+    infinite: float  # probability of an infinite loss, with an allowance for rounding
 
     def delta(self, epsilon: float) -> float:
         losses = (self.lowest + np.arange(self.probabilities.size)) * self.interval
@@ -476,26 +449,14 @@ class LossDistribution:
         return max(float(finite), 0.0) + self.infinite
 
 
-def _fft_allowance(releases: int) -> float:
-    """Bound on the error of delta caused by floating-point convolutions.
-
-    The measured error is 2e-17 per release (against mpmath, up to twenty million releases);
-    the bound is fifty times larger.
-    """
-    return 1e-12 + 1e-15 * releases
-
-
 @lru_cache(maxsize=64)
-def loss_distribution(pairs: Pairs, epsilon_bound: Bound) -> LossDistribution | None:
-    """Compute a pessimistic distribution of the total loss, or None if floats do not suffice.
-
-    `epsilon_bound(pairs, delta)` returns any valid epsilon; it sets the range of the grids.
-    """
+def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
+    """Compute a pessimistic distribution of the total loss, or None if floats do not suffice."""
     releases = sum(count for _, count in pairs)
 
     def reach_of(part: Pairs, tail: float) -> float:
         largest = sum(count * pair.max_loss for pair, count in part)
-        return min(epsilon_bound(part, tail) or largest, largest)
+        return min(_renyi_bound(part, tail) or largest, largest)
 
     reach = reach_of(pairs, _TAIL)
     spans = [reach_of(((pair, 1),), _TAIL / releases) for pair, _ in pairs]
@@ -509,12 +470,13 @@ def loss_distribution(pairs: Pairs, epsilon_bound: Bound) -> LossDistribution | 
     if interval == 0 or max(spans) / interval > _MAX_LENGTH:
         return None
     parts = [
-        _discretise(pair, span, interval) for (pair, _), span in zip(pairs, spans, strict=True)
+        (_discretise(pair, span, interval), count)
+        for (pair, count), span in zip(pairs, spans, strict=True)
     ]
-    return _convolve(parts, [count for _, count in pairs], interval)
+    return _convolve(parts, interval)
 
 
-class _Part(NamedTuple):
+class _Losses(NamedTuple):
     """Discretised loss of one pair: its possible cells and their probabilities."""
 
     cells: np.ndarray
@@ -522,7 +484,7 @@ class _Part(NamedTuple):
     infinite: float
 
 
-def _discretise(pair: DominatingPair, span: float, interval: float) -> _Part:
+def _discretise(pair: DominatingPair, span: float, interval: float) -> _Losses:
     top = int(np.ceil(span / interval))
     stride = max(1, 3 * top // _MAX_POINTS)
     cells = np.arange(-2 * top, top + stride, stride)
@@ -534,52 +496,54 @@ def _discretise(pair: DominatingPair, span: float, interval: float) -> _Part:
     drops, step = -np.diff(deltas), stride * interval
     probabilities = np.append(1 - deltas[0], drops / -np.expm1(-step))
     probabilities[:-1] -= drops / np.expm1(step)
-    return _Part(cells, np.maximum(probabilities, 0.0), float(deltas[-1]))
+    return _Losses(cells, np.maximum(probabilities, 0.0), float(deltas[-1]))
 
 
-def _convolve(parts: list[_Part], counts: list[int], interval: float) -> LossDistribution | None:
-    """Convolve all parts, each with itself as often as it counts."""
-    low, high = _likely_range(parts, counts)
+def _convolve(parts: list[tuple[_Losses, int]], interval: float) -> LossDistribution | None:
+    """Convolve the losses of all pairs, each with its number of repetitions."""
+    low, high = _likely_range(parts)
     # Floats must distinguish adjacent cell numbers; a nan fails this test.
     if not (low < high < low + _MAX_LENGTH and max(abs(low), abs(high)) < 2.0**52):
         return None
     length = next_fast_len(int(high - low) + 1, real=True)
     transform = np.ones(length // 2 + 1, dtype=complex)
-    for part, count in zip(parts, counts, strict=True):
+    for losses, count in parts:
         # The transform determines sums modulo the length, so cells may be reduced too.
-        folded = np.bincount(part.cells % length, part.probabilities, length)
+        folded = np.bincount(losses.cells % length, losses.probabilities, length)
         transform *= rfft(folded) ** count
     lowest = int(low)
     probabilities = np.roll(irfft(transform, length), -(lowest % length))
     survival = sum(
-        count * np.log1p(-part.infinite) if part.infinite < 1 else -np.inf
-        for part, count in zip(parts, counts, strict=True)
+        count * np.log1p(-losses.infinite) if losses.infinite < 1 else -np.inf
+        for losses, count in parts
     )
-    infinite = float(-np.expm1(survival)) + _TAIL / 100 + _fft_allowance(sum(counts))
+    # Allowance for errors of the convolution, fifty times the measured error of 2e-17 per
+    # release (against mpmath, up to twenty million releases).
+    allowance = 1e-12 + 1e-15 * sum(count for _, count in parts)
+    infinite = float(-np.expm1(survival)) + _TAIL / 100 + allowance
     if not np.all(np.isfinite(probabilities)):
         return None
     return LossDistribution(interval, lowest, probabilities, infinite)
 
 
-def _likely_range(parts: list[_Part], counts: list[int]) -> tuple[float, float]:
+def _likely_range(parts: list[tuple[_Losses, int]]) -> tuple[float, float]:
     """Compute cells between which the sum lies, except with probability `_TAIL` / 100."""
     mean = variance = 0.0
-    for part, count in zip(parts, counts, strict=True):
-        first = float(part.cells @ part.probabilities)
+    for losses, count in parts:
+        first = float(losses.cells @ losses.probabilities)
         mean += count * first
-        variance += count * float((part.cells - first) ** 2 @ part.probabilities)
+        variance += count * float((losses.cells - first) ** 2 @ losses.probabilities)
     cost = np.log(200 / _TAIL)
     orders = _CHERNOFF_ORDERS * np.sqrt(2 * cost / max(variance, 1.0))
     bounds = []
     for sign in (-1, 1):
         # log E exp(order (sum - mean)); centred, to avoid cancellation of large terms
         cumulants = sum(
-            count * _cumulants(part, sign * orders)
-            for part, count in zip(parts, counts, strict=True)
+            count
+            * logsumexp(
+                (sign * orders)[:, np.newaxis] * losses.cells, b=losses.probabilities, axis=1
+            )
+            for losses, count in parts
         )
         bounds.append(float(np.min((cumulants - sign * orders * mean + cost) / orders)))
     return float(np.floor(mean - bounds[0])), float(np.ceil(mean + bounds[1]))
-
-
-def _cumulants(part: _Part, orders: np.ndarray) -> np.ndarray:
-    return logsumexp(orders[:, np.newaxis] * part.cells, b=part.probabilities, axis=1)

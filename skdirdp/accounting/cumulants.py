@@ -11,21 +11,20 @@ between the two zeros 0 and -1 that every cumulant has. With ``s = t + 1/2``:
 - randomised response: ``ln cosh(epsilon s)``;
 - Laplace noise: ``ln(cosh(a s) + sinh(a s) / (2 s))``;
 
-each up to a constant that makes it vanish at 0 (docs/theory.md, "Many kinds"). Series can be
-added: any number of pairs is represented by a few dozen coefficients, and adding a pair is a
-sum of vectors.
+each up to a constant that makes it vanish at 0 (docs/theory.md, "Many kinds"). Any number of pairs
+is represented by a few dozen coefficients, and adding a pair is a sum of vectors.
 
 A series is used where ``|s|`` is at most `CLOSE` times its radius of convergence. Its even
-coefficients then decrease by a factor of ``CLOSE^2`` or faster, and so do the odd ones. The
-sum of all omitted terms is therefore smaller than the last term that is kept. `CondensedPairs`
-evaluates pairs with too small a radius one by one.
+coefficients then decrease by a factor of ``CLOSE^2`` or faster, and so do the odd ones, so the
+omitted terms sum to less than the last term that is kept. `CondensedPairs` evaluates pairs with
+too small a radius one by one.
 
 A `Contour` evaluates Bromwich's integral for many pairs, and is reused when pairs are added. As
-in `conversions.inverted_log_delta`, the sum over the nodes of any contour is an upper bound
-once a bound on the sum beyond the last node is added. The characteristic functions of losses
-with atoms (Laplace noise, randomised response) do not decrease, but Poisson's formula needs
-only their moduli at the nodes. Each is bounded by some of the factors, all at most 1, or, for
-losses in [-a, a] and ``2 a u <= pi``, by
+in `inverted_log_delta`, the sum over the nodes of any contour is an upper bound once a bound on
+the sum beyond the last node is added. The characteristic functions of losses with atoms (Laplace
+noise, randomised response) do not decrease, but Poisson's formula needs only their moduli at the
+nodes. Each is bounded by some of the factors, all at most 1, or, for losses in [-a, a] and
+``2 a u <= pi``, by
 
     |E exp(iuL)|^2 = E cos(u (L - L')) <= 1 - (4 / pi^2) u^2 Var L.
 
@@ -36,11 +35,19 @@ the result very little.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from scipy.special import zeta
 
+from ..numerics.conservative import (
+    ALIASING,
+    INVERSION_ROUNDING,
+    ROUGH_TILT,
+    TIGHT,
+    TRUNCATION,
+    bromwich_step,
+    chernoff_bound,
+)
 from ..numerics.log_gamma import gamma_add_cumulant, gamma_remove_cumulant
 from .pairs import RENYI_ROUNDING, DominatingPair, Floats, LaplacePair, PureDPPair
 
@@ -56,6 +63,7 @@ _LARGE = 64.0
 # B_2j / (2j)! of the Euler-Maclaurin formula
 _EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
 _POWERS = np.arange(1, TERMS + 1)
+_ZERO = np.zeros(TERMS)
 
 #: By family: an array with one column per kind of pair and the rows step, prior and number of
 #: releases. For bounded losses the step is the largest loss and the prior is 1.
@@ -69,12 +77,7 @@ _FEW_COLUMNS = 16  # up to this many kinds are merged one by one
 _ELEMENTS = 1 << 18  # largest size of a temporary array
 
 # Contours
-_ALIASING = 32.0  # other terms of Poisson's sum are below exp(-32) times the required one
-_ROUNDING = 1e-9
-_ROUGH_TILT = 3000.0
-_TRUNCATION = 1e-12
 _TAIL_TRUNCATION = 1e-9
-_TIGHT = 1e-6
 _MAX_NODES = 1 << 12
 _NODES = 48  # number of nodes in the first block
 _TAIL_NODES = 1 << 12
@@ -85,32 +88,23 @@ _TAIL_KINDS = 48
 class Series:
     """Power series of a cumulant around ``t = -1/2``.
 
-    ``K(t) = sum of (even_k + odd_k s / scale) ((s / scale)^2k - (1 / (2 scale))^2k)``, with
-    ``s = t + 1/2``.
-
-    Attributes
-    ----------
-    scale : the largest modulus of s = t + 1/2 at which it may be used.
-    even, odd : coefficients for k = 1, 2, ..., of which there are `TERMS`.
-    error : a bound on the omitted terms, for every s within the scale.
+    ``K(t) = sum of (even_k + odd_k s / scale) ((s / scale)^2k - (1 / (2 scale))^2k)`` over
+    k = 1, ..., `TERMS`, with ``s = t + 1/2``.
     """
 
-    zero: ClassVar[Floats] = np.zeros(TERMS)
-
-    scale: float
+    scale: float  # the largest modulus of s at which it may be used
     even: Floats
     odd: Floats
-    error: float
+    error: float  # bound on the omitted terms, for every s within the scale
 
     @classmethod
     def empty(cls, scale: float) -> "Series":
-        return cls(scale, cls.zero, cls.zero, 0.0)
+        return cls(scale, _ZERO, _ZERO, 0.0)
 
     def __add__(self, other: "Series") -> "Series":
         assert self.scale == other.scale
-        return Series(
-            self.scale, self.even + other.even, self.odd + other.odd, self.error + other.error
-        )
+        even, odd = self.even + other.even, self.odd + other.odd
+        return Series(self.scale, even, odd, self.error + other.error)
 
     def __call__(self, tilt: np.ndarray) -> np.ndarray:
         """Evaluate the cumulant; the relative error is small for small real tilts too."""
@@ -142,17 +136,14 @@ def gaussian_series(squares: float, scale: float) -> Series:
     """Series of Gaussian pairs; `squares` is the sum of their squared mu."""
     even = np.zeros(TERMS)
     even[0] = squares * scale**2 / 2
-    return Series(scale, even, Series.zero, 0.0)
+    return Series(scale, even, _ZERO, 0.0)
 
 
 def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: int) -> Series:
-    """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0).
-
-    Requires `gamma_reach` times the scale to be at most `CLOSE`.
-    """
+    """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0)."""
     total = Series.empty(scale)
     centre = alpha + r / 2
-    ratio = r / centre * scale
+    ratio = gamma_reach(r, alpha) * scale
     for block, terms in _blocks(ratio):
         x, m = ratio[block] ** 2, centre[block]
         weights = counts[block] * (2.0 if sign == 0 else 1.0)
@@ -184,7 +175,7 @@ def response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
         k = _POWERS[:terms, np.newaxis]
         even = np.zeros(TERMS)
         even[:terms] = (counts[block] * x**k).sum(axis=1) * (coefficients / _POWERS)[:terms]
-        total = total + Series(scale, even, Series.zero, 2 * abs(even[terms - 1]))
+        total = total + Series(scale, even, _ZERO, 2 * abs(even[terms - 1]))
     return total
 
 
@@ -209,7 +200,7 @@ def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
             inner = sum((j * logarithm[j] * argument[k - j] for j in range(1, k)), np.zeros(()))
             logarithm.append(argument[k] - inner / k)
             even[k - 1] = float(counts[block] @ logarithm[k])
-        total = total + Series(scale, even, Series.zero, 2 * abs(even[terms - 1]))
+        total = total + Series(scale, even, _ZERO, 2 * abs(even[terms - 1]))
     return total
 
 
@@ -253,23 +244,14 @@ def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class CondensedPairs:
-    """Pairs represented by power series up to a scale, and residual pairs.
+    """Pairs represented by power series up to a scale, and residual pairs."""
 
-    Attributes
-    ----------
-    scale : the largest modulus of t + 1/2 at which the series may be used.
-    smooth, bounded : series of pairs whose losses have densities, and of the other pairs.
-    squares : the Gaussian part of the smooth series.
-    largest : the largest loss of a pair in the bounded series.
-    residual_pairs : the pairs in neither series, evaluated one by one.
-    """
-
-    scale: float
-    smooth: Series
-    bounded: Series
-    squares: float
-    largest: float
-    residual_pairs: Kinds
+    scale: float  # the largest modulus of t + 1/2 at which the series may be used
+    smooth: Series  # of pairs whose losses have densities
+    bounded: Series  # of the other pairs
+    squares: float  # Gaussian part of the smooth series
+    largest: float  # largest loss of a pair in the bounded series
+    residual_pairs: Kinds  # pairs in neither series, evaluated one by one
 
     def plus(self, kinds: Kinds, squares: float) -> "CondensedPairs":
         more = condense(kinds, squares, self.scale)
@@ -285,10 +267,8 @@ class CondensedPairs:
     @cached_property
     def error(self) -> float:
         """Bound on the error of the series anywhere within the scale."""
-        size = sum(
-            float(np.abs(series.even).sum() + np.abs(series.odd).sum())
-            for series in (self.smooth, self.bounded)
-        )
+        both = (self.smooth, self.bounded)
+        size = sum(float(np.abs(each.even).sum() + np.abs(each.odd).sum()) for each in both)
         return self.smooth.error + self.bounded.error + _SERIES_ROUNDING * size
 
     def divergence(self, tilt: Floats) -> Floats:
@@ -337,10 +317,8 @@ def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
             smooth = smooth + gamma_series(step, prior, counts, scale, ODD_SIGNS[family])
             continue
         largest = max(largest, float(np.max(step, initial=0.0)))
-        if family == "laplace":
-            bounded = bounded + laplace_series(step, counts, scale)
-        else:
-            bounded = bounded + response_series(step, counts, scale)
+        series = laplace_series if family == "laplace" else response_series
+        bounded = bounded + series(step, counts, scale)
     return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
 
 
@@ -414,10 +392,7 @@ class TailBound:
 
 @dataclass(frozen=True, eq=False)
 class Contour:
-    """Nodes ``tilt + i u`` with the cumulants of the residual pairs at these nodes.
-
-    It stays valid when any pairs are added.
-    """
+    """Nodes ``tilt + i u`` with the cumulants of the residual pairs; any pairs can be added."""
 
     condensed: CondensedPairs
     tilt: float
@@ -456,12 +431,12 @@ class Contour:
         cumulant = smooth + bounded
         growth = float(cumulant[0].real) - c * epsilon
         # If the growth is large, the result would suffer from cancellation.
-        if not (abs(growth) < np.inf and growth < _ALIASING):
+        if not (abs(growth) < np.inf and growth < ALIASING):
             return 0.0, False
-        allowance = _ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
+        allowance = INVERSION_ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
         # The phase of a pair with atoms grows with its loss times the node.
         allowance += condensed.error + 1e-15 * (self.releases + float(np.abs(self.bounded).max()))
-        chernoff = growth + c * np.log(c) - (1 + c) * np.log1p(c) + allowance
+        chernoff = chernoff_bound(growth, c) + allowance
         if allowance > 1:
             return float(min(chernoff, 0.0)), False
         values = np.exp(cumulant[1:] - t[1:] * epsilon - growth) / (t[1:] * (1 + t[1:]))
@@ -479,7 +454,7 @@ class Contour:
         if not 0 < total < np.inf:  # lost to rounding
             return float(min(chernoff, 0.0)), False
         inverted = growth + np.log(step / np.pi * total) + allowance
-        return float(min(inverted, chernoff, 0.0)), rest < _TIGHT * total
+        return float(min(inverted, chernoff, 0.0)), rest < TIGHT * total
 
     def _tail_sum(self, last: float) -> float:
         assert self.tail is not None
@@ -496,28 +471,20 @@ class Contour:
 
 
 def new_contour(
-    condensed: CondensedPairs, grid: Floats, action: Floats, epsilon: float
+    condensed: CondensedPairs, grid: Floats, action: Floats
 ) -> tuple[Contour | None, bool]:
     """Create the contour through the best tilt, and say whether the scale was large enough."""
     best = int(np.argmin(action))
     c = float(grid[best])
     if not np.isfinite(action[best]):
         return None, True
-    # Aliases m < 0 are at most exp(-c T), and those m > 0 obey Chernoff's bound at any tilt
-    # above c; the period T makes both small compared with the required term.
-    wanted = min(float(action[best]), 0.0) - _ALIASING
-    period = -wanted / c
-    above = grid > c * (1 + 1e-6)
-    if above.any():
-        bound = action[above] + np.log(grid[above]) + np.log1p(grid[above]) - wanted
-        period = max(period, float(np.min(bound / (grid[above] - c))))
-    step = float(2 * np.pi / period)
+    step = bromwich_step(grid, action)
     end = np.sqrt(max(condensed.scale**2 - (c + 0.5) ** 2, 0.0))
     most = int(min(end / step, _MAX_NODES))
     if most < 1:
         return None, False
     releases = count_releases(condensed.residual_pairs)
-    rough = releases * (1 + c) < _ROUGH_TILT
+    rough = releases * (1 + c) < ROUGH_TILT
     smooth, bounded, start, done = [], [], 0, False
     while not done and start <= most:
         j = np.arange(start, min(start + _NODES + start // 2, most + 1))
@@ -530,16 +497,10 @@ def new_contour(
             largest = modulus[0]
         start += j.size
         last = modulus[-1] - largest + np.log(c * (1 + c)) - np.log(step * step * j[-1])
-        done = bool(j[-1] > 0 and last < np.log(_TRUNCATION))
+        done = bool(j[-1] > 0 and last < np.log(TRUNCATION))
     u: Floats = step * np.arange(1.0, start)
-    contour = Contour(
-        condensed,
-        c,
-        u,
-        releases,
-        np.concatenate(smooth),
-        np.concatenate(bounded),
-    )
+    both = np.concatenate(smooth), np.concatenate(bounded)
+    contour = Contour(condensed, c, u, releases, *both)
     return contour, done or most == _MAX_NODES
 
 

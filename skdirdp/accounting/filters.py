@@ -20,13 +20,15 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import chain
+from math import ceil
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..numerics.conservative import safe_root
-from .composition import MAX_RELEASES, PrivacyCurves
-from .pairs import Floats, GaussianPair
+from .composition import MAX_RELEASES, PrivacyCurves, direction_curves
+from .pairs import Floats, GaussianPair, map_values
 from .worst_case import WorstCase, combine, renyi_log_delta
 
 #: Number of releases of each kind.
@@ -84,16 +86,13 @@ class Budget(ABC):
         return after
 
     def share_of(self, used: Amounts) -> Fraction:
-        capacity = self.capacity
-        shares = (_share(amount, capacity.get(name)) for name, amount in used.items())
-        return max(shares, default=Fraction(0))
-
-    def share(self, counts: Counts) -> Fraction:
-        """Share of the budget that releases use; above 1 if they exceed it."""
-        used: Amounts = {}
-        for kind, number in counts.items():
-            used = self.add(used, kind, number)
-        return self.share_of(used)
+        """Share of the budget that is used; above 1 if it is exceeded."""
+        share = Fraction(0)
+        for name, amount in used.items():
+            available = self.capacity.get(name)
+            if amount:
+                share = max(share, amount / available if available else _EXCEEDED)
+        return share
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ class PrivacyFilter:
 
     def add(self, usage: Usage, kind: PrivacyCurves, number: int) -> Usage:
         """Return the usage after a number of releases is added, or removed if negative."""
-        every = [budget for budgets in self.budgets.values() for budget in budgets]
+        every = chain.from_iterable(self.budgets.values())
         pairs = zip(every, usage, strict=True)
         return tuple(budget.add(used, kind, number) for budget, used in pairs)
 
@@ -246,8 +245,7 @@ class PrivacyFilter:
     def delta(self, epsilon: ArrayLike) -> Floats:
         """Delta at each epsilon of all releases ever admitted."""
         epsilon = np.asarray(epsilon, dtype=float)
-        flat = [np.exp(self.log_delta(float(each))) for each in epsilon.ravel()]
-        return np.array(flat).reshape(epsilon.shape)
+        return map_values(lambda each: np.exp(self.log_delta(each)), epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at delta of all releases ever admitted."""
@@ -259,13 +257,10 @@ class PrivacyFilter:
         highest = _MAX_EPSILON_FACTOR * limit
         if excess(highest) > 0:  # delta is below the share reserved for failures
             return np.inf
-        found = safe_root(
-            excess, limit, -limit / 4, tolerance=_EPSILON_TOLERANCE * limit, limits=(0.0, highest)
-        )
-        if delta >= self.limit[1]:
-            # The search rounds up and may stop slightly above the limit, which holds.
-            return min(float(found), limit)
-        return float(found)
+        tolerance = _EPSILON_TOLERANCE * limit
+        found = safe_root(excess, limit, -limit / 4, tolerance=tolerance, limits=(0.0, highest))
+        # The search rounds up and may stop slightly above the limit, which holds.
+        return min(found, limit) if delta >= self.limit[1] else found
 
 
 def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: float) -> int:
@@ -278,10 +273,10 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
 
     if not fits(releases):
         # A failure of delta itself is within the limit, but its logarithm is rounded up.
-        whole = [
-            _WorstCaseCurves(combine([(case, releases)])) for case in kind.worst_cases().values()
-        ]
-        return releases if all(case.epsilon(delta) <= epsilon for case in whole) else 0
+        cases = (combine([(case, releases)]) for case in kind.worst_cases().values())
+        with np.errstate(all="ignore"):
+            exact = all(direction_curves(case).epsilon(delta) <= epsilon for case in cases)
+        return releases if exact else 0
     low = min(max(releases, _renyi_copies(kind, epsilon, delta)), MAX_RELEASES)
     if not fits(low):
         low = releases
@@ -319,9 +314,8 @@ def _budgets(
         return ()
     # If few charges fit, reserve a whole number of charges of the size of the first one.
     charges = copies // releases
-    number = min(
-        max(releases * _ceil(FIRST_KIND_SHARE * charges), _ceil(FIRST_KIND_SHARE * copies)), copies
-    )
+    whole_charges = releases * ceil(FIRST_KIND_SHARE * charges)
+    number = min(max(whole_charges, ceil(FIRST_KIND_SHARE * copies)), copies)
     main: Budget = Copies(kind, direction, number)
     used = np.exp(main.log_delta(epsilon))
     if _case(kind, direction).profile is not None:
@@ -390,28 +384,7 @@ def _divergence(case: WorstCase, order: float) -> Fraction | None:
     return total
 
 
-class _WorstCaseCurves(PrivacyCurves):
-    """Privacy curves of a worst case in one direction."""
-
-    adjacency = ""
-
-    def __init__(self, case: WorstCase):
-        self._case = case
-
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        return {"": self._case}
-
-
 @lru_cache(maxsize=1024)
 def _log_delta(case: WorstCase, epsilon: float) -> float:
-    return float(_WorstCaseCurves(case).log_delta(epsilon))
-
-
-def _share(used: Fraction, available: Fraction | None) -> Fraction:
-    if not used:
-        return Fraction(0)
-    return used / available if available else _EXCEEDED
-
-
-def _ceil(number: Fraction) -> int:
-    return -int(-number // 1)
+    with np.errstate(all="ignore"):
+        return float(direction_curves(case).log_delta(np.array([epsilon]))[0])

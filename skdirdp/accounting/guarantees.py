@@ -7,9 +7,11 @@ is given by `SimplexMechanism.adjacency`. Guarantees under different relations c
 """
 
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,8 +32,18 @@ from .worst_case import (
 _WEIGHT_ROUNDING = 1e-9
 
 
+class Guarantee(PrivacyCurves):
+    """Base class of guarantees with the same worst case in every direction."""
+
+    @abstractmethod
+    def _worst_case(self) -> WorstCase: ...
+
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
+        return in_every_direction(self.adjacency, self._worst_case())
+
+
 @dataclass(frozen=True)
-class PureDP(PrivacyCurves):
+class PureDP(Guarantee):
     """epsilon-differential privacy: Dwork, McSherry, Nissim and Smith (2006).
 
     Randomised response dominates it: Kairouz, Oh and Viswanath (2015), Theorem 3.
@@ -68,36 +80,17 @@ class PureDP(PrivacyCurves):
         """
         return ZeroConcentratedDP(self.epsilon**2 / 2, self.adjacency)
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        pairs = ((PureDPPair(self.epsilon), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+    def _worst_case(self) -> WorstCase:
+        return WorstCase.from_pair(PureDPPair(self.epsilon))
 
 
 @dataclass(frozen=True)
-class ProfiledDP(PrivacyCurves):
+class ProfiledDP(Guarantee):
     """Pure DP with a known privacy profile, as a mixture of randomised responses.
 
-    The release is dominated by randomised response with an epsilon drawn from a public list
-    (docs/theory.md, section 7.1). `from_points` computes the list from points of the profile.
-
-    Parameters
-    ----------
-    epsilons : tuple of float
-        Non-negative and increasing; the release is epsilon-DP for the last one.
-    weights : tuple of float
-        The probability of each.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether one record is replaced by another, or added or removed.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import Composition, ProfiledDP, PureDP
-    >>> release = ProfiledDP.from_points([0.0, 0.5, 1.0], [0.3, 0.1, 0.0])
-    >>> bool(release.delta(0.5) < PureDP(1.0).delta(0.5))
-    True
-    >>> nine, pure = Composition([(release, 9)]), Composition([(PureDP(1.0), 9)])
-    >>> bool(nine.epsilon(1e-5) < pure.epsilon(1e-5))
-    True
+    The release is dominated by randomised response with an epsilon drawn from an increasing
+    public list, with given probabilities (docs/theory.md, section 7.1). `from_points` computes
+    the list from points of the profile.
     """
 
     epsilons: tuple[float, ...]
@@ -127,18 +120,7 @@ class ProfiledDP(PrivacyCurves):
     ) -> "ProfiledDP":
         """Create the worst guarantee that is (epsilon, delta)-DP at all given points.
 
-        Parameters
-        ----------
-        epsilons : sequence of float
-            Increasing; the first one is 0.
-        deltas : sequence of float
-            The delta at each epsilon; 0 at the last epsilon and positive before.
-        adjacency : {"replace", "add_remove"}, default="replace"
-            As for the class.
-
-        Returns
-        -------
-        ProfiledDP
+        The epsilons increase from 0. The deltas are 0 at the last epsilon and positive before.
         """
         y, delta = np.exp(np.asarray(epsilons, dtype=float)), np.asarray(deltas, dtype=float)
         if y.ndim != 1 or y.shape != delta.shape or y.size < 2:
@@ -151,7 +133,7 @@ class ProfiledDP(PrivacyCurves):
         # epsilon. So it lies on or below the convex hull of all these points.
         mirrored = np.concatenate([[0.0], 1 / y[:0:-1], y])
         values = np.concatenate([[1.0], 1 - 1 / y[:0:-1] + delta[:0:-1] / y[:0:-1], delta])
-        hull = _lower_hull(mirrored, values)
+        hull = lower_hull(mirrored, values)
         knots = hull[mirrored[hull] >= 1]
         if mirrored[knots[0]] > 1:  # the hull passes below the point at epsilon 0
             knots = np.concatenate([[len(y)], knots])
@@ -169,15 +151,14 @@ class ProfiledDP(PrivacyCurves):
         given = np.asarray(epsilons, dtype=float)[knots - len(epsilons)]
         return cls(tuple(given.tolist()), (rest, *weights.tolist()), adjacency)
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        pairs = ((ResponseMixturePair(self.epsilons, self.weights), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+    def _worst_case(self) -> WorstCase:
+        return WorstCase.from_pair(ResponseMixturePair(self.epsilons, self.weights))
 
     def __repr__(self) -> str:
         return f"ProfiledDP(epsilon={self.epsilons[-1]!r}, points={len(self.epsilons)})"
 
 
-def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Indices of the points, sorted by x, that are vertices of the lower convex hull."""
     corners: list[int] = []
     for point in range(len(x)):
@@ -191,7 +172,7 @@ def _lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class ApproximateDP(PrivacyCurves):
+class ApproximateDP(Guarantee):
     """(epsilon, delta)-differential privacy: Dwork and Roth (2014), Definition 2.4.
 
     Its worst case reveals everything with probability delta, and is randomised response
@@ -222,15 +203,13 @@ class ApproximateDP(PrivacyCurves):
         store_real(self, "delta", above=0, below=1)
         check_relation(self.adjacency)
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        # Everything is revealed with probability delta; otherwise randomised response.
+    def _worst_case(self) -> WorstCase:
         pairs = ((PureDPPair(self.epsilon), 1),) if self.epsilon > 0 else ()
-        case = WorstCase(renyi=pairs, profile=pairs, failure=self.delta)
-        return in_every_direction(self.adjacency, case)
+        return WorstCase(renyi=pairs, profile=pairs, failure=self.delta)
 
 
 @dataclass(frozen=True)
-class RenyiDP(PrivacyCurves):
+class RenyiDP(Guarantee):
     """(order, epsilon)-Renyi differential privacy: Mironov (2017).
 
     Parameters
@@ -271,18 +250,70 @@ class RenyiDP(PrivacyCurves):
         ApproximateDP
         """
         delta = check_real("delta", delta, above=0, below=1)
-        return ApproximateDP(
-            float(renyi_epsilon(self.order, self.epsilon, delta)), delta, self.adjacency
-        )
+        epsilon = renyi_epsilon(self.order, self.epsilon, delta)
+        return ApproximateDP(float(epsilon), delta, self.adjacency)
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_case(self) -> WorstCase:
         # Renyi divergences increase in the order, so the bound holds at lower orders too.
-        bound = RenyiBound(slope=0.0, offset=self.epsilon, max_tilt=self.order - 1)
-        return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
+        return WorstCase.from_bound(RenyiBound(0.0, self.epsilon, self.order - 1))
+
+
+class _ConcentratedDP(Guarantee):
+    """Guarantee that the Renyi divergence is at most ``rho * order`` below order omega."""
+
+    rho: float
+    omega: float
+
+    def to_renyi(self, order: float) -> RenyiDP:
+        """Return the guarantee at one Renyi order.
+
+        Parameters
+        ----------
+        order : float
+            Greater than 1 and less than omega, if that is finite.
+
+        Returns
+        -------
+        RenyiDP
+        """
+        order = check_real("order", order, above=1, below=self.omega)
+        return RenyiDP(order, self.rho * order, self.adjacency)
+
+    def to_approximate(self, delta: float) -> ApproximateDP:
+        """Convert to (epsilon, delta)-DP.
+
+        Bun and Steinke (2016), Proposition 1.3; for a finite omega, Lemma 1 of "Differential
+        Privacy of Dirichlet Posterior Sampling". `Composition` is tighter.
+
+        Parameters
+        ----------
+        delta : float in (0, 1)
+            The delta of the result.
+
+        Returns
+        -------
+        ApproximateDP
+        """
+        delta = check_real("delta", delta, above=0, below=1)
+        epsilon = truncated_epsilon(self.rho, self.omega, delta)
+        return ApproximateDP(float(epsilon), delta, self.adjacency)
+
+    def _worst_case(self) -> WorstCase:
+        return WorstCase.from_bound(RenyiBound(self.rho, 0.0, self.omega - 1))
+
+
+def truncated_epsilon(rho: ArrayLike, omega: ArrayLike, delta: float) -> np.ndarray:
+    """Compute the epsilon at delta of (rho, omega)-tCDP."""
+    rho, omega = np.asarray(rho, dtype=float), np.asarray(omega, dtype=float)
+    cost = np.log(1 / delta)
+    untruncated = rho + 2 * np.sqrt(rho * cost)
+    with np.errstate(invalid="ignore"):
+        truncated = rho * omega + cost / (omega - 1)
+        return np.where(cost <= (omega - 1) ** 2 * rho, untruncated, truncated)
 
 
 @dataclass(frozen=True)
-class ZeroConcentratedDP(PrivacyCurves):
+class ZeroConcentratedDP(_ConcentratedDP):
     """rho-zCDP: the Renyi divergence is at most ``rho * order`` at every order.
 
     Bun and Steinke (2016).
@@ -303,61 +334,15 @@ class ZeroConcentratedDP(PrivacyCurves):
 
     rho: float
     adjacency: str = "replace"
+    omega: ClassVar[float] = math.inf  # type: ignore[misc]
 
     def __post_init__(self):
         store_real(self, "rho", above=0)
         check_relation(self.adjacency)
 
-    def to_renyi(self, order: float) -> RenyiDP:
-        """Return the guarantee at one Renyi order.
-
-        Parameters
-        ----------
-        order : float
-            Greater than 1.
-
-        Returns
-        -------
-        RenyiDP
-        """
-        order = check_real("order", order, above=1)
-        return RenyiDP(order, self.rho * order, self.adjacency)
-
-    def to_approximate(self, delta: float) -> ApproximateDP:
-        """Convert to (epsilon, delta)-DP: Bun and Steinke (2016), Proposition 1.3.
-
-        `Composition` is tighter.
-
-        Parameters
-        ----------
-        delta : float in (0, 1)
-            The delta of the result.
-
-        Returns
-        -------
-        ApproximateDP
-        """
-        delta = check_real("delta", delta, above=0, below=1)
-        epsilon = self.rho + 2 * np.sqrt(self.rho * np.log(1 / delta))
-        return ApproximateDP(float(epsilon), delta, self.adjacency)
-
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=np.inf)
-        return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
-
-
-def truncated_epsilon(rho: ArrayLike, omega: ArrayLike, delta: float) -> np.ndarray:
-    """Compute the epsilon at delta of (rho, omega)-tCDP."""
-    rho, omega = np.asarray(rho, dtype=float), np.asarray(omega, dtype=float)
-    cost = np.log(1 / delta)
-    untruncated = rho + 2 * np.sqrt(rho * cost)
-    with np.errstate(invalid="ignore"):
-        truncated = rho * omega + cost / (omega - 1)
-        return np.where(cost <= (omega - 1) ** 2 * rho, untruncated, truncated)
-
 
 @dataclass(frozen=True)
-class TruncatedConcentratedDP(PrivacyCurves):
+class TruncatedConcentratedDP(_ConcentratedDP):
     """(rho, omega)-tCDP: the Renyi divergence is at most ``rho * order`` below order omega.
 
     Bun, Dwork, Rothblum and Steinke (2018).
@@ -387,46 +372,9 @@ class TruncatedConcentratedDP(PrivacyCurves):
         store_real(self, "omega", above=1, allow_infinite=True)
         check_relation(self.adjacency)
 
-    def to_renyi(self, order: float) -> RenyiDP:
-        """Return the guarantee at one Renyi order.
-
-        Parameters
-        ----------
-        order : float
-            Greater than 1 and less than omega.
-
-        Returns
-        -------
-        RenyiDP
-        """
-        order = check_real("order", order, above=1, below=self.omega)
-        return RenyiDP(order, self.rho * order, self.adjacency)
-
-    def to_approximate(self, delta: float) -> ApproximateDP:
-        """Convert to (epsilon, delta)-DP.
-
-        Lemma 1 of "Differential Privacy of Dirichlet Posterior Sampling".
-
-        Parameters
-        ----------
-        delta : float in (0, 1)
-            The delta of the result.
-
-        Returns
-        -------
-        ApproximateDP
-        """
-        delta = check_real("delta", delta, above=0, below=1)
-        epsilon = truncated_epsilon(self.rho, self.omega, delta)
-        return ApproximateDP(float(epsilon), delta, self.adjacency)
-
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        bound = RenyiBound(slope=self.rho, offset=0.0, max_tilt=self.omega - 1)
-        return in_every_direction(self.adjacency, WorstCase(renyi=((bound, 1),), profile=None))
-
 
 @dataclass(frozen=True)
-class NoPrivacy(PrivacyCurves):
+class NoPrivacy(Guarantee):
     """No guarantee at all: everything may be revealed (docs/theory.md, section 1).
 
     It is charged for a release without noise, or with noise that is known not to hide a
@@ -449,5 +397,5 @@ class NoPrivacy(PrivacyCurves):
     def __post_init__(self):
         check_relation(self.adjacency)
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        return in_every_direction(self.adjacency, REVEALS_ALL)
+    def _worst_case(self) -> WorstCase:
+        return REVEALS_ALL

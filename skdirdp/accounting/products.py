@@ -9,13 +9,13 @@ the work of one pair.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from math import fsum, isnan
 
 import numpy as np
 
-from ..numerics.conservative import safe_root
+from ..numerics.conservative import safe_root, zoomed_search
 from .cumulants import (
     NO_KINDS,
     ODD_SIGNS,
@@ -36,14 +36,14 @@ from .pairs import (
     GaussianPair,
     LaplacePair,
     PureDPPair,
+    map_values,
 )
 from .worst_case import RenyiBound, RenyiCurve, WorstCase, renyi_epsilon, renyi_log_delta
 
 # Parameters outside this range are left to the slower methods, which accept any.
 _LEAST, _LARGEST = 1e-60, 1e60
-_MOST_RELEASES = 1e19
+_MOST = 1e19  # releases
 
-_GRID = 48
 _ZOOMS = 4
 _CONTOUR_ZOOMS = 2
 _CONTOUR_UPDATES = 3  # contours that are tried in the search for an epsilon
@@ -54,6 +54,7 @@ _EPSILON_ROUNDING = 1e-13
 _KEPT_SUMS = 2
 
 _LOG_ROUNDING = 1e-12
+_NO_BOUND = RenyiBound(0.0, 0.0, np.inf)
 #: Up to this many kinds are composed by `composition`: by their cumulants if all losses have
 #: densities, by loss distributions otherwise.
 FEW = 4
@@ -62,12 +63,14 @@ FEW = 4
 class PairProduct:
     """Product of pairs, and of bounds on Renyi divergences, in one direction.
 
-    Use `pair_product` to create one. `with_curves` returns the product with more curves and
-    reuses intermediate results.
+    ``PairProduct()`` is empty. `with_curves` returns the product with more curves and reuses
+    intermediate results.
     """
 
-    def __init__(self, kinds: Kinds, squares: float, bound: RenyiBound):
-        self._kinds = kinds
+    def __init__(
+        self, kinds: Kinds | None = None, squares: float = 0.0, bound: RenyiBound = _NO_BOUND
+    ):
+        self._kinds = kinds or {}
         self._squares = squares
         self._bound = bound
         self._condensed: CondensedPairs | None = None
@@ -88,11 +91,8 @@ class PairProduct:
         if found is None:
             return None
         kinds, squares, bound = found
-        whole = PairProduct(
-            merge_kinds(self._kinds, kinds),
-            self._squares + squares,
-            _add_bounds(self._bound, bound),
-        )
+        all_kinds, all_bounds = merge_kinds(self._kinds, kinds), _add_bounds(self._bound, bound)
+        whole = PairProduct(all_kinds, self._squares + squares, all_bounds)
         # Read each attribute once: other threads may replace it. Each value is complete.
         condensed, kept = self._condensed, self._contour
         if condensed is not None:
@@ -164,30 +164,25 @@ class PairProduct:
     def _renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
         """Smallest log delta implied by a Renyi divergence, and its order if there is one."""
         start = max(epsilon / max(self._spread, 1e-300) - 0.5, 0.0) + self._spread**-0.5
-        value, order = self._best_order(
-            lambda order, divergence: renyi_log_delta(order, divergence, epsilon), start
-        )
+        value, order = self._best_order(renyi_log_delta, epsilon, start)
         return min(value, 0.0), order
 
     def renyi_epsilon(self, delta: float) -> float:
         """Smallest epsilon at delta implied by a Renyi divergence."""
         start = (-2 * np.log(delta) / max(self._spread, 1e-300)) ** 0.5 + 1
-        value, _ = self._best_order(
-            lambda order, divergence: renyi_epsilon(order, divergence, delta), start
-        )
-        return max(value, 0.0)
+        return max(self._best_order(renyi_epsilon, delta, start)[0], 0.0)
 
     def _best_order(
-        self, convert: Callable[[Floats, Floats], Floats], start: float
+        self, convert: Callable[[Floats, Floats, float], Floats], argument: float, start: float
     ) -> tuple[float, float | None]:
-        """Smallest converted value over all orders, and the order that attains it."""
+        """Smallest converted divergence over all orders, and the order that attains it."""
         if self._is_empty and self._bound.slope == self._bound.offset == 0:
             return -np.inf, None
 
         def objective(condensed: CondensedPairs, tilt: Floats) -> Floats:
             order = 1 + tilt
             bound = self._bound.rdp(order) * (1 + RENYI_ROUNDING)
-            return convert(order, condensed.divergence(order - 1) + bound)
+            return convert(order, condensed.divergence(order - 1) + bound, argument)
 
         _, tilts, values = self._search(objective, start, _ZOOMS)
         best = int(np.argmin(values))
@@ -197,9 +192,7 @@ class PairProduct:
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
         """Natural logarithm of the profile, rounded up, and whether the bound is tight."""
-        if self._is_empty:
-            return -np.inf, True
-        if epsilon >= self.max_loss:
+        if self._is_empty or epsilon >= self.max_loss:
             return -np.inf, True
         contour = self._new_contour(epsilon)
         return (0.0, False) if contour is None else contour.log_delta(epsilon)
@@ -293,7 +286,7 @@ class PairProduct:
                 total += float(counts @ step**2)
         return max(total, _LEAST)
 
-    def _condensed_at(self, scale: float) -> "CondensedPairs":
+    def _condensed_at(self, scale: float) -> CondensedPairs:
         # The last result is reused if its scale is large enough but not much larger, since a
         # larger scale leaves more residual pairs.
         known = self._condensed
@@ -303,35 +296,28 @@ class PairProduct:
         return known
 
     def _search(
-        self, objective: "Callable[[CondensedPairs, Floats], Floats]", start: float, zooms: int
-    ) -> "tuple[CondensedPairs, Floats, Floats]":
+        self, objective: Callable[[CondensedPairs, Floats], Floats], start: float, zooms: int
+    ) -> tuple[CondensedPairs, Floats, Floats]:
         """Minimise an objective; return the condensed pairs, the tilts tried and the values."""
         deviation = self._spread**-0.5
         scale = 1.2 * np.hypot(start + 0.5, 8.5 * deviation) / _REAL_SHARE + 1
         for _ in range(_MAX_DOUBLINGS):
             condensed = self._condensed_at(float(scale))
             limit = min(self.max_tilt, _REAL_SHARE * condensed.scale)
-            tilts, values = [], []
-            low, high = -24.0, 24.0
-            for _ in range(zooms):
-                x = np.linspace(low, high, _GRID)
+
+            def evaluate(x, condensed=condensed, limit=limit):
                 tilt = limit / (1 + np.exp(-x))
                 tilt = np.where(1 + tilt > 1, tilt, np.finfo(float).eps)
-                value = objective(condensed, tilt)
-                value = np.where(np.isnan(value), np.inf, value)
-                tilts.append(tilt)
-                values.append(value)
-                best = int(np.argmin(value))
-                low, high = x[max(best - 1, 0)], x[min(best + 1, _GRID - 1)]
-            tilt, value = np.concatenate(tilts), np.concatenate(values)
-            best = int(np.argmin(value))
-            if limit == self.max_tilt or tilt[best] < 0.8 * limit or condensed.scale > _LARGEST:
+                return tilt, objective(condensed, tilt)
+
+            tilts, values = zoomed_search(evaluate, -24.0, 24.0, zooms)
+            best = tilts[np.argmin(values)]
+            if limit == self.max_tilt or best < 0.8 * limit or condensed.scale > _LARGEST:
                 break
             scale = 4 * condensed.scale
-        order = np.argsort(tilt)
-        return condensed, tilt[order], value[order]
+        return condensed, tilts, values
 
-    def _new_contour(self, epsilon: float) -> "Contour | None":
+    def _new_contour(self, epsilon: float) -> Contour | None:
         def action(condensed: CondensedPairs, tilt: Floats) -> Floats:
             smooth, bounded = condensed.cumulants(tilt, rough=True)
             return smooth + bounded - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
@@ -339,7 +325,7 @@ class PairProduct:
         start = max(epsilon / self._spread - 0.5, 0.0) + self._spread**-0.5
         for _ in range(_MAX_DOUBLINGS):
             condensed, grid, values = self._search(action, start, _CONTOUR_ZOOMS)
-            contour, reached = new_contour(condensed, grid, values, epsilon)
+            contour, reached = new_contour(condensed, grid, values)
             if reached or condensed.scale > _LARGEST:
                 if contour is not None:
                     contour = with_tail_bound(self._kinds, contour)
@@ -350,72 +336,57 @@ class PairProduct:
         return None
 
 
-def pair_product(curves: Iterable[tuple[RenyiCurve, int]]) -> PairProduct | None:
-    """Create the product of curves, or return None if a parameter is out of range."""
-    return PairProduct({}, 0.0, RenyiBound(0.0, 0.0, np.inf)).with_curves(curves)
-
-
 def _parse_curves(
     curves: Iterable[tuple[RenyiCurve, int]],
 ) -> tuple[Kinds, float, RenyiBound] | None:
     columns: dict[str, list[tuple[float, float, float]]] = {}
-    squares = 0.0
-    bound = RenyiBound(0.0, 0.0, np.inf)
+    squares, bound = 0.0, _NO_BOUND
     for curve, count in curves:
         if isinstance(curve, RenyiBound):
-            bound = _add_bounds(
-                bound, RenyiBound(count * curve.slope, count * curve.offset, curve.max_tilt)
-            )
-        elif isinstance(curve, BetaPair):
-            columns.setdefault("replace", []).append(
-                (*_clip_parameters(curve.r, curve.alpha), count)
-            )
-        elif isinstance(curve, GammaPair):
-            columns.setdefault(curve.direction, []).append(
-                (*_clip_parameters(curve.r, curve.alpha), count)
-            )
+            scaled = RenyiBound(count * curve.slope, count * curve.offset, curve.max_tilt)
+            bound = _add_bounds(bound, scaled)
         elif isinstance(curve, GaussianPair):
             squares += count * curve.mu**2
-        elif isinstance(curve, LaplacePair):
-            columns.setdefault("laplace", []).append((*_clip_parameters(curve.shift), count))
-        elif isinstance(curve, PureDPPair):
-            columns.setdefault("response", []).append((*_clip_parameters(curve.epsilon), count))
         else:
-            return None
+            kind = _kind_of(curve)
+            if kind is None:
+                return None
+            family, step, prior = kind
+            # Tiny steps and huge priors are replaced by dominating ones (docs/theory.md, 2.2).
+            column = (max(step, _LEAST), min(prior, _LARGEST), count)
+            columns.setdefault(family, []).append(column)
     kinds = {family: np.array(rows, dtype=float).T for family, rows in columns.items()}
     for values in kinds.values():
-        if not (
-            np.all((values >= _LEAST) & (values <= _LARGEST)) and values[2].max() < _MOST_RELEASES
-        ):
+        if not np.all((values >= _LEAST) & (values <= _LARGEST)) or values[2].max() >= _MOST:
             return None
     if not (squares < _LARGEST and bound.slope < _LARGEST and bound.offset < _LARGEST):
         return None
     return kinds, squares, bound
 
 
-def _clip_parameters(step: float, prior: float = 1.0) -> tuple[float, float]:
-    """Replace tiny steps and huge priors by dominating ones (docs/theory.md, 2.2)."""
-    return max(step, _LEAST), min(prior, _LARGEST)
+def _kind_of(curve: RenyiCurve) -> tuple[str, float, float] | None:
+    """Return the family, step and prior of a pair, or None if it has no power series."""
+    match curve:
+        case BetaPair():
+            return "replace", curve.r, curve.alpha
+        case GammaPair():
+            return curve.direction, curve.r, curve.alpha
+        case LaplacePair():
+            return "laplace", curve.shift, 1.0
+        case PureDPPair():
+            return "response", curve.epsilon, 1.0
+    return None
 
 
 def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
-    return RenyiBound(
-        one.slope + other.slope, one.offset + other.offset, min(one.max_tilt, other.max_tilt)
-    )
+    max_tilt = min(one.max_tilt, other.max_tilt)
+    return RenyiBound(one.slope + other.slope, one.offset + other.offset, max_tilt)
 
 
 class DirectionCurves(ABC):
-    """Privacy curves of a composition in one direction: replace, add or remove.
+    """Privacy curves of a composition in one direction: replace, add or remove."""
 
-    Attributes
-    ----------
-    failure : float
-        The probability that everything is revealed.
-    max_loss : float
-        The largest loss of the composition.
-    """
-
-    failure: float
+    failure: float  # probability that everything is revealed
     max_loss: float
 
     def rdp(self, order: Floats) -> Floats:
@@ -455,18 +426,17 @@ class DirectionCurves(ABC):
     def _epsilon(self, delta: float) -> float: ...
 
 
+def _repeat(
+    curves: Iterable[tuple[Sequence[tuple[RenyiCurve, int]], int]],
+) -> Iterator[tuple[RenyiCurve, int]]:
+    return ((curve, count * times) for several, times in curves for curve, count in several)
+
+
 class LargeProduct(DirectionCurves):
     """Curves of many kinds of releases, updated when releases are added.
 
-    Parameters
-    ----------
-    renyi : PairProduct
-        The curves whose divergences are summed.
-    profile : PairProduct or None
-        The dominating pairs, or None if only `renyi` is known. The same object as `renyi` if
-        both consist of the same curves.
-    log_survival : float
-        The logarithm of the probability that not everything is revealed.
+    `renyi` contains the curves whose divergences are summed, `profile` the dominating pairs. It is
+    None if only `renyi` is known, and the same object if both consist of the same curves.
     """
 
     def __init__(self, renyi: PairProduct, profile: PairProduct | None, log_survival: float):
@@ -479,8 +449,7 @@ class LargeProduct(DirectionCurves):
     @classmethod
     def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
         """Create the curves of a worst case, or return None if a parameter is out of range."""
-        nothing = pair_product([])
-        assert nothing is not None
+        nothing = PairProduct()
         return cls(nothing, nothing, 0.0).plus([(case, 1)])
 
     def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
@@ -488,22 +457,16 @@ class LargeProduct(DirectionCurves):
         cases = list(cases)
         log_survival = self._log_survival
         for case, times in cases:
-            log_survival += times * (np.log1p(-case.failure) if case.failure < 1 else -np.inf)
-        renyi = self._renyi.with_curves(
-            (curve, count * times) for case, times in cases for curve, count in case.renyi
-        )
+            log_survival += times * case.log_survival
+        renyi = self._renyi.with_curves(_repeat((case.renyi, times) for case, times in cases))
         if renyi is None or isnan(log_survival):
             return None
         if self._profile is None or any(case.profile is None for case, _ in cases):
             return LargeProduct(renyi, None, log_survival)
         if self._profile is self._renyi and all(case.renyi == case.profile for case, _ in cases):
             return LargeProduct(renyi, renyi, log_survival)
-        profile = self._profile.with_curves(
-            (pair, count * times)
-            for case, times in cases
-            if case.profile is not None
-            for pair, count in case.profile
-        )
+        pairs = _repeat((case.profile or (), times) for case, times in cases)
+        profile = self._profile.with_curves(pairs)
         return None if profile is None else LargeProduct(renyi, profile, log_survival)
 
     @property
@@ -533,8 +496,7 @@ class LargeProduct(DirectionCurves):
         return self._renyi.rdp(order)
 
     def _log_delta(self, epsilon: Floats) -> Floats:
-        flat = [self._log_delta_at(float(x)) for x in epsilon.ravel()]
-        return np.array(flat, dtype=float).reshape(epsilon.shape)
+        return map_values(self._log_delta_at, epsilon)
 
     def _log_delta_at(self, epsilon: float) -> float:
         exact, tight = 0.0, False

@@ -25,14 +25,15 @@ chords, which lie above them because a profile is convex in exp(epsilon).
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._validation import store_real
 from .composition import Composition, PrivacyCurves
+from .guarantees import Guarantee, lower_hull
 from .pairs import DominatingPair, Floats
-from .worst_case import WorstCase, in_every_direction
+from .worst_case import WorstCase
 
 _NODES = 64  # of the table of a profile, for each of two spacings
 _LEAST_LOG_DELTA = -38.0  # smallest log delta in a table
@@ -45,25 +46,12 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
 
 
 @dataclass(frozen=True)
-class OneOf(PrivacyCurves):
+class OneOf(Guarantee):
     """One of several alternative releases (docs/theory.md, section 14).
 
     The guarantee is that of the worst alternative. It applies if the data are split by position
     or at random and each part is released separately, and if a random choice that does not
     depend on the data decides what is released.
-
-    Parameters
-    ----------
-    alternatives : tuple of mechanisms or guarantees
-        All under the same adjacency.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import OneOf
-    >>> from skdirdp.mechanisms import GaussianMechanism
-    >>> model, score = GaussianMechanism(sigma=10.0), GaussianMechanism(sigma=5.0)
-    >>> bool(abs(OneOf((model, score)).epsilon(1e-5) - score.epsilon(1e-5)) < 1e-6)
-    True
     """
 
     alternatives: tuple[PrivacyCurves, ...]
@@ -84,11 +72,13 @@ class OneOf(PrivacyCurves):
         """Adjacency of all alternatives."""
         return self.alternatives[0].adjacency
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
+    def _worst_cases(self) -> Mapping[str, WorstCase]:
         if len(self.alternatives) == 1:
-            return dict(self.alternatives[0].worst_cases())
-        pairs = ((_WorstOfPair(self.alternatives), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+            return self.alternatives[0].worst_cases()
+        return super()._worst_cases()
+
+    def _worst_case(self) -> WorstCase:
+        return WorstCase.from_pair(_WorstOfPair(self.alternatives))
 
 
 @dataclass(frozen=True)
@@ -97,19 +87,6 @@ class AllOf(PrivacyCurves):
 
     A release may depend on the results of earlier ones, as long as it satisfies the guarantee
     of its part.
-
-    Parameters
-    ----------
-    parts : tuple of mechanisms or guarantees
-        All under the same adjacency.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import AllOf
-    >>> from skdirdp.mechanisms import GaussianMechanism
-    >>> both = AllOf((GaussianMechanism(sigma=10.0), GaussianMechanism(sigma=10.0)))
-    >>> round(both.rdp(2.0), 6)
-    0.04
     """
 
     parts: tuple[PrivacyCurves, ...]
@@ -133,7 +110,7 @@ class AllOf(PrivacyCurves):
 
 
 @dataclass(frozen=True)
-class RepeatedSelection(PrivacyCurves):
+class RepeatedSelection(Guarantee):
     """The best of a random number of private runs (docs/theory.md, section 14).
 
     The number of runs K has the truncated negative binomial distribution of Papernot and
@@ -202,9 +179,8 @@ class RepeatedSelection(PrivacyCurves):
         """Expected number of runs."""
         return mean_runs(self.gamma, self.shape)
 
-    def _worst_cases(self) -> dict[str, WorstCase]:
-        pairs = ((_SelectionPair(self.run, self.gamma, self.shape), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+    def _worst_case(self) -> WorstCase:
+        return WorstCase.from_pair(_SelectionPair(self.run, self.gamma, self.shape))
 
 
 def mean_runs(gamma: float, shape: float) -> float:
@@ -215,10 +191,10 @@ def mean_runs(gamma: float, shape: float) -> float:
     return float(shape * (1 - gamma) / gamma / -np.expm1(shape * log_gamma))
 
 
-class _BoundedPair(DominatingPair):
+class _CurvesPair(DominatingPair):
     """Pair described by bounds on its curves, which hold for the reversed pair too."""
 
-    smooth: ClassVar[bool] = False
+    smooth = False
 
     def cumulant(self, tilt, rough=False):
         tilt = np.asarray(tilt, dtype=float)
@@ -226,7 +202,7 @@ class _BoundedPair(DominatingPair):
 
 
 @dataclass(frozen=True)
-class _WorstOfPair(_BoundedPair):
+class _WorstOfPair(_CurvesPair):
     """Pair that dominates each of several releases."""
 
     alternatives: tuple[PrivacyCurves, ...]
@@ -257,7 +233,7 @@ class _WorstOfPair(_BoundedPair):
 
 
 @dataclass(frozen=True)
-class _SelectionPair(_BoundedPair):
+class _SelectionPair(_CurvesPair):
     """Pair of the published runs on two neighbouring data sets."""
 
     run: PrivacyCurves
@@ -343,19 +319,8 @@ def _divergences(run: PrivacyCurves, orders: Floats) -> Floats:
     return np.where(np.isnan(divergence), np.inf, divergence)
 
 
-# Profiles as tables -------------------------------------------------------------------
-
-
 class ProfileTable(NamedTuple):
-    """Upper bound on a profile: points, interpolated by chords.
-
-    Attributes
-    ----------
-    epsilon : ndarray
-        Increasing.
-    values : ndarray
-        The delta of each epsilon.
-    """
+    """Upper bound on a profile: deltas at increasing epsilons, interpolated by chords."""
 
     epsilon: Floats
     values: Floats
@@ -414,25 +379,12 @@ def _max_profile_table(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
     return ProfileTable(epsilon, np.max([table.delta(epsilon) for table in tables], axis=0))
 
 
-# The bound ----------------------------------------------------------------------------
-
-
 class Hull(NamedTuple):
-    """Edges of the concave hull of the points (v, w).
+    """Edges of the concave hull of the points (v, w)."""
 
-    Attributes
-    ----------
-    weights : ndarray
-        dw of each edge, scaled to sum to the expected number of runs.
-    shifts : ndarray
-        log(dv / dw) of each edge.
-    max_loss : float
-        The largest loss of the selection; infinite if that of a run is.
-    """
-
-    weights: Floats
-    shifts: Floats
-    max_loss: float
+    weights: Floats  # dw of each edge, scaled to sum to the expected number of runs
+    shifts: Floats  # log(dv / dw) of each edge
+    max_loss: float  # of the selection
 
     def delta(self, run: ProfileTable, epsilon: float) -> float:
         """Bound on delta at one epsilon, from the profile of a run; it may exceed 1."""
@@ -507,18 +459,10 @@ def _selection_table(run: PrivacyCurves, gamma: float, shape: float) -> ProfileT
     mirrored = -np.expm1(-epsilon[:0:-1]) + np.exp(-epsilon[:0:-1]) * values[:0:-1]
     points = np.concatenate([[0.0], np.exp(-epsilon[:0:-1]), np.exp(epsilon)])
     heights = np.concatenate([[1.0], np.minimum(mirrored, 1.0), np.minimum(values, 1.0)])
-    kept = [0]
-    for place in range(1, points.size):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
-            rise = (heights[b] - heights[a]) * (points[place] - points[a])
-            if rise < (heights[place] - heights[a]) * (points[b] - points[a]):
-                break
-            kept.pop()
-        kept.append(place)
+    # Without the first vertex: `ProfileTable.delta` adds the chord to (0, 1).
+    kept = lower_hull(points, heights)[1:]
     with np.errstate(divide="ignore"):
-        # `ProfileTable.delta` adds the chord to (0, 1).
-        return ProfileTable(np.log(points[kept[1:]]), heights[kept[1:]] * (1 + _ROUNDING))
+        return ProfileTable(np.log(points[kept]), heights[kept] * (1 + _ROUNDING))
 
 
 def _delta_at(table: ProfileTable, epsilon: Floats) -> Floats:

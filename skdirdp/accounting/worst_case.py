@@ -178,6 +178,19 @@ class WorstCase:
     profile: tuple[tuple[DominatingPair, int], ...] | None
     failure: float = 0.0
 
+    @classmethod
+    def from_pair(cls, pair: DominatingPair) -> "WorstCase":
+        return cls(renyi=((pair, 1),), profile=((pair, 1),))
+
+    @classmethod
+    def from_bound(cls, bound: RenyiBound) -> "WorstCase":
+        return cls(renyi=((bound, 1),), profile=None)
+
+    @property
+    def log_survival(self) -> float:
+        """Logarithm of the probability that not everything is revealed."""
+        return float(np.log1p(-self.failure)) if self.failure < 1 else -np.inf
+
 
 def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
     """Compute the epsilon at delta implied by a Renyi divergence of one order.
@@ -223,7 +236,7 @@ def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:
         else:
             for pair, count in case.profile:
                 profile[pair] += count * times
-        log_survival += times * (np.log1p(-case.failure) if case.failure < 1 else -np.inf)
+        log_survival += times * case.log_survival
     return WorstCase(
         renyi=tuple(renyi.items()),
         profile=None if profile is None else tuple(profile.items()),

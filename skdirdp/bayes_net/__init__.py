@@ -1,6 +1,6 @@
-"""Discrete Bayesian networks: private parameters, and private networks that nobody knew."""
+"""Discrete Bayesian networks with given or learnt structure."""
 
-from .estimator import PrivateBayesNetMLE
-from .synthesis import PrivateBayesNet
+from .bayes_net import PrivateBayesNet
+from .bayes_net_mle import PrivateBayesNetMLE
 
 __all__ = ["PrivateBayesNet", "PrivateBayesNetMLE"]

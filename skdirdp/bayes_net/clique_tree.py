@@ -1,9 +1,9 @@
-"""Trees of cliques: distributions of all columns that are known by the tables of a few.
+"""Clique trees: exact inference, and distributions fitted to noisy tables.
 
-A family is a column with its parents, which all lie in the family of an earlier column. The
-largest of these sets, the cliques, form a tree in which what two neighbours share separates
-them, so that sums over all columns are sums over one clique after another (Lauritzen and
-Spiegelhalter 1988). Tables are arrays with an axis for each column of their clique.
+A family is a column and its parents, all of which lie in the family of an earlier column. The
+maximal families are the cliques. They form a tree in which the columns shared by two adjacent
+cliques separate them, so sums over all columns are computed clique by clique (Lauritzen and
+Spiegelhalter 1988). Tables are arrays with one axis for each column of their clique.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -13,13 +13,18 @@ from math import prod
 
 import numpy as np
 
+from .base import Family
+
 Clique = tuple[Hashable, ...]
-#: A table for each clique.
+#: One table for each clique.
 Tables = list[np.ndarray]
 
-_HALVINGS = 40
-_GROWTH = 1.2  # of a step that was taken
-_SETTLED = 1e-7  # of the loss: what a step gains where it is not worth a further one
+#: Limit on the cells of one table, and of the tables of all cliques, so that they fit in memory.
+MAX_TOTAL_CELLS = 2 * 10**7
+
+_MAX_HALVINGS = 40
+_STEP_GROWTH = 1.2
+_TOLERANCE = 1e-7  # relative decrease of the loss below which the descent stops
 
 
 @dataclass(frozen=True)
@@ -29,116 +34,224 @@ class CliqueTree:
     Attributes
     ----------
     cliques : tuple of cliques
-    above : tuple of int
-        The position of the clique that each hangs from; the first hangs from none.
+    parents : tuple of int
+        Position of the parent of each clique; -1 for the root.
     sizes : dict of int
-        How many states each column has.
+        Number of states of each column.
     """
 
     cliques: tuple[Clique, ...]
-    above: tuple[int, ...]
+    parents: tuple[int, ...]
     sizes: Mapping[Hashable, int]
 
     @classmethod
-    def of(
+    def from_parents(
         cls, parents: Mapping[Hashable, Sequence[Hashable]], sizes: Mapping[Hashable, int]
     ) -> "CliqueTree":
-        """The tree of the families' largest sets, joined by as large separators as there are."""
-        sets = [frozenset((*above, node)) for node, above in parents.items()]
-        largest = [
-            each
-            for i, each in enumerate(sets)
-            if not any(each < other for other in sets) and each not in sets[:i]
+        """Build the tree from the parents of each column.
+
+        Prim's algorithm: a spanning tree with the largest separators is a valid clique tree.
+        """
+        families = [frozenset((*above, node)) for node, above in parents.items()]
+        maximal = [
+            family
+            for family in dict.fromkeys(families)
+            if not any(family < other for other in families)
         ]
         position = {node: i for i, node in enumerate(parents)}
-        cliques = [tuple(sorted(each, key=position.__getitem__)) for each in largest]
-        # Prim's algorithm: of all spanning trees, one with the largest separators is valid.
-        order, above = [0], [-1]
-        shared = [len(largest[0] & each) for each in largest]
-        nearest = [0] * len(largest)
-        waiting = set(range(1, len(largest)))
-        while waiting:
-            new = min(waiting, key=lambda i: (-shared[i], i))
-            above.append(order.index(nearest[new]))
+        order, parent_positions = [0], [-1]
+        shared = [len(maximal[0] & family) for family in maximal]
+        nearest = [0] * len(maximal)
+        remaining = set(range(1, len(maximal)))
+        while remaining:
+            new = min(remaining, key=lambda i: (-shared[i], i))
+            parent_positions.append(order.index(nearest[new]))
             order.append(new)
-            waiting.remove(new)
-            for i in waiting:
-                if len(largest[new] & largest[i]) > shared[i]:
-                    shared[i], nearest[i] = len(largest[new] & largest[i]), new
-        return cls(tuple(cliques[i] for i in order), tuple(above), dict(sizes))
+            remaining.remove(new)
+            for i in remaining:
+                common = len(maximal[new] & maximal[i])
+                if common > shared[i]:
+                    shared[i], nearest[i] = common, new
+        cliques = tuple(tuple(sorted(maximal[i], key=position.__getitem__)) for i in order)
+        return cls(cliques, tuple(parent_positions), dict(sizes))
 
-    def shape(self, clique: Clique) -> tuple[int, ...]:
-        return tuple(self.sizes[node] for node in clique)
-
-    def n_cells(self, clique: Clique) -> int:
-        return prod(self.shape(clique))
-
-    def home(self, nodes: Sequence[Hashable]) -> int | None:
-        """The smallest clique that holds all of the nodes, or None."""
-        holding = [i for i, clique in enumerate(self.cliques) if set(nodes) <= set(clique)]
-        return min(holding, key=lambda i: self.n_cells(self.cliques[i]), default=None)
+    def shape(self, nodes: Sequence[Hashable]) -> tuple[int, ...]:
+        return tuple(self.sizes[node] for node in nodes)
 
     @cached_property
-    def _separators(self) -> list[Clique]:
-        return [
-            tuple(node for node in clique if above >= 0 and node in self.cliques[above])
-            for clique, above in zip(self.cliques, self.above, strict=True)
-        ]
+    def _cliques_with(self) -> dict[Hashable, set[int]]:
+        """Positions of the cliques that contain each column."""
+        found: dict[Hashable, set[int]] = {node: set() for node in self.sizes}
+        for i, clique in enumerate(self.cliques):
+            for node in clique:
+                found[node].add(i)
+        return found
+
+    def find_clique(self, nodes: Sequence[Hashable]) -> int | None:
+        """Return the position of the smallest clique that contains all nodes, or None."""
+        candidates = set.intersection(*(self._cliques_with[node] for node in nodes))
+        size = {i: (prod(self.shape(self.cliques[i])), i) for i in candidates}
+        return min(candidates, key=size.__getitem__, default=None)
+
+    def clique_containing(self, nodes: Sequence[Hashable]) -> int:
+        """Return the position of the smallest clique that contains all nodes, which exists."""
+        found = self.find_clique(nodes)
+        assert found is not None
+        return found
+
+    @cached_property
+    def _separators(self) -> list[tuple["Projection", "Projection"]]:
+        """Projections on the separator, of each clique but the root and of its parent."""
+        found = []
+        for clique, above in zip(self.cliques[1:], self.parents[1:], strict=True):
+            parent = self.cliques[above]
+            separator = [node for node in clique if node in parent]
+            found.append((Projection(clique, separator), Projection(parent, separator)))
+        return found
 
     def calibrate(self, potentials: Tables) -> Tables:
-        """The tables of probabilities whose joint distribution is the potentials' product.
+        """Return the clique marginals of the distribution proportional to the potentials.
 
-        Parameters
-        ----------
-        potentials : list of ndarray
-            One for each clique, not negative.
-
-        Returns
-        -------
-        list of ndarray
-            Each adds up to 1; all to nan where the product is 0 everywhere.
+        `potentials` has one non-negative table for each clique. The result is nan if their
+        product is zero everywhere.
         """
         beliefs = [table / table.max() for table in potentials]
         for i in range(len(beliefs) - 1, 0, -1):
-            above, separator = self.above[i], self._separators[i]
-            message = margin(beliefs[i], self.cliques[i], separator)
-            beliefs[above] = beliefs[above] * spread(
-                message / message.max(), separator, self.cliques[above]
-            )
-            beliefs[above] /= beliefs[above].max()
+            above, (own, parent) = self.parents[i], self._separators[i - 1]
+            message = own.sum(beliefs[i])
+            belief = beliefs[above] * parent.expand(message / message.max())
+            beliefs[above] = belief / belief.max()
         beliefs[0] = beliefs[0] / beliefs[0].sum()
         for i in range(1, len(beliefs)):
-            above, separator = self.above[i], self._separators[i]
-            wanted = margin(beliefs[above], self.cliques[above], separator)
-            own = margin(beliefs[i], self.cliques[i], separator)
-            factor = np.divide(wanted, own, out=np.zeros_like(wanted), where=own > 0)
-            beliefs[i] = beliefs[i] * spread(factor, separator, self.cliques[i])
+            above, (own, parent) = self.parents[i], self._separators[i - 1]
+            target, current = parent.sum(beliefs[above]), own.sum(beliefs[i])
+            factor = np.divide(target, current, out=np.zeros(target.shape), where=current > 0)
+            beliefs[i] = beliefs[i] * own.expand(factor)
         return beliefs
 
     def conditionals(self, tables: Tables) -> Tables:
-        """Each table divided by its separator's margin: potentials, from which they come back."""
-        result = []
-        for table, clique, separator in zip(tables, self.cliques, self._separators, strict=True):
-            sums = spread(margin(table, clique, separator), separator, clique)
-            result.append(np.divide(table, sums, out=np.zeros_like(table), where=sums > 0))
+        """Divide each table by its marginal on the separator.
+
+        The results are potentials whose calibrated tables are the given ones.
+        """
+        result = [tables[0] / tables[0].sum()]
+        for table, (own, _) in zip(tables[1:], self._separators, strict=True):
+            sums = own.expand(own.sum(table))
+            result.append(np.divide(table, sums, out=np.zeros(table.shape), where=sums > 0))
         return result
 
+    def family_marginal(self, beliefs: Tables, family: Family) -> np.ndarray:
+        """Return the joint probabilities of a family; rows are configurations of the parents."""
+        nodes = (*family.parents, family.node)
+        i = self.clique_containing(nodes)
+        table = ordered_marginal(beliefs[i], self.cliques[i], nodes)
+        return table.reshape(family.n_rows, family.n_states)
 
-def margin(table: np.ndarray, clique: Clique, nodes: Sequence[Hashable]) -> np.ndarray:
-    """The sums over all other columns; `nodes` are in the clique's order."""
-    axes = tuple(i for i, node in enumerate(clique) if node not in nodes)
-    return table.sum(axis=axes) if axes else table
+
+class Projection:
+    """Sums of a clique's table over all but some columns, and the reverse broadcast.
+
+    Axes are found once, because fitting repeats the same few sums many times.
+    """
+
+    def __init__(self, clique: Sequence[Hashable], nodes: Sequence[Hashable]):
+        self._summed = tuple(i for i, node in enumerate(clique) if node not in nodes)
+        # Indexing with None adds an axis of length 1.
+        self._axes = tuple(slice(None) if node in nodes else None for node in clique)
+
+    def sum(self, table: np.ndarray) -> np.ndarray:
+        return table.sum(axis=self._summed) if self._summed else table
+
+    def expand(self, table: np.ndarray) -> np.ndarray:
+        return table[self._axes] if self._summed else table
 
 
-def spread(table: np.ndarray, nodes: Sequence[Hashable], clique: Clique) -> np.ndarray:
-    """A table of some columns with axes of length 1 for the others."""
-    waiting = iter(table.shape)
-    return table.reshape([next(waiting) if node in nodes else 1 for node in clique])
+def ordered_marginal(
+    table: np.ndarray, clique: Sequence[Hashable], nodes: Sequence[Hashable]
+) -> np.ndarray:
+    """Return the marginal of some columns, with its axes in their order."""
+    within = [node for node in clique if node in nodes]
+    return np.transpose(Projection(clique, within).sum(table), [within.index(n) for n in nodes])
+
+
+def _expand_to(
+    table: np.ndarray, nodes: Sequence[Hashable], clique: Sequence[Hashable]
+) -> np.ndarray:
+    """Return a table of some columns of a clique with an axis for each column of the clique."""
+    within = [node for node in clique if node in nodes]
+    return Projection(clique, within).expand(ordered_marginal(table, nodes, within))
+
+
+def clique_potentials(
+    families: Mapping[Hashable, Family],
+    probabilities: Mapping[Hashable, np.ndarray],
+    evidence: Mapping[Hashable, np.ndarray] | None = None,
+) -> tuple[CliqueTree, Tables]:
+    """Return the clique tree of a network, and the product of the factors of each clique.
+
+    Factors are the conditional tables and, if given, the weights of the states of some columns.
+    """
+    tree = CliqueTree.from_parents(
+        {node: family.parents for node, family in families.items()},
+        {node: family.n_states for node, family in families.items()},
+    )
+    factors = [
+        ((*family.parents, node), probabilities[node].reshape(*family.parent_states, -1))
+        for node, family in families.items()
+    ]
+    factors += [((node,), weights) for node, weights in (evidence or {}).items()]
+    products = [np.ones(tree.shape(clique)) for clique in tree.cliques]
+    for nodes, table in factors:
+        i = tree.clique_containing(nodes)
+        products[i] *= _expand_to(table, nodes, tree.cliques[i])
+    return tree, products
+
+
+Factor = tuple[Sequence[Hashable], np.ndarray]
+
+
+def eliminate_variables(factors: Sequence[Factor], wanted: Sequence[Hashable]) -> np.ndarray:
+    """Return the joint distribution of the wanted columns by variable elimination.
+
+    The distribution of all columns is proportional to the product of the factors.
+    """
+    sizes = {n: s for nodes, table in factors for n, s in zip(nodes, table.shape, strict=True)}
+
+    def neighbours(name: Hashable) -> list[Hashable]:
+        joined = [nodes for nodes, _ in factors if name in nodes]
+        return list(dict.fromkeys(node for nodes in joined for node in nodes))
+
+    remaining = [name for name in sizes if name not in wanted]
+    while remaining:
+        name = min(remaining, key=lambda each: prod(sizes[n] for n in neighbours(each)))
+        nodes = neighbours(name)
+        product = _multiply([each for each in factors if name in each[0]], nodes, sizes)
+        kept = [node for node in nodes if node != name]
+        factors = [each for each in factors if name not in each[0]]
+        factors.append((kept, Projection(nodes, kept).sum(product)))
+        remaining.remove(name)
+    table = _multiply(factors, wanted, sizes)
+    return table / table.sum()
+
+
+def _multiply(
+    factors: Sequence[Factor], nodes: Sequence[Hashable], sizes: Mapping[Hashable, int]
+) -> np.ndarray:
+    """Return the product of factors as a table of the given columns."""
+    if prod(sizes[node] for node in nodes) > MAX_TOTAL_CELLS:
+        raise ValueError(
+            "columns must be fewer: the marginal needs a table of more than "
+            f"{MAX_TOTAL_CELLS} cells"
+        )
+    table = np.ones([sizes[node] for node in nodes])
+    for each, factor in factors:
+        table = table * _expand_to(factor, each, nodes)
+    return table
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A noisy table of some columns, and the deviation of its noise, of all cells or of each."""
+    """Noisy counts of some columns, with the standard deviation of all cells or of each."""
 
     nodes: Clique
     values: np.ndarray
@@ -148,91 +261,74 @@ class Measurement:
     def is_exact(self) -> bool:
         return not np.any(self.sigma)
 
-    def __and__(self, other: "Measurement") -> "Measurement":
-        """Both of the same columns, as one."""
+    def combine(self, other: "Measurement") -> "Measurement":
+        """Return the inverse-variance average with a measurement of the same columns."""
         if self.is_exact or other.is_exact:
             return self if self.is_exact else other
         first, second = self.sigma**-2.0, other.sigma**-2.0
         values = (first * self.values + second * other.values) / (first + second)
         return Measurement(self.nodes, values, (first + second) ** -0.5)
 
-    def shrunk(self, total: float) -> "Measurement":
-        """The same with its counts shrunk towards equal ones, as `shrunk` does."""
-        sigma = float(np.sqrt(np.mean(np.square(self.sigma))))
-        return Measurement(self.nodes, shrunk(self.values, total, sigma), self.sigma)
 
-
-def with_columns(
+def combine_measurements(
     cliques: Mapping[Clique, Measurement], columns: Sequence[Measurement], total: float
 ) -> list[Measurement]:
-    """What was measured of cliques, and of columns alone, whose counts are shrunk."""
+    """Return measurements of cliques and of columns, whose counts are shrunk."""
     measured = dict(cliques)
-    for alone in columns:
-        both = alone & cliques[alone.nodes] if alone.nodes in cliques else alone
-        measured[alone.nodes] = both.shrunk(total)
+    for column in columns:
+        if column.nodes in cliques:
+            column = column.combine(cliques[column.nodes])
+        sigma = float(np.sqrt(np.mean(np.square(column.sigma))))
+        values = shrink_counts(column.values, total, sigma)
+        measured[column.nodes] = Measurement(column.nodes, values, column.sigma)
     return list(measured.values())
 
 
 class _Loss:
-    """Half the sum of squared errors in deviations, of tables within the cliques."""
+    """Half the sum of squared errors, each in units of the largest precision."""
 
     def __init__(self, tree: CliqueTree, measurements: Sequence[Measurement], total: float):
-        self._tree, self._total = tree, total
         noisy = [each for each in measurements if not each.is_exact]
         least = min((float(np.min(each.sigma)) for each in noisy), default=1.0)
         self._terms = []
         for each in measurements:
-            home = tree.home(each.nodes)
-            assert home is not None
-            # Without noise anywhere all count the same.
+            i = tree.clique_containing(each.nodes)
+            # Without any noise all measurements have the same weight.
             weight = 1.0 if each.is_exact else (least / each.sigma) ** 2
-            self._terms.append((home, each.nodes, each.values / total, weight))
-        self.steepest = sum(float(np.max(weight)) for *_, weight in self._terms)
+            projection = Projection(tree.cliques[i], each.nodes)
+            self._terms.append((i, projection, each.values / total, weight))
+        self.max_curvature = sum(float(np.max(weight)) for *_, weight in self._terms)
 
     def __call__(self, beliefs: Tables) -> tuple[float, Tables]:
-        loss, gradient = 0.0, [np.zeros_like(table) for table in beliefs]
-        for home, nodes, values, weight in self._terms:
-            clique = self._tree.cliques[home]
-            error = margin(beliefs[home], clique, nodes) - values
-            loss += float(np.vdot(weight * error, error)) / 2
-            gradient[home] += spread(weight * error, nodes, clique)
+        """Return the loss and its gradient."""
+        loss, gradient = 0.0, [np.zeros(table.shape) for table in beliefs]
+        for i, projection, values, weight in self._terms:
+            error = projection.sum(beliefs[i]) - values
+            scaled = weight * error
+            loss += float(np.vdot(scaled, error)) / 2
+            gradient[i] += projection.expand(scaled)
         return loss, gradient
 
 
 def fit_tables(
-    tree: CliqueTree, measurements: Sequence[Measurement], total: float, steps: int
+    tree: CliqueTree, measurements: Sequence[Measurement], total: float, max_steps: int
 ) -> Tables:
-    """The consistent distributions nearest to what was measured, in deviations of the noise.
+    """Return the clique marginals of the distribution that fits measured counts best.
 
-    Every clique is to be measured, and other measurements to lie within one. By mirror
-    descent (McKenna, Sheldon and Miklau 2019), which keeps all tables positive and
-    consistent, from the tables made consistent one after the other.
-
-    Parameters
-    ----------
-    tree : CliqueTree
-    measurements : sequence of Measurement
-        Of counts.
-    total : float
-        The number of records.
-    steps : int
-        At most.
-
-    Returns
-    -------
-    list of ndarray
-        Probabilities, one table for each clique.
+    Minimises the weighted squared error by mirror descent (McKenna, Sheldon and Miklau 2019),
+    which keeps all tables positive and consistent. Every clique must be measured, and every
+    other measurement must lie within one. `total` is the number of records.
     """
     loss = _Loss(tree, measurements, total)
     measured = {each.nodes: each for each in measurements}
-    start = [_started(measured[clique], total) for clique in tree.cliques]
+    start = [_initial_table(measured[clique], total) for clique in tree.cliques]
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         logs = [np.log(table) for table in tree.conditionals(start)]
         beliefs = tree.calibrate([np.exp(table) for table in logs])
         value, gradient = loss(beliefs)
-        step = 1.0 / loss.steepest
-        for _ in range(steps):
-            for _ in range(_HALVINGS):
+        step = 1.0 / loss.max_curvature
+        for _ in range(max_steps):
+            for _ in range(_MAX_HALVINGS):
                 moved = [table - step * slope for table, slope in zip(logs, gradient, strict=True)]
                 found = tree.calibrate([np.exp(table - table.max()) for table in moved])
                 new_value, new_gradient = loss(found)
@@ -245,36 +341,35 @@ def fit_tables(
                 step /= 2
             else:
                 break
-            gain = value - new_value
+            decrease = value - new_value
             logs, beliefs, value, gradient = moved, found, new_value, new_gradient
-            step *= _GROWTH
-            if gain <= _SETTLED * value:
+            step *= _STEP_GROWTH
+            if decrease <= _TOLERANCE * value:
                 break
     return beliefs
 
 
-def clipped(values: np.ndarray) -> np.ndarray:
-    """Noisy counts as probabilities, those below 0 as 0; equal ones where nothing is left."""
+def _initial_table(measurement: Measurement, total: float) -> np.ndarray:
+    """Return a positive table with sum 1 near the measured one."""
+    values = measurement.values
+    near = project_counts(values.ravel(), total).reshape(values.shape)
+    # Mirror descent never leaves zero, so no cell may start there.
+    near += np.maximum(0.01 * measurement.sigma, 1e-6 * total / values.size)
+    return near / near.sum()
+
+
+def clip_counts(values: np.ndarray) -> np.ndarray:
+    """Return noisy counts as probabilities: negative ones as 0, equal ones if all are."""
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     return positive / total if total > 0 else np.full(values.shape, 1 / values.size)
 
 
-def _started(measurement: Measurement, total: float) -> np.ndarray:
-    """A positive table near to the measured one, with its own total of 1."""
-    values = measurement.values
-    near = nearest_counts(values.ravel(), total).reshape(values.shape)
-    # A little in every cell: what is 0 would stay so.
-    near += np.maximum(0.01 * measurement.sigma, 1e-6 * total / values.size)
-    return near / near.sum()
+def shrink_counts(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
+    """Shrink noisy counts towards equal counts.
 
-
-def shrunk(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
-    """Noisy counts, nearer to equal ones the less they differ from them by more than noise.
-
-    The positive part of the estimator of James and Stein (1961), which knows that counts of a
-    total cannot differ more from equal ones than if all were one. Where noise drowns all it
-    gives equal counts, and where it does not, hardly changes anything.
+    The positive-part estimator of James and Stein (1961), with the bound that counts of a
+    total differ from equal ones no more than if all records were in one cell.
     """
     n = len(values)
     noise = (n - 1) * sigma**2
@@ -285,8 +380,8 @@ def shrunk(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
     return total / n + signal / (signal + noise) * excess
 
 
-def nearest_counts(values: np.ndarray, total: float) -> np.ndarray:
-    """The non-negative numbers of a total that are nearest to the given ones."""
+def project_counts(values: np.ndarray, total: float) -> np.ndarray:
+    """Return the nearest non-negative numbers with the given sum."""
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
     last = np.flatnonzero(falling > excess)[-1]

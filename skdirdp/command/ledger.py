@@ -1,4 +1,4 @@
-"""``skdirdp ledger``: make, look at, check, export, report and merge ledgers."""
+"""``skdirdp ledger``: create, show, verify, export, report and merge ledgers."""
 
 import argparse
 import json
@@ -9,8 +9,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .outcome import DAMAGED, DONE, REFUSED, USAGE, Refused
-from .tables import Column, table, terminal_width, wrapped
+from .._messages import plural
+from ..accountant import LedgerError, PrivacyAccountant
+from ..accountant.exports import FORMATS, MADE_WITH
+from ..accountant.ledger import _storage, parse_anchor
+from ..accountant.merging import identity_of
+from ..accountant.summary import (
+    account_of,
+    declared_unit,
+    explanation_of,
+    is_within,
+    limit_of,
+    plan_of,
+    used_of,
+)
+from ..reporting.pages import write
+from ..reporting.redact import is_url, without_password
+from ..reporting.statements import number, rounded_up
+from .terminal import (
+    DAMAGED,
+    DONE,
+    REFUSED,
+    USAGE,
+    Column,
+    Refused,
+    table,
+    terminal_width,
+    wrapped,
+)
 
 _LEDGER_HELP = (
     "the file of the ledger, or the address of a database: "
@@ -30,77 +56,77 @@ _COLUMNS = (
 
 
 def add_to(commands: Any) -> None:
-    """Describe the commands on ledgers."""
-    about = "make, look at, check, export, report and merge ledgers"
-    parser = commands.add_parser(
-        "ledger", help=about, description=f"{about[0].upper()}{about[1:]}."
+    """Add the commands on ledgers to the parser."""
+    parser = add_command(
+        commands, "ledger", "create, show, verify, export, report and merge ledgers"
     )
-    actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_create(actions)
-    show = _add(actions, "show", _show, "the limit, what is used of it, and the last charges")
+    show = _add(actions, "show", _show, "show the limit, what is used of it, and the last charges")
     show.add_argument(
         "--last",
-        type=_whole,
+        type=whole_number,
         default=_ROWS,
         metavar="N",
-        help=f"how many charges (default: {_ROWS})",
+        help=f"number of charges (default: {_ROWS})",
     )
-    total = _add(actions, "total", _total, "what everything that was charged costs together")
-    total.add_argument("--delta", type=_number, help="another delta than that of the ledger")
-    verify = _add(
-        actions, "verify", _verify, "whether a charge was changed or removed, and the limit kept"
-    )
+    total = _add(actions, "total", _total, "compute the total of all charges")
+    total.add_argument("--delta", type=real_number, help="delta (default: that of the ledger)")
+    about = "check that no charge was changed or removed, and that the limit is kept"
+    verify = _add(actions, "verify", _verify, about)
     verify.add_argument(
         "--expect",
         type=_anchor,
         metavar="COUNT:HASH",
-        help="an earlier anchor, as show prints it, which the ledger has to begin with",
+        help="an earlier anchor, as printed by show, with which the ledger must begin",
     )
-    export = _add(actions, "export", _export, "all charges as JSON, which is read back, or as CSV")
-    export.add_argument("--format", choices=("json", "csv"), help="that of FILE, or json")
-    _add_output(export)
-    report = _add(actions, "report", _report, "a page for people: one HTML file that loads nothing")
-    _add_output(report)
-    merge = _add(actions, "merge", _merge, "take over charges of other ledgers of the same data")
+    export = _add(actions, "export", _export, "export all charges as JSON, for merge, or as CSV")
+    export.add_argument("--format", choices=("json", "csv"), help="default: that of FILE, or json")
+    report = _add(actions, "report", _report, "write a page: one HTML file that loads nothing")
+    for each in (export, report):
+        add_output(each)
+    merge = _add(actions, "merge", _merge, "add the charges of other ledgers of the same data")
     merge.add_argument(
         "other", nargs="+", metavar="OTHER", help="a ledger, or a JSON export of one"
     )
 
 
+def add_command(commands: Any, name: str, about: str) -> argparse.ArgumentParser:
+    """Add a command with its description."""
+    return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the output file."""
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="output; an existing file is replaced"
+    )
+
+
 def _add(actions: Any, name: str, run: Callable[[Any], int], about: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(name, help=about, description=_sentence(about))
+    """Add an action on a ledger."""
+    parser = add_command(actions, name, about)
     parser.add_argument("ledger", metavar="LEDGER", help=_LEDGER_HELP)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    if name != "create":
-        parser.add_argument("--name", help="which ledger of a database")
+    about_name = "name of the data set" if name == "create" else "name of the ledger in a database"
+    parser.add_argument("--name", help=about_name)
     parser.set_defaults(run=run)
     return parser
 
 
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--output", "-o", metavar="FILE", help="where to write; an existing file is replaced"
-    )
-
-
 def _add_create(actions: Any) -> None:
-    parser = _add(actions, "create", _create, "a new ledger, with its limit and what it is about")
-    parser.add_argument("--name", help="what the data set is called")
-    parser.add_argument("--epsilon", type=_number, help="the limit; without it nothing is refused")
-    parser.add_argument("--delta", type=_number, help="the delta of the limit (default: 1e-5)")
-    parser.add_argument("--order", type=_number, help="the limit is in Renyi DP of this order")
+    parser = _add(actions, "create", _create, "create a ledger with its limit")
+    parser.add_argument("--epsilon", type=real_number, help="the limit (default: no limit)")
+    parser.add_argument("--delta", type=real_number, help="delta of the limit (default: 1e-5)")
+    parser.add_argument("--order", type=real_number, help="the limit is in Renyi DP of this order")
     parser.add_argument(
         "--adjacency",
         choices=("replace", "add_remove"),
-        help="the only relation that may be charged (default: that of the first charge)",
+        help="the only adjacency that may be charged (default: that of the first charge)",
     )
     parser.add_argument(
         "--unit",
-        help="what is protected: record (a single row), or a name for persons who may have "
+        help="the protected unit: record (a single row), or a name for persons who may have "
         "several rows, such as patient or household; charges for single rows are then refused "
         "(default: that of the first charge)",
     )
@@ -109,7 +135,7 @@ def _add_create(actions: Any) -> None:
         "--adaptive",
         action="store_true",
         default=None,
-        help="budgets may be chosen by looking at earlier results: the limit holds even then",
+        help="budgets may be chosen after looking at earlier results: the limit holds even then",
     )
     plan.add_argument(
         "--fixed-plan",
@@ -119,25 +145,25 @@ def _add_create(actions: Any) -> None:
     )
 
 
-def _number(text: str) -> float:
+def real_number(text: str) -> float:
+    """Parse a number of the command line."""
     try:
         value = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"a number is needed; got {text!r}") from None
+        value = math.nan
     if math.isnan(value):
-        raise argparse.ArgumentTypeError(f"a number is needed; got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a number; got {text!r}")
     return value
 
 
-def _whole(text: str) -> int:
+def whole_number(text: str) -> int:
+    """Parse a whole number of the command line."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a whole number is needed; got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number; got {text!r}")
     return int(text)
 
 
 def _anchor(text: str) -> str:
-    from ..accountant.ledger import parse_anchor
-
     try:
         parse_anchor(text)
     except ValueError as error:
@@ -148,86 +174,69 @@ def _anchor(text: str) -> str:
 # Opening -----------------------------------------------------------------------------
 
 
-def _open(options: Any) -> Any:
-    return _existing(options.ledger, getattr(options, "name", None))
-
-
-def _existing(place: str, name: str | None = None) -> Any:
-    """The accountant of a ledger that is there; none is made by looking at it."""
-    from ..accountant import PrivacyAccountant
-    from ..reporting.places import is_url, without_password
-
+def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
+    """Open an existing ledger; opening never creates one."""
     if not is_url(place) and name is not None:
-        raise Refused("--name says which ledger of a database; a file has only one", USAGE)
-    if not _is_there(place, name):
+        raise Refused("--name must name a ledger in a database; a file has only one", USAGE)
+    if not _exists(place, name):
         where = f"there is no ledger at {without_password(place)}"
         if is_url(place):
-            where += f" called {name}" if name else " called default; --name says which"
-        raise Refused(f"{where}; skdirdp ledger create makes one", DAMAGED)
+            where += f" called {name}" if name else " called default; choose another by --name"
+        raise Refused(f"{where}; create one by skdirdp ledger create", DAMAGED)
     return PrivacyAccountant(path=place, name=name)
 
 
-def _is_there(place: str, name: str | None) -> bool:
-    """Whether there is a ledger, which an accountant would make otherwise."""
-    from ..accountant.ledger import _storage
-    from ..reporting.places import is_url
+def _open(options: Any) -> PrivacyAccountant:
+    return open_ledger(options.ledger, options.name)
 
-    storage = _storage(place, name)  # refuses what only looks like an address
+
+def _exists(place: str, name: str | None) -> bool:
+    storage = _storage(place, name)  # refuses names that look like an address
     return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 
 def _create(options: Any) -> int:
-    from ..accountant import PrivacyAccountant
-    from ..reporting.places import is_url, without_password
-
     if not is_url(options.ledger) and os.path.lexists(options.ledger):
-        raise Refused(f"{options.ledger} exists already, and is left as it is")
+        raise Refused(f"{options.ledger} exists already; it is left unchanged")
     asked = ("epsilon", "delta", "order", "adaptive", "name", "adjacency", "unit")
     given = {name: getattr(options, name) for name in asked if getattr(options, name) is not None}
-    if is_url(options.ledger) and _is_there(options.ledger, options.name):
-        raise Refused("the database has a ledger of this name already, which is left as it is")
+    if is_url(options.ledger) and _exists(options.ledger, options.name):
+        raise Refused("the database has a ledger of this name already; it is left unchanged")
     accountant = PrivacyAccountant(path=options.ledger, **given)
     place = without_password(str(accountant.path))
-    facts = _facts(accountant)
-    _tell(options, facts, [f"Made the ledger {place}", *_described(accountant)])
-    return DONE
+    return _print(options, _facts(accountant), [f"Created {place}", *_describe(accountant)])
 
 
-# What a ledger is --------------------------------------------------------------------
+# Output ------------------------------------------------------------------------------
 
 
 def _facts(accountant: Any) -> dict[str, Any]:
-    from ..accountant.exports import MADE_WITH
-    from ..accountant.merging import identity_of
-    from ..reporting.places import without_password
-
-    place = without_password(str(accountant.path))
+    """Return the facts of a ledger that do not change, for JSON."""
     made_with = {name: getattr(accountant, name, None) for name in MADE_WITH}
     limit = {name: made_with.pop(name) for name in ("epsilon", "delta", "order")}
-    identity = identity_of(accountant)
-    return {"ledger": place, "identity": identity, "limit": limit, **made_with}
+    return {
+        "ledger": without_password(str(accountant.path)),
+        "identity": identity_of(accountant),
+        "limit": limit,
+        **made_with,
+    }
 
 
-def _described(accountant: Any) -> list[str]:
-    from ..accountant.summary import declared_unit, limit_of, plan_of
-
-    lines = []
-    if getattr(accountant, "name", None):
-        lines.append(f"data set:   {accountant.name}")
-    lines.append(f"limit:      {limit_of(accountant)}")
-    if getattr(accountant, "adjacency", None):
+def _describe(accountant: Any) -> list[str]:
+    """Return the same facts as lines."""
+    lines = [f"limit:      {limit_of(accountant)}"]
+    if accountant.name:
+        lines.insert(0, f"data set:   {accountant.name}")
+    if accountant.adjacency:
         lines.append(f"adjacency:  {accountant.adjacency}")
-    if getattr(accountant, "unit", None):
+    if accountant.unit:
         lines.append(f"unit:       {declared_unit(accountant)}")
-    lines.append(f"budgets:    {plan_of(accountant)}")
-    return lines
+    return [*lines, f"budgets:    {plan_of(accountant)}"]
 
 
-def _spent(accountant: Any) -> dict[str, Any]:
-    from ..accountant.summary import is_within, used_of
-
-    used = used_of(accountant)
-    limit = accountant.epsilon
+def _spending(accountant: Any) -> dict[str, Any]:
+    """Return what is used and left of the limit, for JSON."""
+    used, limit = used_of(accountant), accountant.epsilon
     return {
         "charges": len(accountant),
         "used": used,
@@ -237,32 +246,29 @@ def _spent(accountant: Any) -> dict[str, Any]:
     }
 
 
-def _described_spending(accountant: Any, spent: dict[str, Any]) -> list[str]:
-    from ..accountant.summary import account_of, explanation_of
-
-    lines = [f"charges:    {spent['charges']}"]
+def _describe_spending(accountant: Any, spending: dict[str, Any]) -> list[str]:
+    """Return the same as lines."""
+    lines = [f"charges:    {spending['charges']}"]
     lines += [f"{name + ':':<11} {text}" for name, text in account_of(accountant)]
     if (explanation := explanation_of(accountant)) is not None:
         lines.append(explanation)
-    if not spent["within_limit"]:
-        lines.append("The limit is exceeded by charges from elsewhere; nothing more is admitted.")
+    if not spending["within_limit"]:
+        lines.append("The limit is exceeded by merged charges; no further charge is admitted.")
     return lines
 
 
-def _tell(options: Any, result: dict[str, Any], lines: list[str]) -> None:
+def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
+    """Print a result as JSON or as lines."""
     if options.json:
-        _print_json(result)
+        print(json.dumps(_plain(result), indent=1, allow_nan=False))
     else:
         width = terminal_width()
         print("\n".join(wrapped(line, width) for line in lines))
-
-
-def _print_json(result: Any) -> None:
-    print(json.dumps(_plain(result), indent=1, allow_nan=False))
+    return DONE
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold; an infinite number becomes the text that ``float`` reads."""
+    """Convert a value for JSON; an infinite number becomes a text that ``float`` accepts."""
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity"
     if isinstance(value, dict):
@@ -272,104 +278,84 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-# Looking -----------------------------------------------------------------------------
+# Actions -----------------------------------------------------------------------------
 
 
 def _show(options: Any) -> int:
-    from ..accountant import LedgerError
-
     accountant = _open(options)
     history = accountant.history()
     first = max(len(history) - options.last, 0)
-    rows = history[first:]
+    rows = list(enumerate(history[first:], first + 1))
+    facts, lines, failure = _facts(accountant), _describe(accountant), None
     try:
-        spent, without_total = _spent(accountant), None
-    except LedgerError as error:  # its charges are there, and do not add up
-        spent, without_total = None, error
-    if options.json:
-        charges = [{"number": n, **row} for n, row in enumerate(rows, first + 1)]
-        anchor = {"anchor": accountant.anchor()}
-        _print_json({**_facts(accountant), **(spent or {}), **anchor, "shown": charges})
-    else:
-        width = terminal_width()
-        lines = _described(accountant)
-        lines += [] if spent is None else _described_spending(accountant, spent)
-        anchor = accountant.anchor()
-        parts = (anchor[i : i + width] for i in range(0, len(anchor), width))
-        lines.append(f"anchor:     {' '.join(parts)}")
-        print("\n".join(wrapped(line, width) for line in lines))
-        if rows:
-            cells = [_cells(n, row) for n, row in enumerate(rows, first + 1)]
-            print("\n" + table(_COLUMNS, cells, width))
-        if first and rows:
+        spending = _spending(accountant)
+        facts |= spending
+        lines += _describe_spending(accountant, spending)
+    except LedgerError as error:  # its charges are shown, but have no total
+        failure = error
+    anchor, width = accountant.anchor(), terminal_width()
+    facts |= {"anchor": anchor, "shown": [{"number": n, **row} for n, row in rows]}
+    parts = (anchor[i : i + width] for i in range(0, len(anchor), width))
+    lines.append(f"anchor:     {' '.join(parts)}")
+    _print(options, facts, lines)
+    if rows and not options.json:
+        print("\n" + table(_COLUMNS, [_cells(n, row) for n, row in rows], width))
+        if first:
             more = f"{first} earlier charges are not shown; --last {len(history)} shows all."
             print(wrapped(more, width))
-    if without_total is not None:
-        raise without_total
+    if failure is not None:
+        raise failure
     return DONE
 
 
 def _cells(number: int, row: Any) -> list[object]:
-    from ..reporting.text import rounded_up
-
-    part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
-    what = f"{row['mechanism']}({row['parameters']})"
-    time = f"{row['time']:%Y-%m-%d %H:%M}"
-    user, label = row["user"] or "", row["label"] or ""
-    cost = rounded_up(row["epsilon"])
-    return [number, time, user, label, part, what, row["releases"], cost]
+    return [
+        number,
+        f"{row['time']:%Y-%m-%d %H:%M}",
+        row["user"] or "",
+        row["label"] or "",
+        "" if row["split"] is None else f"{row['split']}: {row['part']}",
+        f"{row['mechanism']}({row['parameters']})",
+        row["releases"],
+        rounded_up(row["epsilon"]),
+    ]
 
 
 def _total(options: Any) -> int:
-    from ..reporting.text import number, rounded_up
-
     accountant = _open(options)
     delta = accountant.delta if options.delta is None else options.delta
     total = accountant.total(delta)
-    result = {**_facts(accountant), "charges": len(accountant), "total": total, "at_delta": delta}
-    charges = "1 charge" if len(accountant) == 1 else f"{len(accountant)} charges"
-    line = f"ε = {rounded_up(total)} at δ = {number(delta)}, of {charges}"
-    _tell(options, result, [line])
-    return DONE
+    charges = len(accountant)
+    result = {**_facts(accountant), "charges": charges, "total": total, "at_delta": delta}
+    line = f"ε = {rounded_up(total)} at δ = {number(delta)}, of {plural(charges, 'charge')}"
+    return _print(options, result, [line])
 
 
 def _verify(options: Any) -> int:
     accountant = _open(options)
     entries = accountant.verify(expect=options.expect)
-    spent = _spent(accountant)
-    result = {**_facts(accountant), **spent, "intact": True, "anchor": accountant.anchor()}
-    charges = "1 charge" if entries == 1 else f"{entries} charges"
-    line = f"intact: {charges}, none changed or missing"
-    _tell(options, result, [line, *_described_spending(accountant, spent)[1:]])
-    return DONE if spent["within_limit"] else REFUSED
-
-
-# Writing -----------------------------------------------------------------------------
+    spending = _spending(accountant)
+    result = {**_facts(accountant), **spending, "intact": True, "anchor": accountant.anchor()}
+    line = f"intact: {plural(entries, 'charge')}, none changed or missing"
+    _print(options, result, [line, *_describe_spending(accountant, spending)[1:]])
+    return DONE if spending["within_limit"] else REFUSED
 
 
 def _export(options: Any) -> int:
-    from ..accountant.exports import FORMATS
-    from ..reporting.page import write
-
-    kind = options.format
-    if kind is None:
-        name = "ledger.json" if options.output in (None, "-") else options.output
-        end = Path(name).suffix.lower().removeprefix(".")
-        if end not in FORMATS:
-            raise Refused("--format is needed where FILE ends in neither .json nor .csv", USAGE)
-        kind = end
+    to_stdout = options.output in (None, "-")
+    name = "ledger.json" if to_stdout else options.output
+    kind = options.format or Path(name).suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise Refused("--format is needed if FILE ends in neither .json nor .csv", USAGE)
     accountant = _open(options)
     text = FORMATS[kind](accountant)
-    if options.output is None or options.output == "-":
-        # The line ends of a CSV file are its own.
-        sys.stdout.flush()
-        if hasattr(sys.stdout, "buffer"):
-            sys.stdout.buffer.write(text.encode("utf-8"))
-        else:
-            sys.stdout.write(text)
-        return DONE
-    path = write(options.output, text)
-    _tell(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
+    if not to_stdout:
+        return _print_file(options, accountant, write(options.output, text))
+    sys.stdout.flush()
+    if hasattr(sys.stdout, "buffer"):  # keeps the line ends of CSV
+        sys.stdout.buffer.write(text.encode("utf-8"))
+    else:
+        sys.stdout.write(text)
     return DONE
 
 
@@ -377,33 +363,25 @@ def _report(options: Any) -> int:
     accountant = _open(options)
     output = options.output
     if output is None:
-        from ..reporting.places import is_url
-
         stem = "ledger" if is_url(options.ledger) else Path(options.ledger).stem
         output = f"{stem}.html"
         if os.path.exists(output):
             raise Refused(f"{output} exists already; --output {output} replaces it")
-    path = accountant.report(output)
-    _tell(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
-    return DONE
+    return _print_file(options, accountant, accountant.report(output))
+
+
+def _print_file(options: Any, accountant: Any, path: str) -> int:
+    return _print(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
 
 
 def _merge(options: Any) -> int:
     accountant = _open(options)
     before = len(accountant)
-    for other in options.other:
-        accountant.merge(_other(other))
-    spent = _spent(accountant)
-    new = spent["charges"] - before
-    charges = "1 charge" if new == 1 else f"{new} charges"
-    lines = [f"{charges} new", *_described_spending(accountant, spent)]
-    _tell(options, {**_facts(accountant), **spent, "new": new}, lines)
-    return DONE if spent["within_limit"] else REFUSED
-
-
-def _other(place: str) -> Any:
-    from ..accountant import PrivacyAccountant
-
-    if place.lower().endswith(".json"):
-        return PrivacyAccountant.from_export(place)
-    return _existing(place)
+    for place in options.other:
+        is_export = place.lower().endswith(".json")
+        accountant.merge(PrivacyAccountant.from_export(place) if is_export else open_ledger(place))
+    spending = _spending(accountant)
+    new = spending["charges"] - before
+    lines = [f"{plural(new, 'charge')} new", *_describe_spending(accountant, spending)]
+    _print(options, {**_facts(accountant), **spending, "new": new}, lines)
+    return DONE if spending["within_limit"] else REFUSED

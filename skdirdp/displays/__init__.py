@@ -1,16 +1,13 @@
-"""Plots of what was released, and of what it cost.
+"""Plots of released models and of the privacy budget.
 
-In scikit-learn's manner: ``from_estimator`` and its siblings compute and draw, `plot`
-draws again. Only released values are shown. matplotlib is imported when something is
-drawn, and may be missing until then.
+As in scikit-learn, ``from_estimator`` and the other ``from_...`` methods compute and draw, and
+`plot` draws again. Only released values are shown. matplotlib is optional, and is imported when
+something is drawn.
 """
 
-from .bayes_net import BayesNetDisplay
-from .budget_curve import BudgetCurveDisplay
-from .histogram import HistogramDisplay
-from .ledger import LedgerDisplay
-from .margins import MarginsDisplay
-from .privacy_profile import PrivacyProfileDisplay
+from .estimators import BudgetCurveDisplay, HistogramDisplay
+from .network import BayesNetDisplay, MarginsDisplay
+from .privacy import LedgerDisplay, PrivacyProfileDisplay
 
 __all__ = [
     "BayesNetDisplay",

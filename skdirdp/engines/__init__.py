@@ -1,12 +1,22 @@
-"""Where records are counted: here, on the workers of a cluster, or by a frame's own engine.
+"""Count tables in memory, on the workers of a cluster, or with the engine of a lazy frame.
 
-An estimator says what it counts by a `Counter`, and a table says where its records are.
-Exact counts are the same whichever engine brings them, and are all that comes.
+An estimator implements a `Counter`, and `open_table` selects the engine by the type of X. All
+engines return the same exact counts, and only counts leave the engine. Types are recognised by
+name, so that no optional library is imported unless the user has imported it.
 """
 
-from .lazily import compute_dask, lazy_for_dask
-from .parts import Part, TableCounts
-from .registry import KINDS, open_batch, open_table
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from importlib import import_module
+from os import PathLike
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from .in_memory import Part, TableCounts, TableInMemory
 
 __all__ = [
     "KINDS",
@@ -17,3 +27,155 @@ __all__ = [
     "open_batch",
     "open_table",
 ]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kind of table that is not in memory.
+
+    Attributes
+    ----------
+    name : name in messages.
+    types : pattern of the full names of its types.
+    module, engine : module and class that count it.
+    extra : optional dependency, as in `pip install skdirdp[...]`.
+    """
+
+    name: str
+    types: str
+    module: str
+    engine: str
+    extra: str
+
+    def matches(self, X: Any) -> bool:
+        names = (f"{base.__module__}.{base.__qualname__}" for base in type(X).__mro__)
+        return any(re.fullmatch(self.types, name) for name in names)
+
+    def open(self, X: Any, given: dict[str, Any]) -> Any:
+        try:
+            module = import_module(f".{self.module}", __package__)
+        except ImportError as error:
+            raise ImportError(
+                f"{self.name} need an optional dependency: pip install 'skdirdp[{self.extra}]'"
+            ) from error
+        return getattr(module, self.engine)(X, given)
+
+
+_DASK_TYPES = r"dask(_expr)?\..*\.(Array|DataFrame|Series)"
+_ARROW_TYPES = r"pyarrow\..*\.(Dataset|RecordBatchReader)"
+_FRAME_TYPES = (
+    r"polars\..*\.LazyFrame|_?duckdb\..*Relation|narwhals\..*\.LazyFrame"
+    r"|pyspark\.sql\..*DataFrame|ibis\..*\.Table"
+)
+_FRAMES = "Polars lazy frames, DuckDB relations, and other lazy frames that narwhals supports"
+KINDS = (
+    Kind("Dask arrays and frames", _DASK_TYPES, "dask", "DaskTable", "dask"),
+    Kind("PyArrow datasets and streams of batches", _ARROW_TYPES, "arrow", "ArrowTable", "frames"),
+    Kind(_FRAMES, _FRAME_TYPES, "frames", "LazyTable", "frames"),
+)
+
+
+def _find_kind(X: Any) -> Kind | None:
+    """Return the kind of a table that is not in memory; None for other tables."""
+    # Fast path for the most common types.
+    if type(X).__module__.partition(".")[0] not in ("numpy", "pandas", "builtins", "scipy"):
+        for kind in KINDS:
+            if kind.matches(X):
+                return kind
+    if isinstance(X, (str, bytes, PathLike, Generator, Iterator)):
+        others = "; ".join(f"{kind.name} (skdirdp[{kind.extra}])" for kind in KINDS)
+        raise TypeError(
+            f"X must be a table; got {type(X).__name__}. Tables are arrays, sparse matrices and "
+            f"frames in memory (NumPy, SciPy, pandas, Polars, PyArrow); {others}"
+        )
+    return None
+
+
+def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
+    """Return a table with the engine that counts it.
+
+    If X is a frame, y, sample_weight and groups may be names of columns.
+    """
+    given = {"y": y, "sample_weight": sample_weight, "groups": groups}
+    kind = _find_kind(X)
+    return TableInMemory(X, given) if kind is None else kind.open(X, given)
+
+
+def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
+    """Return a batch for `partial_fit`, which must be in memory."""
+    _check_not_incremental()
+    table = open_table(X, y, sample_weight, groups)
+    if not table.in_memory:
+        raise TypeError(
+            f"X must be in memory for partial_fit; got {table.kind}. Pass it to fit, which counts "
+            "it out of core"
+        )
+    return table.part
+
+
+def _check_not_incremental() -> None:
+    """Raise an error if the model would be sent to another process with exact counts.
+
+    `dask_ml.wrappers.Incremental` sends a model from worker to worker between batches. A model
+    that holds exact counts cannot be pickled, and Dask would retry forever.
+    """
+    distributed = sys.modules.get("distributed")
+    if distributed is None or not _is_called_by("dask_ml"):
+        return
+    try:
+        worker = distributed.get_worker()
+    except ValueError:  # not on a worker
+        return
+    if worker.address.startswith("inproc://"):  # all workers share one process
+        return
+    raise TypeError(
+        "partial_fit must not be called by dask_ml on workers in other processes: between batches "
+        "the model would be sent with exact counts. Pass the Dask arrays to fit, which counts on "
+        "the workers and sends only tables of counts"
+    )
+
+
+def _is_called_by(package: str) -> bool:
+    """Return whether one of the nearest callers belongs to a package."""
+    frame = sys._getframe(1)
+    for _ in range(8):
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
+            return True
+    return False
+
+
+def lazy_for_dask(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:
+    """Let a method of a fitted model accept Dask collections, and return lazy arrays for them.
+
+    `output(model)` returns the number of columns of the result, None if it has one dimension, and
+    an empty array of its dtype.
+    """
+
+    def decorate(method: Callable) -> Callable:
+        @wraps(method)
+        def call(self, X):
+            kind = _find_kind(X)
+            if kind is None:
+                return method(self, X)
+            if kind.extra != "dask":
+                raise TypeError(
+                    f"X must be in memory, or a Dask collection, for {method.__name__}; got "
+                    f"{type(X).__name__}. Collect it, or some of its rows at a time"
+                )
+            check_is_fitted(self)
+            if hasattr(self, "release"):  # after partial_fit, release before the first use
+                self.release()
+            model = self._for_workers()
+            return kind.open(X, {}).map_method(model, method.__name__, *output(model))
+
+        return call
+
+    return decorate
+
+
+def compute_dask(*values: Any) -> list[Any]:
+    """Return the values, after computing Dask arrays of one number per record."""
+    return [value.compute() if hasattr(value, "__dask_graph__") else value for value in values]

@@ -1,12 +1,20 @@
-"""Frames that compute elsewhere: their own engine brings equal records together.
+"""Lazy frames whose own engine aggregates equal records.
 
-What comes back is one row for each different record of the few columns that a table is
-about, with the number, or the weight, of those records; never more rows than the table has
-cells. They pass the checks that records in memory pass, and are counted by the door.
+The engine returns one row per distinct record of the few columns that a table needs, with the
+number or total weight of these records: never more rows than the table has cells. These rows pass
+the same checks as records in memory, and are counted by `_contributions`.
+
+Rows of numbers are bounded in the engine, by expressions with the operations of
+`RowBounds.apply` in the same order on 64-bit floats. IEEE 754 defines the rounding of each
+operation, so a record contributes the same to the last bit. `RowBounds.check` and
+`RowBounds.check_sums` check the results.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -16,27 +24,176 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from .arrow import check_named
-from .expressions import Numbers, between, bounded_rows, cell, rounded_down
-from .parts import Counter, Roles, plain
-from .progress import shown
+from .in_memory import ColumnRoles, Counter, check_column_names, to_object_array, with_progress
 
-# Names of columns that are computed, as no user has them.
-_N, _WEIGHT = "__skdirdp_n", "__skdirdp_weight"
-# Names of the columns of X in queries, followed by a number.
-_COLUMN = "__skdirdp_column"
-# Characters that have a meaning in the queries of some engine.
+# Prefix of the names of computed columns. The columns of X are renamed, too.
+_OWN = "__skdirdp_"
+_N, _WEIGHT = f"{_OWN}n", f"{_OWN}weight"
+_LEAST, _LARGEST, _SUM = f"{_OWN}least", f"{_OWN}largest", f"{_OWN}sum"
+# Characters with a meaning in the queries of some engine.
 _SPECIAL = re.compile(r"[^\w -]")
+_TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 
-class Groups(NamedTuple):
-    """Different records of some columns, and how often they occur.
+@dataclass(frozen=True)
+class NumericColumns:
+    """Columns of numbers.
 
     Attributes
     ----------
-    codes : what `encode` made of them.
-    n_rows : how many records there are in all.
-    weights : what those of each row count for together.
+    names, columns : names in X and in the engine.
+    are_numeric : whether the columns have numeric types.
+    threshold : if given, the columns are replaced by whether they exceed it.
+    """
+
+    names: list[str]
+    columns: list[str]
+    are_numeric: bool
+    threshold: float | None = None
+
+    @classmethod
+    def from_schema(
+        cls, schema: nw.Schema, names: list[str], columns: list[str], threshold: float | None = None
+    ) -> "NumericColumns":
+        kinds = [schema[name] for name in names]
+        are_numeric = all(kind.is_numeric() or kind == nw.Boolean for kind in kinds)
+        if threshold is not None and are_numeric and _are_single_precision(kinds):
+            # numpy rounds the number that single precision is compared with.
+            threshold = float(np.float32(threshold))
+        return cls(names, columns, are_numeric, threshold)
+
+    def values(self) -> list[nw.Expr]:
+        """Return the columns as 64-bit floats."""
+        return [nw.col(name).cast(nw.Float64) for name in self.columns]
+
+    def summands(self) -> list[nw.Expr]:
+        """Return the numbers that are summed."""
+        if self.threshold is None:
+            return self.values()
+        # Floats, because not all engines can add booleans.
+        return [_if(value > self.threshold, nw.lit(1.0), nw.lit(0.0)) for value in self.values()]
+
+    def extremes(self) -> dict[str, nw.Expr]:
+        """Return expressions for the extremes of the columns, and for missing values."""
+        found: dict[str, nw.Expr] = {_N: nw.len()}
+        for k, value in enumerate(self.values()):
+            found[f"{_OWN}missing{k}"] = (value.is_null() | value.is_nan()).any()
+            found[f"{_LEAST}{k}"] = value.min()
+            found[f"{_LARGEST}{k}"] = value.max()
+        return found
+
+    def extreme_rows(self, found: pd.DataFrame | None) -> pd.DataFrame:
+        """Return artificial rows with the extremes and missing values of the columns.
+
+        A check of these rows fails for the same reason as a check of the records. `found` is the
+        result of `extremes`, None for columns that are not numeric.
+        """
+        if found is None:
+            return pd.DataFrame({name: ["text"] for name in self.names})
+        rows = {}
+        for k, name in enumerate(self.names):
+            missing, least, largest = (
+                found[f"{what}{k}"].iloc[0] for what in (f"{_OWN}missing", _LEAST, _LARGEST)
+            )
+            last = np.nan if missing else least
+            rows[name] = np.array([least, largest, last], dtype=np.float64)
+        return pd.DataFrame(rows)
+
+
+def _are_single_precision(kinds: Sequence[Any]) -> bool:
+    """Return whether an array of all columns would have single precision."""
+    small = (nw.Boolean, nw.Int8, nw.UInt8, nw.Int16, nw.UInt16)
+    return nw.Float32 in kinds and all(kind == nw.Float32 or kind in small for kind in kinds)
+
+
+def _if(condition: nw.Expr, then: Any, otherwise: Any) -> nw.Expr:
+    return nw.when(condition).then(then).otherwise(otherwise)
+
+
+def _clip(value: nw.Expr, low: float, high: float) -> nw.Expr:
+    return _if(value < low, nw.lit(low), _if(value > high, nw.lit(high), value))
+
+
+def _round_down(value: nw.Expr, grid: float) -> nw.Expr:
+    # Division and multiplication by the grid, a power of two, are exact.
+    return (value / grid).floor() * grid
+
+
+def _total(values: Sequence[nw.Expr]) -> nw.Expr:
+    """Return the sum in the order of `DenseRows.totals`."""
+    while len(values) > 1:
+        half = len(values) // 2
+        sums = [values[k] + values[half + k] for k in range(half)]
+        if len(values) % 2:
+            sums[0] = sums[0] + values[-1]
+        values = sums
+    return values[0]
+
+
+def _entry_names(numbers: NumericColumns) -> list[str]:
+    return [f"{_OWN}{k}" for k in range(len(numbers.names))]
+
+
+def bounded_rows(
+    frame: nw.LazyFrame,
+    numbers: NumericColumns,
+    bounds: RowBounds,
+    weight: nw.Expr | None,
+    label: str,
+) -> nw.LazyFrame:
+    """Return the weighted contributions of each row, as `RowBounds.apply` computes them.
+
+    The frame has the label, the entries, and the least, the largest and the sum of the entries.
+    """
+    names = _entry_names(numbers)
+    entries = [nw.col(name) for name in names]
+    own = {name: nw.col(f"{_OWN}{name}") for name in ("weight", "total", "whole", "over", "factor")}
+    values = {
+        name: value if bounds.grid is None else _if(value > bounds.clip, nw.lit(bounds.clip), value)
+        for name, value in zip(names, numbers.summands(), strict=True)
+    }
+    # One step in each select, so that an engine computes it once.
+    weighted = nw.lit(1.0) if weight is None else weight
+    frame = frame.select(nw.col(label), weighted.alias(_WEIGHT), **values)
+    if bounds.grid is None:
+        frame = frame.with_columns(*(entry * own["weight"] for entry in entries))
+    else:
+        whole = reduce(and_, [entry == entry.floor() for entry in entries])
+        frame = frame.with_columns(
+            _total(entries).alias(f"{_OWN}total"), whole.alias(f"{_OWN}whole")
+        )
+        frame = frame.with_columns(
+            (own["whole"] & (own["total"] < bounds.whole_limit())).alias(f"{_OWN}whole")
+        )
+        slack = bounds.slack(len(names))
+        limit = _if(own["whole"], nw.lit(bounds.limit), nw.lit(bounds.limit * (1 - slack)))
+        frame = frame.with_columns((own["total"] > limit).alias(f"{_OWN}over"))
+        scale = nw.lit(bounds.limit * (1 - 2 * slack)) / own["total"]
+        factor = _if(own["over"], own["weight"] * scale, own["weight"])
+        frame = frame.with_columns(factor.alias(f"{_OWN}factor"))
+        changed = own["over"] | ~own["whole"]
+        frame = frame.with_columns(
+            *(
+                scaled if weight is not None else _if(changed, scaled, entry)
+                for entry in entries
+                for scaled in [_round_down(entry * own["factor"], bounds.grid)]
+            )
+        )
+    return frame.with_columns(
+        nw.min_horizontal(*entries).alias(_LEAST),
+        nw.max_horizontal(*entries).alias(_LARGEST),
+        _total(entries).alias(_SUM),
+    )
+
+
+class GroupedRecords(NamedTuple):
+    """Distinct records of some columns.
+
+    Attributes
+    ----------
+    codes : encoded records.
+    n_rows : number of all records.
+    weights : total weights of the records of each group.
     """
 
     codes: Any
@@ -44,58 +201,56 @@ class Groups(NamedTuple):
     weights: Weights
 
 
-class Frame:
-    """A table of an engine that narwhals speaks to.
+class LazyTable:
+    """Table of an engine that narwhals supports.
 
     Attributes
     ----------
     names : names of the features.
-    sample : an empty frame of the same columns.
+    sample : empty frame with the same columns.
     given : parameters of `fit` that were given.
     """
 
     in_memory = False
-    kind = "a frame that computes elsewhere"
+    kind = "a lazy frame"
 
     def __init__(self, X: Any, given: dict[str, Any]):
         frame = nw.from_native(X).lazy()
         with errors_without_data():
             self.schema = frame.collect_schema()
             names = self.schema.names()
-            self._own = {name: f"{_COLUMN}{k}" for k, name in enumerate(names)}
-            self._frame = _renamed(frame, self._own)
-        self.given = check_named(given)
-        self._roles = Roles.of(names, given)
+            self._own = {name: f"{_OWN}column{k}" for k, name in enumerate(names)}
+            self._frame = _rename(frame, self._own)
+        self.given = check_column_names(given)
+        self._roles = ColumnRoles.from_names(names, given)
         self.names = self._roles.features
         self.sample = pd.DataFrame(columns=self.names)
-        self._terms = Weights.from_values(None, None)
+        self._weights = Weights.from_values(None, None)
 
     @property
     def label(self) -> str:
-        """The name of the column of labels."""
+        """Name of the column of labels."""
         return self._roles.named["y"]
 
-    def select_features(self, features: list[Any]) -> "Frame":
-        """The same; a query names the columns it is about anyway."""
+    def select_features(self, features: list[Any]) -> "LazyTable":
+        """Return the table; each query names the columns it needs."""
         return self
 
     def count(self, counter: Counter) -> Any:
-        """The counts that the estimator asks for."""
+        """Return the counts of the estimator."""
         if "groups" in self.given:
             self._check_persons(counter.max_rows)
         return counter.count_frame(self)
 
-    def shown(self, tables: list[Any]) -> Any:
-        """The tables one by one, with a bar."""
-        return shown(tables, len(tables), "table")
-
-    # Whose records ------------------------------------------------------------------
+    def with_progress(self, tables: list[Any]) -> Any:
+        """Iterate over the tables with a progress bar."""
+        return with_progress(tables, len(tables), "table")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
-        """What a table of so many records says of persons.
+        """Return the number of records with their unit.
 
-        That nobody has more records than `max_rows` is seen and not made so: tables in which
-        somebody has more are refused, and no release of theirs is promised anything.
+        The bound on the records of a person is checked but not enforced: a table in which someone
+        has more records raises an error, so the unit is declared and not selected by ids.
         """
         if n_rows == 0:
             raise ValueError("X must hold at least one record; got 0")
@@ -103,76 +258,51 @@ class Frame:
 
     def _check_persons(self, max_rows: int) -> None:
         name = self._roles.named["groups"]
+        wanted = "groups must hold whole numbers or strings, an id for each row"
         if not (self.schema[name].is_integer() or self.schema[name] in _TEXTS):
-            raise TypeError(
-                "groups must hold whole numbers or strings, an id for each row; got "
-                f"{self.schema[name]}"
-            )
+            raise TypeError(f"{wanted}; got {self.schema[name]}")
         own = self._own[name]
         rows = self._frame.group_by(own, drop_null_keys=False).agg(nw.len().alias(_N))
         found = self._collect(
             rows.select(nw.col(_N).max(), nw.col(own).is_null().any().alias(_WEIGHT))
         )
         if len(found) and found[_WEIGHT].fillna(False).any():
-            raise ValueError(
-                "groups must hold whole numbers or strings, an id for each row; some are missing"
-            )
+            raise ValueError(f"{wanted}; some are missing")
         if len(found) and found[_N].max() > max_rows:
             raise ValueError(
-                f"groups must have at most max_rows={max_rows} rows each in a frame that computes "
-                "elsewhere; some have more. Its rows have no order that all engines keep, so "
-                "which ones are counted is not for an engine to choose: keep some of each, as "
-                "ROW_NUMBER() OVER (PARTITION BY id ORDER BY ...) does in SQL"
+                f"groups must have at most max_rows={max_rows} rows each in a lazy frame; some "
+                "have more. Rows of a lazy frame have no fixed order, so the first rows of a "
+                "person are not defined. Select them before, for example in SQL with "
+                "ROW_NUMBER() OVER (PARTITION BY id ORDER BY ...)"
             )
-
-    # Equal records ------------------------------------------------------------------
 
     def set_weights(
         self, max_weight: float | None, check: Callable[[Any], np.ndarray], *, exact: bool
     ) -> None:
-        """Look at the weights, if there are any; `check` is that of weights in memory."""
+        """Check and bound the weights, if there are any; `check` checks weights in memory."""
         name = self._roles.named.get("sample_weight")
         if name is None:
-            self._terms = Weights.from_values(None, max_weight, exact=exact)
+            self._weights = Weights.from_values(None, max_weight, exact=exact)
             return
-        numbers = Numbers.of(self.schema, [name], [self._own[name]])
-        specimen = numbers.specimen(self._survey(numbers))[name].to_numpy()
-        with errors_without_data(sample_weight=specimen):
-            values = check(specimen)
-        self._terms = Weights.from_values(values, max_weight, exact=exact)
+        numbers = NumericColumns.from_schema(self.schema, [name], [self._own[name]])
+        extremes = numbers.extreme_rows(self._extremes(numbers))[name].to_numpy()
+        with errors_without_data(sample_weight=extremes):
+            values = check(extremes)
+        self._weights = Weights.from_values(values, max_weight, exact=exact)
 
     def group(
-        self, columns: list[str], n_cells: int, encode: Callable[[pd.DataFrame], Any]
-    ) -> Groups:
-        """Different records of these columns, of which there are so many at most.
-
-        `encode` refuses records as it would in memory. Among more than there may be, one at
-        least is wrong.
-        """
-        return self._grouped(self._frame, columns, n_cells, encode)
-
-    def group_cells(
         self,
-        name: str,
-        low: float,
-        high: float,
-        width: float,
-        first: float,
-        n_cells: int,
-        encode: Callable[[pd.DataFrame], Any],
-    ) -> Groups:
-        """The same of the cells of a grid that the numbers of a column lie in."""
-        own = self._own[name]
-        cells = cell(own, low, high, width, first).alias(own)
-        return self._grouped(self._frame.with_columns(cells), [name], n_cells, encode)
-
-    def _grouped(
-        self,
-        frame: nw.LazyFrame,
         columns: list[str],
         n_cells: int,
         encode: Callable[[pd.DataFrame], Any],
-    ) -> Groups:
+        frame: nw.LazyFrame | None = None,
+    ) -> GroupedRecords:
+        """Return the distinct records of some columns, at most `n_cells`.
+
+        `encode` checks the distinct records as it checks records in memory. If there are more than
+        `n_cells`, at least one is invalid. `frame` replaces the records.
+        """
+        frame = self._frame if frame is None else frame
         weight = self._weight()
         sums = [nw.len().alias(_N)]
         if weight is not None:
@@ -186,116 +316,123 @@ class Frame:
         records = found[own].set_axis(columns, axis=1)
         with errors_without_data(X=records):
             codes = encode(records)
-        self._check_forms(len(found), n_cells, columns)
+        _check_number(len(found), n_cells, columns)
         totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
-        return Groups(codes, int(found[_N].sum()), self._terms.with_group_totals(totals))
+        weights = self._weights.with_group_totals(totals)
+        return GroupedRecords(codes, int(found[_N].sum()), weights)
 
-    @staticmethod
-    def _check_forms(found: int, n_cells: int, columns: list[str]) -> None:
-        """Refuse more different records than cells, if each was found to be in one."""
-        if found > n_cells:
-            raise ValueError(
-                "X must hold the values that are declared, each in one form; there are more "
-                f"different ones in {', '.join(map(repr, columns))}"
-            )
+    def group_cells(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        width: float,
+        first: float,
+        n_cells: int,
+        encode: Callable[[pd.DataFrame], Any],
+    ) -> GroupedRecords:
+        """Return the distinct cells of a grid for a column of numbers.
 
-    # Rows ---------------------------------------------------------------------------
+        The cell of a missing value is -1, that of an infinite value is -2.
+        """
+        own = self._own[name]
+        value = nw.col(own).cast(nw.Float64)
+        position = (_clip(value, low, high) * (1 / width)).floor() - first
+        infinite = (value == nw.lit(np.inf)) | (value == nw.lit(-np.inf))
+        cell = _if(infinite, nw.lit(-2.0), position)
+        cell = _if(value.is_null() | value.is_nan(), nw.lit(-1.0), cell).cast(nw.Int64)
+        return self.group([name], n_cells, encode, self._frame.with_columns(cell.alias(own)))
 
-    def numbers(self, threshold: float | None = None) -> Numbers:
-        """The features, as numbers or as whether they are above a threshold."""
+    def numbers(self, threshold: float | None = None) -> NumericColumns:
+        """Return the features as numbers, or as whether they exceed a threshold."""
         own = [self._own[name] for name in self.names]
-        return Numbers.of(self.schema, self.names, own, threshold)
+        return NumericColumns.from_schema(self.schema, self.names, own, threshold)
 
     def sum_rows(
         self,
-        numbers: Numbers,
-        rule: Callable[[Weights, float], RowBounds],
+        numbers: NumericColumns,
+        make_bounds: Callable[[Weights, float], RowBounds],
         check: Callable[[pd.DataFrame], Any],
         n_labels: int,
         encode: Callable[[pd.Series], np.ndarray],
     ) -> RowSums:
-        """Sums of rows by label, each row held to a rule in the engine.
+        """Return sums of rows by label, each row bounded in the engine.
 
-        Parameters
-        ----------
-        numbers : Numbers
-        rule : callable
-            The rule, by the terms of the weights and the largest number.
-        check : callable
-            Refuses a made-up row that has the faults of the records, in memory's words.
-        n_labels : int
-        encode : callable
-            The positions of labels.
+        `make_bounds` takes the weights and the largest number. `check` checks rows as in memory,
+        and `encode` returns the positions of labels.
         """
-        found = self._survey(numbers)
-        specimen = numbers.specimen(found)
-        check(specimen)
-        held = rule(self._terms, float(specimen.to_numpy(dtype=np.float64).max(initial=0.0)))
-        label = self._own[self.label]
-        rows = bounded_rows(self._frame, numbers, held, self._weight(), label)
-        sums = rows.frame.group_by(label, drop_null_keys=False).agg(
-            nw.col(*rows.entries).sum(),
-            nw.col(rows.least).min(),
-            nw.col(rows.largest, rows.total).max(),
+        extremes = numbers.extreme_rows(self._extremes(numbers))
+        check(extremes)
+        largest = float(extremes.to_numpy(dtype=np.float64).max(initial=0.0))
+        bounds = make_bounds(self._weights, largest)
+        label, entries = self._own[self.label], _entry_names(numbers)
+        rows = bounded_rows(self._frame, numbers, bounds, self._weight(), label)
+        sums = rows.group_by(label, drop_null_keys=False).agg(
+            nw.col(*entries).sum(), nw.col(_LEAST).min(), nw.col(_LARGEST, _SUM).max()
         )
         found = self._collect(sums.head(n_labels + 1))
         labels = found[label].rename(self.label)
         with errors_without_data(y=labels):
             codes = encode(labels)
-        self._check_forms(len(found), n_labels, [self.label])
-        # As arrays, whose extremes are nan where one number is.
-        least, largest, totals = (
-            found[name].to_numpy(dtype=np.float64)
-            for name in (rows.least, rows.largest, rows.total)
-        )
+        _check_number(len(found), n_labels, [self.label])
+        # Unlike the extremes of a series, those of an array are NaN if one number is.
+        least, most, totals = found[[_LEAST, _LARGEST, _SUM]].to_numpy(dtype=np.float64).T
         total = float(totals.max())
-        held.check(largest.max(), total, least.min())
-        table = np.zeros((n_labels, len(rows.entries)))
-        np.add.at(table, codes, found[rows.entries].to_numpy(dtype=np.float64))
-        return held.check_sums(table, total)
+        bounds.check(most.max(), total, least.min())
+        table = np.zeros((n_labels, len(entries)))
+        np.add.at(table, codes, found[entries].to_numpy(dtype=np.float64))
+        return bounds.check_sums(table, total)
 
-    def _survey(self, numbers: Numbers) -> pd.DataFrame | None:
-        return self._collect(self._frame.select(**numbers.survey())) if numbers.readable else None
+    def _extremes(self, numbers: NumericColumns) -> pd.DataFrame | None:
+        if not numbers.are_numeric:
+            return None
+        return self._collect(self._frame.select(**numbers.extremes()))
 
     def _weight(self) -> nw.Expr | None:
         name = self._roles.named.get("sample_weight")
         if name is None:
             return None
         weight = nw.col(self._own[name]).cast(nw.Float64)
-        if self._terms.grid is None:
+        if self._weights.grid is None:
             return weight
-        # They were looked at in another query, and a table may change between two.
-        return rounded_down(between(weight, 0.0, self._terms.bound), self._terms.grid)
+        # The weights were checked in another query, and the table may change between the two.
+        return _round_down(_clip(weight, 0.0, self._weights.bound), self._weights.grid)
 
     def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
         with errors_without_data():
-            if frame.implementation.is_polars():  # which else holds whole columns in memory
+            if frame.implementation.is_polars():  # otherwise whole columns are in memory
                 found = frame.collect("polars", engine="streaming").to_pandas()
             else:
                 found = frame.collect().to_pandas()
-            return found.assign(**{name: plain(found[name]) for name in found})
+            return found.assign(**{name: to_object_array(found[name]) for name in found})
 
 
-_TEXTS = (nw.String, nw.Categorical, nw.Enum)
+def _check_number(found: int, n_cells: int, columns: list[str]) -> None:
+    """Raise an error if there are more distinct records than cells."""
+    if found > n_cells:
+        raise ValueError(
+            "X must hold only declared values, each in one form; there are more distinct values "
+            f"in {', '.join(map(repr, columns))}"
+        )
 
 
-def _renamed(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
-    """The frame with other names for all its columns.
+def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
+    """Rename all columns.
 
-    In a query some names mean more than a column: Polars takes ``^a$`` for a regular expression,
-    and DuckDB ``a.b`` for a part of a column.
+    Some names have a special meaning in queries: Polars interprets ``^a$`` as a regular
+    expression, and DuckDB ``a.b`` as a field of a column.
     """
     if frame.implementation.is_duckdb():
         relation = frame.to_native()
         if len(relation.columns) != len(names):
             raise ValueError("X must have distinct column names; some are duplicates")
-        # By position: DuckDB takes "A" for "a" where a relation has both.
+        # By position, because names of DuckDB are not case-sensitive.
         columns = (f"#{place} AS {own}" for place, own in enumerate(names.values(), 1))
         return nw.from_native(relation.project(", ".join(columns))).lazy()
-    unsure = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]
-    if unsure:
+    special = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]
+    if special:
         raise ValueError(
-            f"X must have no column called {unsure[0]!r}: its engine could take the name for more "
-            "than that column. Rename it"
+            f"X must have no column called {special[0]!r}: its engine may interpret the name as an "
+            "expression. Rename it"
         )
     return frame.rename(names)

@@ -20,11 +20,11 @@ from scipy.stats import norm
 
 from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, store_reals
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
-from ..accounting.worst_case import WorstCase, in_every_direction, replaces
+from ..accounting.worst_case import WorstCase, in_every_direction
 from ..numerics.conservative import quotient_up
 from .base import Limits, Mechanism, normalise, sums_of_runs
 from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
-from .tables import CountTable, Noise, entry_quadrature
+from .tables import CountTable, Noise, changed_records, entry_quadrature
 
 _NOISE_NODES = 64
 # Bounds on the error of a noisy count, in deviations or scales of the noise. `_INVERSION_ERROR`
@@ -36,13 +36,17 @@ _LAPLACE_INVERSION_ERROR = 0.005
 
 
 @cache
-def _normal_nodes() -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
+def _gaussian_nodes() -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights for normal noise of deviation 1."""
+    x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
+    return x, weights / weights.sum()
 
 
 @cache
-def _exponential_nodes() -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
+def _laplace_nodes() -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights for Laplace noise of scale 1."""
+    x, weights = np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
+    return np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
 
 
 def _gaussian_mean(y: np.ndarray) -> np.ndarray:
@@ -52,10 +56,11 @@ def _gaussian_mean(y: np.ndarray) -> np.ndarray:
 
 
 def _laplace_mean(y: np.ndarray) -> np.ndarray:
-    """Return the mean of a count given y >= 0, in scales of the noise.
+    """Return the mean of a count given y, in scales of the noise.
 
     The integral of ``x exp(-|x - y|)`` over x >= 0, divided by the integral without x.
     """
+    y = np.maximum(y, 0.0)
     decay = np.exp(-y)
     return (2 * y + decay) / (2 - decay)
 
@@ -108,24 +113,33 @@ def _first_reaching(counts: Callable[[float], np.ndarray], total: float, log_sum
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
 
+    #: Name of the parameter that is the scale of the noise.
+    _scale_name: ClassVar[str]
     #: Sampler of the noise, in multiples of a grid.
     _cells: ClassVar[Callable[..., np.ndarray]]
+    #: Mean of a count given a noisy one, and nodes for the noise, both for noise of scale 1.
+    _mean: ClassVar[Callable[..., np.ndarray]]
+    _nodes: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]]]
+
+    def __post_init__(self):
+        super().__post_init__()
+        store_reals(self, **{self._scale_name: NON_NEGATIVE}, smoothing=NON_NEGATIVE)
 
     @property
-    @abstractmethod
-    def _noise_scale(self) -> float: ...
+    def _noise_scale(self) -> float:
+        return getattr(self, self._scale_name)
 
-    @abstractmethod
-    def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
-        """Return the means of counts given noisy ones."""
+    @property
+    def is_exact(self) -> bool:
+        return self._noise_scale == 0
+
+    def _with_precision(self, precision: float) -> Any:
+        changed: dict[str, Any] = {self._scale_name: self._noise_scale / precision}
+        return replace(self, **changed)
 
     @abstractmethod
     def _from_means(self, means: np.ndarray) -> np.ndarray:
         """Invert `_posterior_mean`."""
-
-    @abstractmethod
-    def _noise_quadrature(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return nodes and weights for the distribution of the noise."""
 
     @abstractmethod
     def _reach(
@@ -136,6 +150,9 @@ class _AdditiveMechanism(Mechanism):
         `n_cells` cells have weight `weight`, and `others` cells have weight `rest`, both from 0
         to 1. The bound is one-sided.
         """
+
+    def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
+        return self._noise_scale * self._mean(noisy / self._noise_scale)
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
         check_noise(self._noise_scale, noise_grid(self._noise_scale, at_most=grid))
@@ -163,19 +180,17 @@ class _AdditiveMechanism(Mechanism):
     ) -> np.ndarray:
         """Add noise to counts that were checked; some results may be negative.
 
-        The noise is rounded to a grid that divides the counts. The result is therefore the
-        ideal sum, rounded.
+        The noise is rounded to a grid that divides the counts. The result is therefore the ideal
+        sum, rounded.
 
         Parameters
         ----------
         counts : ndarray
+            Counts that passed `check_table`.
         generator : Generator
+            Source of the noise.
         grid : float, optional
             As in `check_table`.
-
-        Returns
-        -------
-        ndarray of the same shape
         """
         grid = self.contribution.grid if grid is None else grid
         grid = noise_grid(self._noise_scale, at_most=grid)
@@ -193,7 +208,8 @@ class _AdditiveMechanism(Mechanism):
         if n_categories < 2:
             return 0.0
         total = table.row_total
-        z, noise_weights = self._noise_quadrature()
+        z, noise_weights = self._nodes()
+        z = self._noise_scale * z
 
         def estimates(p):
             noisy = total * p[:, np.newaxis] + z
@@ -280,12 +296,8 @@ class GaussianMechanism(_AdditiveMechanism):
         Standard deviation of the noise on each count. 0 for no noise.
     smoothing : float, default=0
         Number that is added to every estimated count.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or removing
-        one.
-    max_count, max_total : float
-        Public bounds on the entries of one record in the table. Without `max_total` a record
-        contributes to a single cell.
+    adjacency, max_count, max_total
+        As in `Mechanism`.
 
     Examples
     --------
@@ -295,43 +307,27 @@ class GaussianMechanism(_AdditiveMechanism):
     """
 
     name: ClassVar[str] = "gaussian"
+    _scale_name = "sigma"
     _cells = staticmethod(normal_cells)
+    _mean = staticmethod(_gaussian_mean)
+    _nodes = staticmethod(_gaussian_nodes)
 
     sigma: float
     smoothing: float = 0.0
 
-    def __post_init__(self):
-        super().__post_init__()
-        store_reals(self, sigma=NON_NEGATIVE, smoothing=NON_NEGATIVE)
-
-    @property
-    def is_exact(self) -> bool:
-        return self.sigma == 0
-
     @property
     def noise(self) -> Noise:
         return Noise(self.sigma**2)
-
-    @property
-    def _noise_scale(self) -> float:
-        return self.sigma
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         mu = np.sqrt(self.contribution.squared_norm(self.adjacency)) / self.sigma
         pairs: tuple[tuple[DominatingPair, int], ...] = ((GaussianPair(float(mu)), 1),)
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
-    def _posterior_mean(self, noisy):
-        return self.sigma * _gaussian_mean(noisy / self.sigma)
-
     def _from_means(self, means):
         noisy, known = _gaussian_means()
         z = means / self.sigma
         return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
-
-    def _noise_quadrature(self):
-        x, weights = _normal_nodes()
-        return self.sigma * x, weights / weights.sum()
 
     def _limits(self, release, first, stop, n_samples, confidence):
         """Return limits by a union bound over the runs and the total of the noisy counts.
@@ -357,9 +353,6 @@ class GaussianMechanism(_AdditiveMechanism):
         rounding = (n_cells * weight + others * rest) * _ROUNDING_ERROR
         return self.sigma * (norm.isf(tail) * deviations + rounding)
 
-    def _with_precision(self, precision: float) -> Any:
-        return replace(self, sigma=self.sigma / precision)
-
 
 @dataclass(frozen=True, repr=False)
 class LaplaceMechanism(_AdditiveMechanism):
@@ -372,12 +365,8 @@ class LaplaceMechanism(_AdditiveMechanism):
         noise.
     smoothing : float, default=0
         Number that is added to every estimated count.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or removing
-        one.
-    max_count, max_total : float
-        Public bounds on the entries of one record in the table. Without `max_total` a record
-        contributes to a single cell.
+    adjacency, max_count, max_total
+        As in `Mechanism`.
 
     Examples
     --------
@@ -387,41 +376,29 @@ class LaplaceMechanism(_AdditiveMechanism):
     """
 
     name: ClassVar[str] = "laplace"
+    _scale_name = "scale"
     _cells = staticmethod(laplace_cells)
+    _mean = staticmethod(_laplace_mean)
+    _nodes = staticmethod(_laplace_nodes)
 
     scale: float
     smoothing: float = 0.0
 
-    def __post_init__(self):
-        super().__post_init__()
-        store_reals(self, scale=NON_NEGATIVE, smoothing=NON_NEGATIVE)
-
-    @property
-    def is_exact(self) -> bool:
-        return self.scale == 0
-
     @property
     def noise(self) -> Noise:
         return Noise(2 * self.scale**2, is_laplace=True)
-
-    @property
-    def _noise_scale(self) -> float:
-        return self.scale
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         # The worst record fills its cells. For two cells with shifts a <= b (in scales) and
         # x = (a + b - epsilon) / 2, delta = 1 - e^-x (1 + min(x, a) / 2) for
         # 0 <= epsilon <= a + b. It increases if the smaller shift gives to the larger one.
         # Composition preserves domination, so this extends to any number of cells.
-        records = 2 if replaces(self.adjacency) else 1
+        records = changed_records(self.adjacency)
         pairs: tuple[tuple[DominatingPair, int], ...] = tuple(
             (LaplacePair(quotient_up(entry, self.scale)), records * count)
             for entry, count in self.contribution.entries
         )
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
-
-    def _posterior_mean(self, noisy):
-        return self.scale * _laplace_mean(np.maximum(noisy, 0.0) / self.scale)
 
     def _from_means(self, means):
         noisy, known = _laplace_means()
@@ -430,10 +407,6 @@ class LaplaceMechanism(_AdditiveMechanism):
         # All negative counts have the mean 1. They are replaced by -1, the mean of a negative
         # noisy count in an empty cell.
         return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
-
-    def _noise_quadrature(self):
-        x, weights = _exponential_nodes()
-        return self.scale * np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
 
     def _limits(self, release, first, stop, n_samples, confidence):
         """Return limits by a union bound over the runs and the divisor of the noisy counts.
@@ -485,9 +458,6 @@ class LaplaceMechanism(_AdditiveMechanism):
         rounding = (n_cells * weight + others * rest) * _ROUNDING_ERROR
         return self.scale * (largest * least + rounding)
 
-    def _with_precision(self, precision: float) -> "LaplaceMechanism":
-        return replace(self, scale=self.scale / precision)
-
 
 @dataclass(frozen=True, repr=False)
 class SelectionMechanism(GaussianMechanism):
@@ -505,9 +475,8 @@ class SelectionMechanism(GaussianMechanism):
         Not used.
     failure : float in (0, 1), default=1e-6
         Upper bound on the probability that a name of a single record is published.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or removing
-        one.
+    adjacency : str, default="replace"
+        As in `Mechanism`.
     max_count, max_total : float
         A record adds whole numbers of at most `max_count` to a name, and at most `max_total` to
         all names together.

@@ -87,7 +87,7 @@ class Mechanism(PrivacyCurves):
         """Bound on the entries of one record."""
         return _contribution(self.max_count, self.max_total)
 
-    # What a subclass defines ---------------------------------------------------------------
+    # Methods that a subclass defines -------------------------------------------------------
 
     @property
     @abstractmethod
@@ -144,24 +144,10 @@ class Mechanism(PrivacyCurves):
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray: ...
 
     @abstractmethod
-    def _limits(
-        self,
-        release: np.ndarray,
-        first: np.ndarray,
-        stop: np.ndarray,
-        n_samples: float,
-        confidence: float,
-    ) -> Limits: ...
+    def _limits(self, release, first, stop, n_samples, confidence) -> Limits: ...
 
     @abstractmethod
-    def _limits_with_total(
-        self,
-        noisy: np.ndarray,
-        first: np.ndarray,
-        stop: np.ndarray,
-        n_samples: float,
-        confidence: float,
-    ) -> Limits: ...
+    def _limits_with_total(self, noisy, first, stop, n_samples, confidence) -> Limits: ...
 
     @abstractmethod
     def _count_limits(self, sums: np.ndarray, n_cells: np.ndarray, tail: float) -> Limits:
@@ -173,19 +159,15 @@ class Mechanism(PrivacyCurves):
     # Accuracy ------------------------------------------------------------------------------
 
     def expected_divergence(self, table: CountTable) -> float:
-        """Compute the expected KL divergence between a published row and the true row.
+        """Return the expected KL divergence between a published row and the true row.
 
-        This is an average over a reference distribution of the unknown counts. It depends only
-        on the public description of the table.
+        This is an average over a reference distribution of the unknown counts. It depends only on
+        the public description of the table.
 
         Parameters
         ----------
         table : CountTable
             The table to be released.
-
-        Returns
-        -------
-        float
         """
         if not table.postprocess or self.is_exact:
             return self._divergence_as_drawn(table)
@@ -194,21 +176,20 @@ class Mechanism(PrivacyCurves):
         )
 
     def with_precision(self, precision: float) -> "Mechanism":
-        """Return the mechanism with noise divided by `precision`.
+        """Return the mechanism with its noise divided by a number.
 
         Parameters
         ----------
         precision : float
             Positive.
-
-        Returns
-        -------
-        Mechanism
         """
         return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         """Estimate the share of the records in each cell, with errors of mean 0.
+
+        The shares sum to 1, and some may be negative. For additive noise the mean of the errors is
+        0 up to terms that vanish for many records.
 
         Parameters
         ----------
@@ -216,12 +197,6 @@ class Mechanism(PrivacyCurves):
             A released row.
         n_samples : float
             Public number of records in the row.
-
-        Returns
-        -------
-        ndarray of shape (n_categories,)
-            The shares sum to 1, and some may be negative. For additive noise the mean of the
-            errors is 0 up to terms that vanish for many records.
         """
         if self.is_exact:
             return without_smoothing(release, self.smoothing, n_samples, len(release))
@@ -236,7 +211,7 @@ class Mechanism(PrivacyCurves):
         n_samples: float,
         confidence: float,
     ) -> Limits:
-        """Return simultaneous confidence limits for the true shares of runs of cells.
+        """Return simultaneous limits (lower, upper) for the true shares of runs of cells.
 
         Parameters
         ----------
@@ -248,10 +223,6 @@ class Mechanism(PrivacyCurves):
             Public number of records in the row.
         confidence : float in (0, 1)
             Probability that all limits hold, at least.
-
-        Returns
-        -------
-        lower, upper : ndarray of shape (n_runs,)
         """
         check_real("confidence", confidence, above=0, below=1)
         if self.is_exact:
@@ -275,16 +246,10 @@ class Mechanism(PrivacyCurves):
         ----------
         noisy : ndarray of shape (n_categories,)
             Counts with the noise of the mechanism.
-        first, stop : ndarray of int of shape (n_runs,)
-            A run consists of the cells from `first` to before `stop`, at least one.
+        first, stop, confidence
+            As in `limits`.
         n_samples : float or None
             Public number of counted records. None if it is not public.
-        confidence : float in (0, 1)
-            Probability that all limits hold, at least.
-
-        Returns
-        -------
-        lower, upper : ndarray of shape (n_runs,)
         """
         check_real("confidence", confidence, above=0, below=1)
         if n_samples is None:
@@ -319,10 +284,6 @@ class Mechanism(PrivacyCurves):
         ----------
         **budget_and_sizes
             The parameters of `skdirdp.mechanisms.calibrate`.
-
-        Returns
-        -------
-        an instance of the class
 
         Examples
         --------
@@ -422,14 +383,11 @@ class Mechanism(PrivacyCurves):
         Parameters
         ----------
         counts : ndarray of shape (..., n_categories)
+            Counts that passed `check_table`.
         generator : Generator or None
             None only if the mechanism adds no noise.
         grid : float, optional
             As in `check_table`.
-
-        Returns
-        -------
-        ndarray of the same shape
         """
         grid = self.contribution.grid if grid is None else grid
         return Mechanism.draw_all([Request(self, counts, grid)], generator)[0]
@@ -440,18 +398,15 @@ class Mechanism(PrivacyCurves):
     ) -> list[np.ndarray]:
         """Draw the releases of several tables, after they were checked and charged.
 
-        Small tables are drawn together, which takes little longer than drawing one of them.
+        The results are probabilities, or noisy counts if requested. Small tables are drawn
+        together, which takes little longer than drawing one of them.
 
         Parameters
         ----------
         requests : sequence of Request
+            Tables with their mechanisms.
         generator : Generator or None
             None only if no mechanism adds noise.
-
-        Returns
-        -------
-        list of ndarray of the shapes of the tables
-            Probabilities, or noisy counts if requested.
         """
         released = [np.empty(request.counts.shape) for request in requests]
         for request, target in zip(requests, released, strict=True):
@@ -472,6 +427,7 @@ class Mechanism(PrivacyCurves):
         Parameters
         ----------
         requests : sequence of Request
+            Tables with their mechanisms.
         """
         for batch in _batches(requests, [request.counts for request in requests]):
             for request in _join_equal(batch):
@@ -611,20 +567,14 @@ class JointMechanism(PrivacyCurves):
         Parameters
         ----------
         mechanisms : iterable of Mechanism
-
-        Returns
-        -------
-        JointMechanism
+            Mechanisms of the same adjacency.
         """
         return cls(tuple(Counter(mechanisms).items()))
 
     def as_charge(self) -> "tuple[Mechanism | JointMechanism, int]":
         """Return the mechanism and the number of releases to charge an accountant for.
 
-        Returns
-        -------
-        tuple of (mechanism, number of releases)
-            The only part, or the joint mechanism itself with one release.
+        This is the only part, or the joint mechanism itself with one release.
         """
         return self.parts[0] if len(self.parts) == 1 else (self, 1)
 

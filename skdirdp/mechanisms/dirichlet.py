@@ -72,12 +72,8 @@ class DirichletMechanism(Mechanism):
     claim : RenyiDP or TruncatedConcentratedDP, optional
         Guarantee of one release according to the paper whose calibration chose the parameters.
         The privacy curves do not depend on it.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or removing
-        one.
-    max_count, max_total : float
-        Public bounds on the entries of one record in the table. Without `max_total` a record
-        contributes to a single cell, with a weight of at most `max_count`.
+    adjacency, max_count, max_total
+        As in `Mechanism`.
 
     Examples
     --------

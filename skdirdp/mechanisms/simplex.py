@@ -52,39 +52,33 @@ _TINY = 1e-290
 
 @dataclass(frozen=True)
 class SimplexMechanism(PrivacyCurves):
-    """Release ``Y ~ Dirichlet(k p)`` for a probability vector p, or for a mean of several.
+    """Release ``Y ~ Dirichlet(k p)`` for a probability vector p, or for a mean of several vectors.
 
-    Neighbours are two vectors that differ in two protected entries, by at most b in
-    l1 norm; for a mean, one of its vectors is exchanged for such a neighbour. Protected
-    entries are at least `eta` and leave at least `eta_bar` for the others; vectors
-    outside these limits are refused. Proved in docs/theory.md, section 8.
+    Neighbours are two vectors that differ in two protected entries, by at most b in l1 norm. For a
+    mean, one of its vectors is replaced by such a neighbour. The privacy curves are exact bounds by
+    the lift of `DirichletMechanism` to gamma variables, with r = k b / (2 N) and alpha = k eta
+    (docs/theory.md, section 8). The claims of the paper are available by name.
 
     Parameters
     ----------
     k : float
         Concentration: the variance of an entry is ``p (1 - p) / (k + 1)``.
     protected : sequence of int
-        The entries that are protected, at least two and not all. Changes of other
-        entries are covered by no guarantee.
+        Indices of the protected entries, at least two and not all. Changes of other entries are
+        not covered by the guarantee.
     eta, eta_bar : float in (0, 1)
+        Lower bounds on a protected entry, and on the sum of all other entries. Vectors outside
+        these bounds are refused.
     b : float in (0, 1], default=1.0
+        Bound on the l1 distance of neighbours.
     n_vectors : int, default=1
-        Vectors in the mean; 1 for a single vector.
+        Number of vectors in the mean, 1 for a single vector.
 
     Notes
     -----
-    The curves `rdp`, `delta` and `epsilon` are exact bounds by the lift of
-    `DirichletMechanism` to gamma variables, with r = k b / (2 N) and alpha = k eta. The
-    paper's own claims are available by name. The sum of two changed entries stays,
-    so neither moves by more than b / 2.
-
-    A data set is here the tuple of `n_vectors` vectors, and which tuples are neighbours
-    depends on `protected`, `eta`, `eta_bar`, `b` and `n_vectors`, but not on `k`. So
-    `adjacency` names the relation with these five numbers, and releases compose if their
-    names are equal: all pairs then dominate the same neighbours, and their product
-    dominates the releases together. Under different names there may be neighbours of
-    one release that are none of the other, and no total covers them; likewise beside
-    tables of counts, where a record is any other record's neighbour.
+    Which tuples of vectors are neighbours depends on all parameters except `k`. `adjacency` is a
+    name of the relation that contains them, and releases compose if their names are equal: their
+    pairs then dominate the same neighbours. No total covers releases under different relations.
 
     Examples
     --------
@@ -124,7 +118,7 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def adjacency(self) -> str:
-        """The relation between neighbours, with all the numbers it depends on."""
+        """The relation between neighbours, with all numbers that it depends on."""
         return (
             f"{VECTORS}(protected={tuple(sorted(self.protected))}, eta={self.eta}, "
             f"eta_bar={self.eta_bar}, b={self.b}, n_vectors={self.n_vectors})"
@@ -132,7 +126,7 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def _slack(self) -> float:
-        """How far a protected entry can be above eta."""
+        """Largest distance of a protected entry from eta."""
         return 1 - self.eta_bar - len(self.protected) * self.eta
 
     @property
@@ -142,9 +136,9 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def equivalent(self) -> DirichletMechanism:
-        """The Dirichlet mechanism for counts that has the same worst case."""
-        # Neighbours are made of floats, so their entries may differ by a little more, and
-        # shapes are rounded up to a grid.
+        """The Dirichlet mechanism for counts with the same worst case."""
+        # Neighbours are floats, so their entries may differ by slightly more. Shapes are rounded up
+        # to a grid.
         change = min(self.b / 2, self._slack + _ROUNDING) / self.n_vectors + _ROUNDING
         change += 2.0**-self._places / self.k
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
@@ -155,43 +149,36 @@ class SimplexMechanism(PrivacyCurves):
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
     def paper_delta(self, gamma: float, *, union: bool = False) -> float:
-        """Theorems 1 and 2: the delta that goes with ``paper_epsilon(gamma)``.
+        """Return the delta of Theorems 1 and 2 that belongs to ``paper_epsilon(gamma)``.
 
-        The probability that some protected entry of the output is below gamma, for the
-        worst vector.
+        It is the probability that a protected entry of the output is below gamma, for the worst
+        vector.
 
         Parameters
         ----------
         gamma : float in (0, 1)
-            The least value of protected entries outside the failure.
+            Lower bound on protected entries of the output, except with probability delta.
         union : bool, default=False
-            The worst vector is a vertex of the allowed set if that probability is
-            log-concave, which the paper argues for k eta and k eta_bar of at least 1, with
-            a gap. True gives the union bound ``|W| I_gamma(k eta, k (1 - eta))``.
-
-        Returns
-        -------
-        float
+            Whether to use the union bound ``|W| I_gamma(k eta, k (1 - eta))``. Otherwise the worst
+            vector is assumed to be a vertex of the allowed set. This is true if the probability is
+            log-concave, which the paper argues for k eta and k eta_bar of at least 1, with a gap.
         """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1)
-        return (_union_delta if union else _vertex_delta)(self._without_vectors(), gamma)
+        return (_union_delta if union else _vertex_delta)(*self._limits, gamma)
 
     def epsilon(self, delta: float, claim: str = "exact") -> float:
-        """The epsilon at delta.
+        """Return the epsilon at delta.
 
         Parameters
         ----------
         delta : float in (0, 1)
+            Probability that the privacy loss is larger.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
-            "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. (Theorem 2
-            prints b / (2 n), n the dimension; its proof needs the number of vectors.)
-            "union" is the same with the union bound on delta. "lemma5" puts the bounds
-            of Lemma 5 for the beta functions, and is there to compare with.
-
-        Returns
-        -------
-        float
+            "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. (Theorem 2 prints
+            b / (2 n) with the dimension n; its proof needs the number of vectors.) "union" uses the
+            union bound on delta. "lemma5" uses the bounds of Lemma 5 for the beta functions, for
+            comparison.
         """
         check_choice("claim", claim, CLAIMS)
         if claim == "exact":
@@ -200,18 +187,14 @@ class SimplexMechanism(PrivacyCurves):
         return self.paper_epsilon(gamma, lemma5=claim == "lemma5")
 
     def paper_epsilon(self, gamma: float, *, lemma5: bool = False) -> float:
-        """Theorems 1 and 2: the epsilon that goes with ``paper_delta(gamma)``.
+        """Return the epsilon of Theorems 1 and 2 that belongs to ``paper_delta(gamma)``.
 
         Parameters
         ----------
         gamma : float
             Positive, and less than 1 over the number of protected entries.
         lemma5 : bool, default=False
-            Whether to put the bounds of Lemma 5 for the beta functions.
-
-        Returns
-        -------
-        float
+            Whether to use the bounds of Lemma 5 for the beta functions.
         """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1 / len(self.protected))
@@ -234,37 +217,28 @@ class SimplexMechanism(PrivacyCurves):
         return float(log_ratio + shift * spread)
 
     def best_gamma(self, delta: float, *, union: bool = False) -> float:
-        """The largest gamma, hence the least epsilon, at which the paper's delta is within delta.
+        """Return the largest gamma, hence the smallest epsilon, of the paper within delta.
 
-        Problem (16), which asks for the least gamma; epsilon falls with gamma.
+        Problem (16) of the paper asks for the smallest gamma, but epsilon decreases with gamma.
 
         Parameters
         ----------
         delta : float in (0, 1)
-            The largest delta.
+            Upper bound on delta.
         union : bool, default=False
-            Whether to take the union bound, as for `paper_delta`.
-
-        Returns
-        -------
-        float
+            Whether to use the union bound, as in `paper_delta`.
         """
         self._check_paper()
         delta = check_real("delta", delta, above=0, below=1)
-        return _best_gamma(self._without_vectors(), delta, union)
+        return _best_gamma(*self._limits, delta, union)
 
     def claims(self, delta: float) -> dict[str, float]:
-        """The epsilon at delta by each claim that applies, for the same noise.
+        """Return the epsilon at delta by the name of each applicable claim, for the same noise.
 
         Parameters
         ----------
         delta : float in (0, 1)
-            The probability that the loss may be larger.
-
-        Returns
-        -------
-        dict of float
-            By the name of the claim, as for `epsilon`.
+            Probability that the privacy loss is larger.
         """
         self._check_paper()
         names = [name for name in CLAIMS if name != "lemma5" or self.k * self.eta > 1]
@@ -283,16 +257,13 @@ class SimplexMechanism(PrivacyCurves):
         Parameters
         ----------
         p : array-like of shape (n,)
-            It is divided by its sum, which is 1 but for rounding.
+            Its sum is 1 up to rounding errors, by which it is divided.
         random_state : None, int, Generator or RandomState
-            None draws cryptographically secure noise.
+            If None, the noise is cryptographically secure.
         accountant : PrivacyAccountant, optional
-            Charged for one release before any noise is drawn.
+            Accountant that is charged for one release before noise is drawn.
         label : str, optional
-
-        Returns
-        -------
-        ndarray of shape (n,)
+            Name of the charge in the accountant's history.
         """
         if self.n_vectors != 1:
             raise ValueError(
@@ -315,50 +286,39 @@ class SimplexMechanism(PrivacyCurves):
         Parameters
         ----------
         P : array-like of shape (n_vectors, n)
-        random_state, accountant, label : as for `release`
-
-        Returns
-        -------
-        ndarray of shape (n,)
+            The vectors.
+        random_state, accountant, label
+            As in `release`.
         """
         P = self._check_vectors("P", P, ndim=2)
         if len(P) != self.n_vectors:
             raise ValueError(f"P must hold n_vectors={self.n_vectors} vectors; got {len(P)}")
-        # Rounded once: roundings of every partial sum could carry a change further than one
-        # vector's share of it.
+        # Rounded once: rounding errors of partial sums could exceed the change of one vector.
         mean = np.array([math.fsum(column) / len(P) for column in P.T])
         return self._draw(mean, random_state, accountant, label)
 
     def variance(self, p: ArrayLike) -> np.ndarray:
-        """The variance of each entry of the output: Proposition 1.
+        """Return the variance of each entry of the output: Proposition 1.
 
         Parameters
         ----------
         p : array-like of shape (n,)
-            The vector released.
-
-        Returns
-        -------
-        ndarray of shape (n,)
+            The vector that is released.
         """
         return dirichlet_variance(np.asarray(p, dtype=float), self.k)
 
     @staticmethod
     def k_for_variance(variance: float, p: ArrayLike | None = None) -> float:
-        """The k at which no entry of the output has a larger variance than this.
+        """Return the k at which no entry of the output has a larger variance.
 
-        For entries p, (22) of the paper; without, (23), for the worst entry 1/2.
+        This is (22) of the paper for entries p, and (23) without, for the worst entry 1/2.
 
         Parameters
         ----------
         variance : float
-            The largest variance.
+            Upper bound on the variance.
         p : array-like, optional
             Entries of the vector.
-
-        Returns
-        -------
-        float
         """
         variance = check_real("variance", variance, above=0)
         p = np.asarray(0.5 if p is None else p, dtype=float)
@@ -382,20 +342,16 @@ class SimplexMechanism(PrivacyCurves):
         n_vectors: int = 1,
         claim: str = "exact",
     ) -> "SimplexMechanism":
-        """The mechanism of largest k that is (epsilon, delta)-DP by the given claim.
+        """Return the mechanism of largest k that is (epsilon, delta)-DP by a claim.
 
         Parameters
         ----------
         epsilon, delta : float
-            The budget of one release.
+            Budget of one release.
         protected, eta, eta_bar, b, n_vectors
-            As for the mechanism.
+            As in the class.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
-            As for `epsilon`.
-
-        Returns
-        -------
-        SimplexMechanism
+            As in `epsilon`.
 
         Examples
         --------
@@ -427,14 +383,14 @@ class SimplexMechanism(PrivacyCurves):
         if excess(low) > 0:
             raise ValueError(
                 f"epsilon={epsilon} at delta={delta} is out of reach for every k: "
-                "raise one of them, eta or n_vectors, or lower b"
+                "increase one of them, eta or n_vectors, or decrease b"
             )
-        # A hair below, so that epsilon, computed from delta, does not round past the budget.
+        # The margin keeps epsilon, computed from delta, from rounding above the budget.
         return at(safe_root(excess, low, 1.0, tolerance=1e-12, margin=1e-11))
 
-    def _without_vectors(self) -> "SimplexMechanism":
-        """The paper's delta does not depend on b or the number of vectors."""
-        return SimplexMechanism(self.k, self.protected, self.eta, self.eta_bar)
+    @property
+    def _limits(self) -> tuple[float, int, float, float]:
+        return self.k, len(self.protected), self.eta, self.eta_bar
 
     def _check_paper(self) -> None:
         for name, value in (("eta", self.eta), ("eta_bar", self.eta_bar)):
@@ -461,8 +417,8 @@ class SimplexMechanism(PrivacyCurves):
         total = values.sum(axis=-1, keepdims=True)
         if not np.all(np.abs(total - 1) <= _SUM_TOLERANCE):
             raise ValueError(f"{name} must sum to 1 along the last axis; it does not")
-        # Neighbours have equal sums. What is released is therefore a vector whose sum
-        # is 1, and not nearly so, with no protected entry below eta, not even by rounding.
+        # Neighbours have equal sums. The released vector therefore sums to exactly 1, and no
+        # protected entry is below eta, not even by rounding.
         vectors = values / total
         protected = list(self.protected)
         chosen = vectors[..., protected]
@@ -488,36 +444,39 @@ class SimplexMechanism(PrivacyCurves):
         return draw_dirichlet(numerators[np.newaxis], self._places, generator)[0]
 
 
-@lru_cache(maxsize=1024)
-def _vertex_delta(mechanism: SimplexMechanism, gamma: float) -> float:
-    """The larger of the two kinds of vertices: Lemmas 1 and 2.
+# The paper's delta depends neither on b nor on the number of vectors.
 
-    All protected entries are at eta, or one of them takes all that may be taken.
+
+@lru_cache(maxsize=1024)
+def _vertex_delta(k: float, size: int, eta: float, eta_bar: float, gamma: float) -> float:
+    """Return the larger delta of the two kinds of vertices: Lemmas 1 and 2.
+
+    All protected entries are eta, or one of them is as large as possible.
     """
-    size, k = len(mechanism.protected), mechanism.k
-    least = np.full(size, k * mechanism.eta)
+    least = np.full(size, k * eta)
     corner = least.copy()
-    corner[-1] = k * (1 - mechanism.eta_bar - (size - 1) * mechanism.eta)
+    corner[-1] = k * (1 - eta_bar - (size - 1) * eta)
     return max(
-        probability_below(least, k * (1 - size * mechanism.eta), gamma),
-        probability_below(corner, k * mechanism.eta_bar, gamma),
+        probability_below(least, k * (1 - size * eta), gamma),
+        probability_below(corner, k * eta_bar, gamma),
     )
 
 
-def _union_delta(mechanism: SimplexMechanism, gamma: float) -> float:
-    # An entry is Beta(k p_i, k (1 - p_i)), and falls short most often at p_i = eta.
-    k, eta = mechanism.k, mechanism.eta
-    return min(len(mechanism.protected) * float(betainc(k * eta, k * (1 - eta), gamma)), 1.0)
+def _union_delta(k: float, size: int, eta: float, eta_bar: float, gamma: float) -> float:
+    # An entry is Beta(k p_i, k (1 - p_i)), and is most often below gamma at p_i = eta.
+    return min(size * float(betainc(k * eta, k * (1 - eta), gamma)), 1.0)
 
 
 @lru_cache(maxsize=256)
-def _best_gamma(mechanism: SimplexMechanism, delta: float, union: bool) -> float:
+def _best_gamma(
+    k: float, size: int, eta: float, eta_bar: float, delta: float, union: bool
+) -> float:
     bound = _union_delta if union else _vertex_delta
 
     def excess(log_gamma):
-        return np.log(max(bound(mechanism, float(np.exp(log_gamma))), 1e-300) / delta)
+        return np.log(max(bound(k, size, eta, eta_bar, float(np.exp(log_gamma))), 1e-300) / delta)
 
-    high = -np.log(len(mechanism.protected)) - 1e-12
+    high = -np.log(size) - 1e-12
     if excess(high) <= 0:  # the bound does not reach delta below the largest gamma
         return float(np.exp(high))
     return float(np.exp(safe_root(excess, high, 1.0, tolerance=1e-13, limits=(-np.inf, high))))
@@ -527,27 +486,25 @@ def _best_gamma(mechanism: SimplexMechanism, delta: float, union: bool) -> float
 
 
 def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> float:
-    """P[some Y_i < threshold], for entries Y_i of the given shapes.
+    """Return P[some Y_i < threshold] for Dirichlet entries Y_i of the given shapes.
 
-    Y is Dirichlet with these shapes and `rest`, that of all other entries together
-    (Lemma 1 of "The Dirichlet Mechanism for Differential Privacy on the Unit Simplex").
+    `rest` is the sum of the shapes of all other entries (Lemma 1 of the paper).
 
-    Breaking the stick: the first entry takes a beta-distributed part u of the stick,
-    the others divide what is left as a Dirichlet vector again. So the probability that
-    an entry from the j-th on falls short, as a function of the length s of the
-    stick that is left, is a one-dimensional integral of the same function for j + 1.
-    Each is kept as a Chebyshev series of its logarithm in log s. All parts are
-    positive, so that small probabilities keep their relative accuracy.
+    Stick breaking: the first entry is a beta-distributed part u of the stick, and the others divide
+    the rest as a Dirichlet vector. The probability that an entry from the j-th on is too small, as
+    a function of the length s of the remaining stick, is therefore an integral of the same function
+    for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s. All terms
+    are positive, so that small probabilities keep their relative accuracy.
     """
-    # The order does not matter; large entries last, the integrands are smoothest.
+    # The order does not matter. With large entries last, the integrands are smoothest.
     shapes = np.sort(np.asarray(shapes, dtype=float))
     size = shapes.size
     if threshold * size >= 1:
         return 1.0
-    after = rest + np.cumsum(shapes[::-1])[::-1] - shapes  # what follows entry j
+    after = rest + np.cumsum(shapes[::-1])[::-1] - shapes  # sum of the shapes after entry j
     ranges_of_part = [_range_of_part(a, b) for a, b in zip(shapes, after, strict=True)]
 
-    # The lengths that can be left before entry j; shorter than (size - j) thresholds fails.
+    # Range of the stick before entry j. A stick shorter than (size - j) thresholds is too short.
     ranges = [(1.0, 1.0)]
     for j in range(size - 1):
         shortest, longest = ranges[-1]
@@ -573,10 +530,10 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
 
 
 def _one_level(lengths, threshold, others, a, b, part, following):
-    """P[this entry or one of those after it falls short], for each length of the stick."""
+    """Return P[this entry or a later one is too small], for each length of the stick."""
     taken, needed = threshold / lengths, np.minimum(others * threshold / lengths, 1.0)
     short = betainc(a, b, np.minimum(taken, 1.0))
-    # 1 - needed may be below `taken` by rounding only: then nothing is left between.
+    # 1 - needed is below `taken` only by rounding; the interval between them is then empty.
     short += betaincc(a, b, np.maximum(1 - needed, taken))
     with np.errstate(divide="ignore"):
         low = np.maximum(logit(taken), part[0])
@@ -584,7 +541,7 @@ def _one_level(lengths, threshold, others, a, b, part, following):
     half = np.maximum(high - low, 0)[:, np.newaxis] / 2
     low = np.where(np.isfinite(low), low, 0.0)[:, np.newaxis]
     point = low + half * (1 + _POINTS)
-    # The density of logit(u): smooth, and peaked once.
+    # The density of logit(u), which is smooth and has a single peak.
     log_density = xlogy(a, expit(point)) + xlogy(b, expit(-point)) - betaln(a, b)
     left = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
     middle = np.exp(log_density + following(left))
@@ -604,14 +561,14 @@ def _interpolant(log_values, shortest, longest):
 
 
 def _range_of_part(a: float, b: float) -> tuple[float, float]:
-    """The interval on which the logit of a Beta(a, b) variable has a density worth keeping."""
+    """Return the interval outside which the density of the logit of Beta(a, b) is negligible."""
     mode = np.log(a / b)
     peak = xlogy(a, expit(mode)) + xlogy(b, expit(-mode))
 
     def drop(x):
         return peak - a * -np.logaddexp(0, -x) - b * -np.logaddexp(0, x) - _NEGLIGIBLE
 
-    # The tails fall like exp(a x) and exp(-b x).
+    # The tails decrease like exp(a x) and exp(-b x).
     low = brentq(drop, mode - (_NEGLIGIBLE + 40) / a - 40, mode)
     high = brentq(drop, mode, mode + (_NEGLIGIBLE + 40) / b + 40)
     return float(low), float(high)

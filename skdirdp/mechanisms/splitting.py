@@ -82,14 +82,8 @@ def relative_precision(
 ) -> float:
     """Return the precision, at least 1, of a further table that is less sensitive than others.
 
-    It is above 1 if a record contributes many counts to the other tables, as for the class prior
-    next to a table of word counts.
-
-    >>> from skdirdp.mechanisms.splitting import relative_precision
-    >>> from skdirdp.mechanisms.tables import ContributionBound, CountTable
-    >>> words = CountTable(1000, 500, 2, ContributionBound(max_count=10, max_total=100))
-    >>> relative_precision([words], ContributionBound(), "replace")
-    10.0
+    It is above 1 if a record contributes many counts to the other tables. An example is the class
+    prior next to a table of word counts.
     """
     if not tables:
         return 1.0
@@ -188,19 +182,8 @@ def preprocessing_share(
 ) -> float:
     """Return the share of a budget, from 1/300 to 1/12, for the tables of preprocessing steps.
 
-    The share is the optimal one for many records, and smaller if it would not suffice for
-    accurate tables (docs/theory.md, section 12). It depends on public sizes only.
-
-    Histograms of five columns, for many and for few records:
-
-    >>> from skdirdp.mechanisms.splitting import preprocessing_share
-    >>> from skdirdp.mechanisms.tables import CountTable
-    >>> budget = {"epsilon": 1.0, "delta": 1e-5, "order": None, "adjacency": "replace"}
-    >>> for n_samples in (30_000, 500, 100):
-    ...     print(round(preprocessing_share([CountTable(n_samples, 512)] * 5, **budget), 4))
-    0.0833
-    0.0277
-    0.0033
+    The share is the optimal one for many records, and smaller if it would not suffice for accurate
+    tables (docs/theory.md, section 12).
     """
     if np.isinf(epsilon):
         return _MAX_PREPROCESSING_SHARE
@@ -286,12 +269,6 @@ def split_gaussian(whole: GaussianMechanism, weights: Sequence[float]) -> list[G
     """Return one mechanism per weight, whose releases together cost at most one by `whole`.
 
     Weights are the shares of the budget, up to a common factor.
-
-    >>> from skdirdp.mechanisms import GaussianMechanism
-    >>> from skdirdp.mechanisms.splitting import split_gaussian
-    >>> parts = split_gaussian(GaussianMechanism(sigma=3.0), [1, 1, 2])
-    >>> [round(part.sigma, 3) for part in parts]
-    [6.0, 6.0, 4.243]
     """
     total = float(np.sum(weights))
     return [

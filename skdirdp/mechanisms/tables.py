@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -104,15 +104,15 @@ class ContributionBound:
     def squared_norm(self, adjacency: str) -> float:
         """Return the largest squared l2 distance between the tables of neighbours."""
         one = sum(count * entry**2 for entry, count in self.entries)
-        return _changed_records(adjacency) * one
+        return changed_records(adjacency) * one
 
     def total(self, adjacency: str) -> float:
         """Return the largest l1 distance between the tables of neighbours."""
         one = self.largest if self.max_total is None else self.max_total
-        return _changed_records(adjacency) * one
+        return changed_records(adjacency) * one
 
 
-def _changed_records(adjacency: str) -> int:
+def changed_records(adjacency: str) -> int:
     """Return the number of records whose entries differ between neighbours."""
     return 2 if replaces(adjacency) else 1
 
@@ -180,10 +180,6 @@ class CountTable:
         ----------
         max_rows : int
             At least 1.
-
-        Returns
-        -------
-        CountTable
         """
         return replace(self, contribution=self.contribution.for_person(max_rows), of_persons=True)
 
@@ -193,10 +189,7 @@ class CountTable:
         Parameters
         ----------
         adjacency : {"replace", "add_remove"}
-
-        Returns
-        -------
-        str
+            Relation between records.
         """
         return OF_PERSONS[adjacency] if self.of_persons else adjacency
 
@@ -231,32 +224,26 @@ class Noise(NamedTuple):
     per_count: float = 0.0
     is_laplace: bool = False
 
-    def variance_at(self, counts):
-        """Return the variance of the noise in cells with the given true counts.
+    def variance_at(self, counts: Any) -> Any:
+        """Return the variance of the noise in cells with given true counts.
 
         Parameters
         ----------
         counts : float or ndarray
-
-        Returns
-        -------
-        float or ndarray
+            True counts.
         """
         return self.variance + self.per_count * counts
 
     def reach(self, confidence: float) -> float:
         """Return the number of standard deviations that the noise stays within.
 
-        Sums of Laplace variables have lighter tails than a single one. The larger of the normal
-        and the Laplace quantile therefore holds for both.
+        Sums of Laplace variables have lighter tails than a single one. The larger of the normal and
+        the Laplace quantile therefore holds for both.
 
         Parameters
         ----------
         confidence : float in (0, 1)
-
-        Returns
-        -------
-        float
+            Probability of staying within, on both sides together.
         """
         normal = float(ndtri((1 + confidence) / 2))
         return max(normal, -np.log1p(-confidence) / np.sqrt(2)) if self.is_laplace else normal

@@ -1,7 +1,7 @@
-"""Choosing by private scores: searches whose winner, and scores that, may be published."""
+"""Model selection with private scores."""
 
-from .report import SelectionReport
-from .scores import PrivateScore, PrivateScorer, make_private_scorer, private_score
+from .planning import SelectionReport
+from .scoring import PrivateScore, PrivateScorer, make_private_scorer, private_score
 from .search import PrivateGridSearchCV, PrivateRandomizedSearchCV
 
 __all__ = [

@@ -1,32 +1,193 @@
-"""Runs of a search: a fit and a noisy score each, of which one is published."""
+"""Candidates of a search, and their runs: a fit and a noisy score each.
+
+A candidate is the estimator with one choice of parameters, as a `PrivatePipeline`: it can be
+rehearsed, and its budget is a parameter.
+"""
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._messages import is_error
+from .._messages import is_error, warn
 from .._random import noise_generator
+from .._sklearn_compat import _routing_enabled
+from ..base import Budget, PrivacyReport
+from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
+from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
-from .candidates import Records, fit_candidate, seed_noise
-from .routes import Route
-from .scores import GRID, PrivateScorer, with_range
+from ..pipeline.public_steps import reachable
+from .planning import Route, SearchPlan
+from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
+
+#: Parameters of a candidate that follow from the search.
+BUDGET_PARAMETERS = ("accountant", "adjacency", "delta", "epsilon", "order")
+_STEP = "estimator"
+
+#: Reason why a search cannot protect persons with several rows.
+ROWS_ONLY = (
+    "a search splits and scores rows, and its noise is for one row, but a person with several rows "
+    "could be fitted to and held out at once. Choose the parameters on public records, or on a "
+    "table with one row for each person, and fit the model with groups and max_rows"
+)
+
+
+class Records(NamedTuple):
+    """Records to fit to, with the parameters of `fit`."""
+
+    X: Any
+    y: Any
+    params: dict[str, Any]
+
+
+def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
+    """Raise an error for parameters that a search cannot choose."""
+    for name in dict.fromkeys(name for each in candidates for name in each):
+        if name.split("__")[-1] in BUDGET_PARAMETERS:
+            raise ValueError(
+                f"{name} must not be searched over: it follows from the budget of the search"
+            )
+    for each in ({}, *candidates):
+        for name, value in {**estimator.get_params(deep=True), **each}.items():
+            if name.split("__")[-1] == "max_rows" and not (value is None or value == 1):
+                raise ValueError(f"{name} must be 1 inside a search: {ROWS_ONLY}")
+
+
+def make_candidate(
+    estimator: Any, parameters: Mapping[str, Any], budget: Budget
+) -> PrivatePipeline:
+    """Return an unfitted copy with these parameters and this budget, without accountant."""
+    copy = clone(estimator).set_params(
+        **{name: clone(value, safe=False) for name, value in parameters.items()}
+    )
+    options = {**budget._asdict(), "accountant": None}
+    if isinstance(copy, PrivatePipeline):
+        return copy.set_params(**options)
+    if isinstance(copy, Pipeline):
+        return PrivatePipeline(
+            copy.steps,
+            transform_input=copy.transform_input,
+            memory=copy.memory,
+            verbose=copy.verbose,
+            **options,
+        )
+    return PrivatePipeline([(_STEP, copy)], **options)
+
+
+def is_wrapped(estimator: Any) -> bool:
+    """Return whether the estimator is the only step of its candidates."""
+    return not isinstance(estimator, Pipeline)
+
+
+class Rehearsal(NamedTuple):
+    """Releases of a fit that was rehearsed, and the names that are not covered."""
+
+    released: JointMechanism
+    not_covered: tuple[str, ...]
+
+
+def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Rehearsal:
+    """Return the releases that a fit of a candidate would make; nothing is released."""
+    leaking = candidate._warn_of_leaking_steps() if np.isfinite(candidate.epsilon) else []
+    planned = candidate._rehearsed(records.X, records.y, _fit_params(records, wrapped))
+    if planned.joint is None:
+        raise ValueError(
+            "estimator must be private or have a private step, such as DirichletNB or "
+            "DirichletCategoricalNB; otherwise no noise is added"
+        )
+    if any(isinstance(m, SelectionMechanism) and not m.is_exact for m, _ in planned.joint.parts):
+        raise ValueError(
+            "PrivateCountVectorizer must not learn its vocabulary inside a search, because every "
+            "run would use a part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
+            "Nothing was charged"
+        )
+    return Rehearsal(planned.joint, (*leaking, *planned.not_covered))
+
+
+def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Any:
+    """Fit a candidate; return the fitted estimator and its privacy report."""
+    candidate.fit(records.X, records.y, **_fit_params(records, wrapped))
+    return (candidate.steps[0][1] if wrapped else candidate), candidate.privacy_
+
+
+def _fit_params(records: Records, wrapped: bool) -> dict[str, Any]:
+    if not wrapped or _routing_enabled():  # with routing, the step requests its parameters
+        return records.params
+    return {f"{_STEP}__{name}": value for name, value in records.params.items()}
+
+
+def restore_budget(fitted: Any, estimator: Any, own: Mapping[str, Any]) -> None:
+    """Set the budget of a fitted pipeline, which was that of a run, for later fits.
+
+    It becomes the budget of the original pipeline, or `own`, that of the search.
+    """
+    if not is_wrapped(estimator):
+        has_budget = isinstance(estimator, PrivatePipeline)
+        fitted.set_params(
+            **{name: getattr(estimator, name) if has_budget else own[name] for name in own}
+        )
+
+
+def remove_prefix(names: Sequence[str], wrapped: bool) -> tuple[str, ...]:
+    """Return names of parameters as the user of a search knows them."""
+    return tuple(name.removeprefix(f"{_STEP}__") if wrapped else name for name in names)
+
+
+def seed_noise(candidate: PrivatePipeline, seed: int) -> PrivatePipeline:
+    """Set all `random_state` parameters of a candidate that are None."""
+    names = [
+        name
+        for name, value in candidate.get_params(deep=True).items()
+        if name.split("__")[-1] == "random_state" and value is None
+    ]
+    seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
+    return candidate.set_params(**dict(zip(names, seeds, strict=True)))
+
+
+def set_report(fitted: Any, report: PrivacyReport) -> None:
+    """Give every part of a fitted model the report of the search.
+
+    The report of a part would hold only if the model had not been selected.
+    """
+    for found in reachable(fitted):
+        if "privacy_" in vars(found):
+            found.privacy_ = report
+
+
+@contextmanager
+def deduplicate_warnings() -> Iterator[None]:
+    """Issue each warning of several candidates once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for message, category in dict.fromkeys((str(each.message), each.category) for each in caught):
+        warn(message.replace(f"{_STEP}__", ""), category)
+
+
+@contextmanager
+def ignore_leak_warnings() -> Iterator[None]:
+    """Ignore warnings that the first rehearsal has issued."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        yield
 
 
 class Run(NamedTuple):
-    """What one run releases.
+    """Release of one run.
 
     Attributes
     ----------
-    number : that of the candidate.
-    rank : what runs are compared by; minus infinity for a run that failed.
-    fitted : the estimator, or None for a run that failed.
-    scorer : with its range.
-    noisy : gains and losses with noise, or None for a run that failed.
+    number : number of the candidate.
+    rank : number by which runs are compared; minus infinity for a failed run.
+    fitted, scorer, noisy : fitted estimator, scorer with its range, and noisy gains and losses;
+        None for a failed run.
     """
 
     number: int
@@ -37,13 +198,13 @@ class Run(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What every run of a candidate needs, and nothing that a run changes.
+    """Input of the runs of one candidate.
 
     Attributes
     ----------
-    number : that of the candidate.
-    candidate : unfitted.
-    expected : what the charge was for.
+    number : number of the candidate.
+    candidate : unfitted candidate.
+    expected : releases that were charged.
     wrapped : whether the estimator is the only step of the candidate.
     """
 
@@ -53,18 +214,18 @@ class Task(NamedTuple):
     wrapped: bool
 
 
+def make_tasks(
+    estimator: Any, candidates: Sequence[Mapping[str, Any]], plan: SearchPlan, drawn: Sequence[int]
+) -> Iterator[Task]:
+    """Iterate over the tasks of the drawn candidates."""
+    wrapped = is_wrapped(estimator)
+    for number in drawn:
+        candidate = make_candidate(estimator, candidates[number], plan.budget)
+        yield Task(number, candidate, plan.fits[number] if plan.fits else None, wrapped)
+
+
 def draw_candidates(route: Route, generator: np.random.Generator) -> list[int]:
-    """The numbers of the candidates to run, one for each run.
-
-    Parameters
-    ----------
-    route : Route
-    generator : numpy.random.Generator
-
-    Returns
-    -------
-    list of int
-    """
+    """Return the number of the candidate of each run."""
     if route.name == "composition":
         return list(range(route.n_candidates))
     drawn = []
@@ -82,58 +243,27 @@ def perform(
     score: GaussianMechanism,
     seed: int | None,
 ) -> Run:
-    """One run; whatever fails in it, it counts as a run.
-
-    Parameters
-    ----------
-    task : Task
-    train : Records
-        Records to fit to.
-    test : tuple of (X, y)
-        Held-out records.
-    scorer : PrivateScorer
-    score : GaussianMechanism
-        The noise of the score.
-    seed : int or None
-        None for noise that cannot be drawn again.
-
-    Returns
-    -------
-    Run
-    """
+    """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too."""
     candidate = task.candidate if seed is None else seed_noise(task.candidate, seed)
     try:
-        # Warnings of a run that is not the best would tell of it, as would their number.
+        # Warnings of other runs than the best, and their number, are not private.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _scored(task, candidate, train, test, scorer, score, seed)
+            fitted, report = fit_candidate(candidate, train, task.wrapped)
+            if task.expected is not None and dict(report.mechanisms) != dict(task.expected.parts):
+                raise RuntimeError("the noise of a fit differs from the noise that was charged")
+            scorer = set_range(scorer, fitted)
+            noisy = score_table(scorer, fitted, *test, score.adjacency)
+            if not score.is_exact:
+                generator = noise_generator(None if seed is None else seed + 1)
+                noisy = score.noisy(noisy, generator, GRID)
+            rank = rank_table(scorer, noisy, score.sigma)
+            return Run(task.number, rank, fitted, scorer, noisy)
     except BaseException as error:
         if not is_error(error):
             raise
-        # Neither the error nor its words: they may hold data.
+        # The error is dropped, because it may contain data.
         return Run(task.number, -np.inf)
-
-
-def _scored(
-    task: Task,
-    candidate: PrivatePipeline,
-    train: Records,
-    test: tuple[Any, Any],
-    scorer: PrivateScorer,
-    score: GaussianMechanism,
-    seed: int | None,
-) -> Run:
-    """A run that does not fail; see `perform`."""
-    fitted, report = fit_candidate(candidate, train, task.wrapped)
-    if task.expected is not None and dict(report.mechanisms) != dict(task.expected.parts):
-        raise RuntimeError("the noise of a fit is not what was paid for")
-    scorer = with_range(scorer, fitted)
-    noisy = scorer.table(fitted, *test, score.adjacency)
-    if not score.is_exact:
-        generator = noise_generator(None if seed is None else seed + 1)
-        noisy = score.noisy(noisy, generator, GRID)
-    rank = scorer.rank(noisy, score.sigma)
-    return Run(task.number, rank, fitted, scorer, noisy)
 
 
 def perform_all(
@@ -143,23 +273,7 @@ def perform_all(
     verbose: int | None,
     **common: Any,
 ) -> Iterator[Run]:
-    """Runs as they are done, in their order.
-
-    Parameters
-    ----------
-    tasks : iterable of Task
-    seeds : sequence of int or None
-        One for each run.
-    n_jobs : int or None
-    verbose : int or None
-        Above 0 shows the progress also where no terminal is; None shows it nowhere.
-    **common
-        The other parameters of `perform`.
-
-    Returns
-    -------
-    iterator of Run
-    """
+    """Perform all runs and iterate over them in order; `verbose=None` shows no progress."""
     waiting = (
         delayed(perform)(task, seed=seed, **common) for task, seed in zip(tasks, seeds, strict=True)
     )
@@ -168,7 +282,7 @@ def perform_all(
 
 
 def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[Run]:
-    """Shown where a person watches: on a terminal, and only if the package for it is there."""
+    """Show a progress bar if tqdm is installed, on terminals or if `verbose`."""
     try:
         from tqdm.auto import tqdm
     except ImportError:
@@ -178,18 +292,8 @@ def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[R
     )
 
 
-def best_of(runs: Iterable[Run], generator: np.random.Generator) -> Run:
-    """The run with the best score; of several, any with the same probability.
-
-    Parameters
-    ----------
-    runs : iterable of Run
-    generator : numpy.random.Generator
-
-    Returns
-    -------
-    Run
-    """
+def select_best(runs: Iterable[Run], generator: np.random.Generator) -> Run:
+    """Return the run with the highest rank; ties are broken at random."""
     best: list[Run] = []
     for run in runs:
         if best and run.rank < best[0].rank:

@@ -1,11 +1,11 @@
-"""Searches whose winner may be published."""
+"""Grid search and randomized search with private scores."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
@@ -25,103 +25,122 @@ from .._sklearn_compat import (
     take_records,
 )
 from ..accounting import NoPrivacy
-from ..accounting.worst_case import ADJACENCIES
-from ..base import Budget, PrivateEstimator, ReleaseContext
+from ..accounting.worst_case import ADJACENCIES, RECORD
+from ..base import Budget, PrivateEstimator, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
-from ..mechanisms import GaussianMechanism
+from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
-from .candidates import (
-    BUDGET,
-    ROW_BY_ROW,
+from .planning import (
+    ROUTES,
+    Route,
+    SearchPlan,
+    SelectionReport,
+    choose_route,
+    may_depend_on_data,
+    plan_search,
+    split_records,
+)
+from .runs import (
+    BUDGET_PARAMETERS,
+    ROWS_ONLY,
     Records,
+    Run,
     check_candidates,
-    each_warning_once,
+    deduplicate_warnings,
+    draw_candidates,
     fit_candidate,
-    give_back,
+    ignore_leak_warnings,
     is_wrapped,
     make_candidate,
-    public_names,
+    make_tasks,
+    perform_all,
     rehearse,
+    remove_prefix,
+    restore_budget,
     seed_noise,
+    select_best,
     set_report,
-    without_leak_warnings,
 )
-from .report import SelectionReport
-from .routes import ROUTES, Plan, Route, choose_route, plan
-from .runs import Run, Task, best_of, draw_candidates, perform_all
-from .scores import PrivateScorer, as_labels, scorer_of
-from .splits import may_hold_data, split_once
+from .scoring import PrivateScore, PrivateScorer, as_label_vector, estimate_score, get_scorer
 
-#: The expected number of runs of a search, where it is not given.
+#: Expected number of runs of a search, if `n_runs` is None.
 MEAN_RUNS = 10
 
-#: Attributes of scikit-learn's searches that are not published, and why.
+#: Attributes of scikit-learn's searches that are not published, with the reason.
 _WITHHELD = {
-    "cv_results_": "it would hold the scores of all runs, and only the best run is paid for",
-    "best_score_": "it would be an exact score of private records; `released_score_` is the "
-    "winner's score with noise, and may be published",
-    "n_runs_": "the number of runs tells of the scores that were not the best",
+    "cv_results_": "it would hold the scores of all runs, and only the best run is charged",
+    "best_score_": "it would be an exact score of private records; use `released_score_`, the "
+    "score of the best run with noise",
+    "n_runs_": "the number of runs reveals information on the other scores",
     "n_splits_": "there is one split",
     "refit_time_": "time is not covered by the guarantee",
-    "multimetric_": "a search has one score, which decides",
+    "multimetric_": "a search has one score",
 }
 
+_Search = TypeVar("_Search", bound="_PrivateSearch")
 
-def _estimator_has(method: str):
-    """Whether the estimator inside, fitted if it is, has a method."""
+
+def _estimator_has(method: str) -> Callable[[Any], bool]:
+    """Return a check whether the best estimator, or the unfitted one, has a method."""
 
     def check(search: Any) -> bool:
-        inside = vars(search).get("best_estimator_", search.estimator)
-        getattr(inside, method)
+        getattr(vars(search).get("best_estimator_", search.estimator), method)
         return True
 
     return check
 
 
 class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
-    """What both searches share: all but the list of candidates."""
+    """Base class of the searches; a subclass lists the candidates."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PrivateEstimator._parameter_constraints,
         "estimator": [HasMethods(["fit", "get_params", "set_params"])],
         "scoring": [None, str, PrivateScorer, callable],
+        "route": [StrOptions(set(ROUTES))],
+        "n_runs": [None, Interval(Real, 1, None, closed="neither")],
+        "refit": ["boolean", StrOptions({"all", "run"})],
+        "n_jobs": [None, Integral],
+        "verbose": ["verbose"],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "order": [None, Interval(Real, 1, None, closed="neither")],
         "adjacency": [StrOptions(set(ADJACENCIES))],
-        "route": [StrOptions(set(ROUTES))],
-        "n_runs": [None, Interval(Real, 1, None, closed="neither")],
-        "n_jobs": [None, Integral],
-        "refit": ["boolean", StrOptions({"all", "run"})],
-        "verbose": ["verbose"],
     }
 
     estimator: Any
     scoring: Any
-    delta: float
-    order: float | None
-    adjacency: str
     route: str
     n_runs: float | None
     cv: Any
     refit: bool | str
     n_jobs: int | None
     verbose: int
+    delta: float
+    order: float | None
+    adjacency: str
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_estimator_: Any
+    candidates_: list[dict[str, Any]]
+    scorer_: PrivateScorer
+    released_score_: PrivateScore
+    privacy_: SelectionReport
 
     @abstractmethod
     def _candidates(self) -> list[Mapping[str, Any]]:
-        """The public list that candidates are drawn from."""
+        """Return the public list of candidates."""
 
-    def fit(self, X, y=None, **params):
+    def fit(self: _Search, X: Any, y: Any = None, **params: Any) -> _Search:
         """Search, and publish the best run.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Training records, as the estimator takes them.
+            Training records.
         y : array-like of shape (n_samples,), default=None
             Labels.
         **params : dict of str -> object
-            Passed to the `fit` of the estimator. What has an entry for each record is split
+            Parameters of the `fit` of the estimator. Those with one entry per record are split
             with the records.
 
         Returns
@@ -130,117 +149,47 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         if ReleaseContext.current() is not None:
             raise TypeError(
-                f"{type(self).__name__} cannot be a step of a PrivatePipeline: it has a budget of "
-                "its own. Put the pipeline into the search instead"
+                f"{type(self).__name__} cannot be a step of a PrivatePipeline, because it has its "
+                "own budget. Put the pipeline into the search instead"
             )
         with self._fitting():
+            self._validate_params()
             self._fit(X, y, params)
         return self
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
-        self._validate_params()
         if any(name.split("__")[-1] == "groups" for name in params):
-            raise ValueError(f"groups must not be given to a search: {ROW_BY_ROW}")
+            raise ValueError(f"groups must not be given to a search: {ROWS_ONLY}")
         if y is None and get_tags(self.estimator).target_tags.required:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         candidates = self._candidates()
         check_candidates(candidates, self.estimator)
-        scorer = scorer_of(self.scoring, self.estimator, y)
-        terms = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
+        scorer = get_scorer(self.scoring, self.estimator, y)
         generator = self._generator()
         with errors_without_data(X=X, y=y):
-            X, y = indexable(X, as_labels(y))
+            X, y = indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
-        train, test = split_once(n_records, self.cv, self.adjacency, generator)
+        train, test = split_records(n_records, self.cv, self.adjacency, generator)
         if self.adjacency == "replace" and not (train.size and test.size):
             raise ValueError(
                 "cv must leave records to fit to and hold some out; it takes "
                 f"{train.size} and {test.size} of n_samples={n_records}"
             )
-        everything = Records(X, y, _check_method_params(X, params))
-        fitted_to = Records(
-            *self._part(X, y, train), _check_method_params(X, params, indices=train)
-        )
-        held_out = self._part(X, y, test)
-        wrapped = is_wrapped(self.estimator)
+        all_records = Records(X, y, _check_method_params(X, params))
+        records = Records(*_take(X, y, train), _check_method_params(X, params, indices=train))
+        held_out = _take(X, y, test)
 
         leaks = self._warn_of_split()
-        planned = self._plan(candidates, terms, fitted_to, everything, wrapped, leaks)
-        self._check_score(scorer)
-        if self.accountant is not None:
-            label = type(self).__name__ if self.label is None else self.label
-            self.accountant.charge(planned.guarantee, releases=1, label=label)
-
-        drawn = draw_candidates(planned.route, generator)
-        tasks = (
-            Task(
-                index,
-                make_candidate(self.estimator, candidates[index], planned.terms),
-                planned.fits[index] if planned.fits else None,
-                wrapped,
-            )
-            for index in drawn
-        )
-        runs = perform_all(
-            tasks,
-            self._seeds(len(drawn), generator),
-            self.n_jobs,
-            # Repetition is private only as long as nobody sees how often: shown if asked for.
-            self.verbose if planned.route.name == "composition" else self.verbose or None,
-            train=fitted_to,
-            test=held_out,
-            scorer=scorer,
-            score=planned.score,
-        )
-        best = best_of(runs, generator)
-        if best.fitted is None:
-            raise RuntimeError(
-                "every run of the search failed, after all of them had been rehearsed without "
-                "error. Nothing is published, and the charge stays; the errors are not shown "
-                "because they may hold data"
-            )
-        if planned.route.refit:
-            best = self._refitted(best, candidates, planned, everything, wrapped, generator)
-        self._publish(best, candidates, planned, test.size, public_names(leaks, wrapped))
-
-    @property
-    def _refits(self) -> bool:
-        return self.refit is True or self.refit == "all"
-
-    def _refitted(
-        self,
-        best: Run,
-        candidates: list[Mapping[str, Any]],
-        planned: Plan,
-        records: Records,
-        wrapped: bool,
-        generator: np.random.Generator,
-    ) -> Run:
-        """The best run, with the model of its candidate fitted to all records."""
-        candidate = make_candidate(self.estimator, candidates[best.number], planned.refit_terms)
-        if self.random_state is not None:
-            candidate = seed_noise(candidate, int(generator.integers(2**31)))
-        with without_leak_warnings():
-            fitted, report = fit_candidate(candidate, records, wrapped)
-        if planned.refits and dict(report.mechanisms) != dict(planned.refits[best.number].parts):
-            raise RuntimeError(
-                "the noise of the last fit is not what was paid for: the tables that it releases "
-                "depend on more than public parameters. Nothing is published; the charge stays"
-            )
-        return best._replace(fitted=fitted)
-
-    def _warn_of_split(self) -> list[str]:
-        """Name a split that may have been made from the records."""
-        if not (self._is_private and may_hold_data(self.cv)):
-            return []
-        warn(
-            "cv: an iterable of splits may be made from the records, which the privacy guarantee "
-            "does not cover. If it was fixed without looking at them, pass a PredefinedSplit",
-            PrivacyLeakWarning,
-        )
-        return ["cv"]
+        plan = self._plan(candidates, records, all_records, leaks)
+        if scorer.sensitivity is not None:
+            scorer._n_steps(self.adjacency)  # an invalid range is refused before the charge
+        charge(self, plan.guarantee, 1, RECORD)
+        best = self._best_run(candidates, plan, records, held_out, scorer, generator)
+        if plan.route.refit:
+            best = self._refit(best, candidates, plan, all_records, generator)
+        self._set_fitted_attributes(best, candidates, plan, test.size, leaks)
 
     def _generator(self) -> np.random.Generator:
         if not self._is_private:
@@ -248,63 +197,113 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         check_platform()
         return noise_generator(self.random_state)
 
-    def _seeds(self, number: int, generator: np.random.Generator) -> list[int | None]:
-        """Nothing for secure noise, which every run draws by itself."""
-        if self.random_state is None:
-            return [None] * number
-        return list(generator.integers(2**31, size=number).tolist())
+    def _warn_of_split(self) -> list[str]:
+        """Warn of a split that may depend on the records, and return its parameter."""
+        if not (self._is_private and may_depend_on_data(self.cv)):
+            return []
+        warn(
+            "cv: an iterable of splits may depend on the records, which the privacy guarantee does "
+            "not cover. If it does not, pass a PredefinedSplit",
+            PrivacyLeakWarning,
+        )
+        return ["cv"]
 
-    @staticmethod
-    def _part(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
-        return take_records(X, positions), None if y is None else take_records(y, positions)
+    @property
+    def _refits(self) -> bool:
+        return self.refit is True or self.refit == "all"
 
     def _plan(
         self,
         candidates: list[Mapping[str, Any]],
-        terms: Budget,
-        fitted_to: Records,
-        everything: Records,
-        wrapped: bool,
+        records: Records,
+        all_records: Records,
         leaks: list[str],
-    ) -> Plan:
-        """The noise of every candidate, found by rehearsals; nothing is released.
+    ) -> SearchPlan:
+        """Calibrate the noise of every candidate by rehearsals; nothing is released.
 
-        What is not covered of any candidate is added to `leaks`: all of them are charged for
-        and compared, whichever is chosen.
+        Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
+        charged and compared.
         """
-        said: list[bool] = []
+        budget = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
+        wrapped = is_wrapped(self.estimator)
+        has_warned = False
 
-        def rehearsals(inner: Budget, records: Records = fitted_to):
-            with without_leak_warnings() if said else each_warning_once():
+        def rehearsals(inner: Budget, records: Records = records) -> list[JointMechanism]:
+            nonlocal has_warned
+            with ignore_leak_warnings() if has_warned else deduplicate_warnings():
                 found = [
                     rehearse(make_candidate(self.estimator, each, inner), records, wrapped)
                     for each in candidates
                 ]
-            said.append(True)
+            has_warned = True
             leaks.extend(name for each in found for name in each.not_covered)
             return [each.released for each in found]
 
         if self._is_private:
             mean_runs = MEAN_RUNS if self.n_runs is None else float(self.n_runs)
-            route = choose_route(self.route, len(candidates), mean_runs, terms, self._refits)
-            return plan(route, terms, rehearsals, partial(rehearsals, records=everything))
+            route = choose_route(self.route, len(candidates), mean_runs, budget, self._refits)
+            return plan_search(route, budget, rehearsals, partial(rehearsals, records=all_records))
         route = Route("composition", len(candidates), 0.5, self._refits, np.inf)
-        rehearsals(terms)
+        rehearsals(budget)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
-        return Plan(route, terms, (), score, NoPrivacy(self.adjacency), terms, ())
+        return SearchPlan(route, budget, (), score, NoPrivacy(self.adjacency), budget, ())
 
-    def _check_score(self, scorer: PrivateScorer) -> None:
-        """What can be refused of a scorer is refused before the charge."""
-        if scorer.sensitivity is not None:
-            scorer._steps(self.adjacency)
+    def _best_run(
+        self,
+        candidates: list[Mapping[str, Any]],
+        plan: SearchPlan,
+        records: Records,
+        held_out: tuple[Any, Any],
+        scorer: PrivateScorer,
+        generator: np.random.Generator,
+    ) -> Run:
+        drawn = draw_candidates(plan.route, generator)
+        # Without a seed, every run has its own secure generator.
+        seeds: list[int | None] = [None] * len(drawn)
+        if self.random_state is not None:
+            seeds = generator.integers(2**31, size=len(drawn)).tolist()
+        # Repetition is private only if the number of runs is not seen: shown only on demand.
+        verbose = self.verbose if plan.route.name == "composition" else self.verbose or None
+        tasks = make_tasks(self.estimator, candidates, plan, drawn)
+        common = {"train": records, "test": held_out, "scorer": scorer, "score": plan.score}
+        runs = perform_all(tasks, seeds, self.n_jobs, verbose, **common)
+        best = select_best(runs, generator)
+        if best.fitted is None:
+            raise RuntimeError(
+                "every run of the search failed, although all were rehearsed without error. "
+                "Nothing is published, and the charge remains; the errors are not shown because "
+                "they may contain data"
+            )
+        return best
 
-    def _publish(
+    def _refit(
         self,
         best: Run,
         candidates: list[Mapping[str, Any]],
-        planned: Plan,
+        plan: SearchPlan,
+        records: Records,
+        generator: np.random.Generator,
+    ) -> Run:
+        """Return the best run with its candidate fitted to all records."""
+        candidate = make_candidate(self.estimator, candidates[best.number], plan.refit_budget)
+        if self.random_state is not None:
+            candidate = seed_noise(candidate, int(generator.integers(2**31)))
+        with ignore_leak_warnings():
+            fitted, report = fit_candidate(candidate, records, is_wrapped(self.estimator))
+        if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.number].parts):
+            raise RuntimeError(
+                "the noise of the last fit differs from the noise that was charged: its tables "
+                "depend on more than public parameters. Nothing is published; the charge remains"
+            )
+        return best._replace(fitted=fitted)
+
+    def _set_fitted_attributes(
+        self,
+        best: Run,
+        candidates: list[Mapping[str, Any]],
+        plan: SearchPlan,
         n_held_out: int,
-        not_covered: Sequence[str],
+        leaks: Sequence[str],
     ) -> None:
         assert best.scorer is not None
         assert best.noisy is not None
@@ -312,53 +311,54 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self.best_params_ = dict(candidates[best.number])
         self.candidates_ = [dict(each) for each in candidates]
         self.scorer_ = best.scorer
-        self.released_score_ = best.scorer.read(
+        self.released_score_ = estimate_score(
+            best.scorer,
             best.noisy,
-            sigma=planned.score.sigma,
+            sigma=plan.score.sigma,
             n_records=n_held_out if self.adjacency == "replace" else None,
             adjacency=self.adjacency,
-            runs=planned.route.mean_runs,
+            runs=plan.route.mean_runs,
         )
-        private = self._is_private
-        leaks = [name for name in not_covered if name != "random_state"]
-        seeded = self.random_state is not None or "random_state" in not_covered
-        self.privacy_ = SelectionReport(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta) if self.order is None else None,
-            order=None if self.order is None else float(self.order),
-            adjacency=self.adjacency,
-            mechanisms=((planned.guarantee, 1),) if private else (),
-            not_covered=(*dict.fromkeys(leaks), *["random_state"] * (seeded and private)),
-            route=planned.route.name,
-            n_candidates=len(candidates),
-            run_epsilon=planned.terms.epsilon,
-            fit_epsilon=(planned.refit_terms if self._refits else planned.terms).epsilon,
-        )
+        self.privacy_ = self._make_report(plan, leaks)
         set_report(best.fitted, self.privacy_)
-        give_back(
-            best.fitted, self.estimator, {name: getattr(self, name) for name in sorted(BUDGET)}
-        )
+        own = {name: getattr(self, name) for name in BUDGET_PARAMETERS}
+        restore_budget(best.fitted, self.estimator, own)
         if self.refit:
             self.best_estimator_ = best.fitted
             with suppress(AttributeError):
                 self.feature_names_in_ = best.fitted.feature_names_in_
 
-    # What a fitted search has of its best estimator ------------------------------------
+    def _make_report(self, plan: SearchPlan, leaks: Sequence[str]) -> SelectionReport:
+        private = self._is_private
+        names = remove_prefix(leaks, is_wrapped(self.estimator))
+        not_covered = [name for name in dict.fromkeys(names) if name != "random_state"]
+        if private and (self.random_state is not None or "random_state" in names):
+            not_covered.append("random_state")
+        return SelectionReport(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta) if self.order is None else None,
+            order=None if self.order is None else float(self.order),
+            adjacency=self.adjacency,
+            mechanisms=((plan.guarantee, 1),) if private else (),
+            not_covered=tuple(not_covered),
+            route=plan.route.name,
+            n_candidates=plan.route.n_candidates,
+            run_epsilon=plan.budget.epsilon,
+            fit_epsilon=(plan.refit_budget if self._refits else plan.budget).epsilon,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name in _WITHHELD:
             raise AttributeError(f"{name} does not exist after a private search: {_WITHHELD[name]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inside = get_tags(self.estimator)
-        tags.estimator_type = inside.estimator_type
-        tags.classifier_tags = inside.classifier_tags
-        tags.regressor_tags = inside.regressor_tags
-        tags.transformer_tags = inside.transformer_tags
-        tags.target_tags = inside.target_tags
-        tags.input_tags = inside.input_tags
+        for name in ("estimator_type", "target_tags", "input_tags"):
+            setattr(tags, name, getattr(inside, name))
+        for name in ("classifier_tags", "regressor_tags", "transformer_tags"):
+            setattr(tags, name, getattr(inside, name))
         tags.array_api_support = False
         tags.non_deterministic = True
         return tags
@@ -368,254 +368,171 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         if "best_estimator_" not in vars(self):
             raise AttributeError(
                 "the search was made with refit=False, which publishes best_params_ and no model; "
-                "set refit=True, which costs no more, or fit a model with these parameters"
+                "set refit=True, or fit a model with these parameters"
             )
         return self.best_estimator_
 
     @property
-    def classes_(self):
-        """The labels of the best estimator."""
+    def classes_(self) -> np.ndarray:
+        """Class labels."""
         return self._best().classes_
 
     @property
-    def n_features_in_(self):
-        """The number of columns that `fit` saw."""
+    def n_features_in_(self) -> int:
+        """Number of features seen during fit."""
         return self._best().n_features_in_
 
     @available_if(_estimator_has("score"))
-    def score(self, X, y=None):
-        """The best estimator's own score, exact: not to be published if the records are private.
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the exact score of the best estimator.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-        y : array-like of shape (n_samples,), default=None
-            Their labels.
-
-        Returns
-        -------
-        float
-            See `private_score` for one that may be published.
+        It must not be published if the records are private; `private_score` can be.
         """
         return self._best().score(X) if y is None else self._best().score(X, y)
 
     @available_if(_estimator_has("predict"))
-    def predict(self, X):
-        """Predictions of the best estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+    def predict(self, X: Any) -> Any:
+        """Predict with the best estimator."""
         return self._best().predict(X)
 
     @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X):
-        """Probabilities of each class by the best estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+    def predict_proba(self, X: Any) -> Any:
+        """Return class probabilities of the best estimator."""
         return self._best().predict_proba(X)
 
     @available_if(_estimator_has("predict_log_proba"))
-    def predict_log_proba(self, X):
-        """Their logarithms.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes)
-        """
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return log class probabilities of the best estimator."""
         return self._best().predict_log_proba(X)
 
     @available_if(_estimator_has("score_samples"))
-    def score_samples(self, X):
-        """Log-likelihood of each record by the best estimator.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-        """
+    def score_samples(self, X: Any) -> Any:
+        """Return the log-likelihood of each record by the best estimator."""
         return self._best().score_samples(X)
 
     @available_if(_estimator_has("transform"))
-    def transform(self, X):
-        """Records as the best estimator transforms them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Records.
-
-        Returns
-        -------
-        ndarray or DataFrame
-        """
+    def transform(self, X: Any) -> Any:
+        """Transform records with the best estimator."""
         return self._best().transform(X)
 
     @available_if(_estimator_has("inverse_transform"))
-    def inverse_transform(self, X):
-        """Records back from what `transform` makes of them.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features_out)
-            Transformed records.
-
-        Returns
-        -------
-        ndarray
-        """
+    def inverse_transform(self, X: Any) -> Any:
+        """Invert `transform` of the best estimator."""
         return self._best().inverse_transform(X)
 
     @available_if(_estimator_has("get_feature_names_out"))
-    def get_feature_names_out(self, input_features=None):
-        """Names of the columns that `transform` gives.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            As for the estimator.
-
-        Returns
-        -------
-        ndarray of str
-        """
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the output columns of `transform`."""
         return self._best().get_feature_names_out(input_features)
 
     @available_if(_estimator_has("set_output"))
-    def set_output(self, *, transform=None):
-        """Choose what `transform` gives, such as "pandas".
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-            As for the estimator.
-
-        Returns
-        -------
-        self
-        """
+    def set_output(self, *, transform: str | None = None) -> Any:
+        """Set the container of the output of `transform`, such as "pandas"."""
         for inside in (self.estimator, vars(self).get("best_estimator_")):
             if inside is not None:
                 inside.set_output(transform=transform)
         return self
 
 
-class PrivateGridSearchCV(_PrivateSearch):
-    """A grid search whose chosen parameters, model and score may be published together.
+def _take(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
+    return take_records(X, positions), None if y is None else take_records(y, positions)
 
-    scikit-learn's `GridSearchCV` chooses by exact scores of private records, so that what it
-    chooses tells of them. Here every score has noise, only the best run is published, and one
-    budget covers all of it: the parameters, the model, and its score.
+
+class PrivateGridSearchCV(_PrivateSearch):
+    """Grid search whose parameters, model and score can be published together.
+
+    scikit-learn's `GridSearchCV` selects by exact scores of private records, so its choice reveals
+    information on them. Here every score has noise, only the best run is published, and one budget
+    covers the parameters, the model and its score.
 
     Parameters
     ----------
     estimator : estimator
-        A private estimator, or a `Pipeline` or `PrivatePipeline` with private steps. Its own
-        `epsilon`, `delta`, `order`, `adjacency` and `accountant` are not used: what one fit
-        may cost follows from the budget of the search.
+        Private estimator, or a `Pipeline` or `PrivatePipeline` with private steps. Its `epsilon`,
+        `delta`, `order`, `adjacency` and `accountant` are replaced by the budget of the search.
     param_grid : dict or list of dict
-        As for `GridSearchCV`: the public list of candidates. It must not come from the data.
+        Candidates, as for `GridSearchCV`. They must not depend on the data.
     scoring : str or PrivateScorer, default=None
-        What decides: "accuracy", "balanced_accuracy", "neg_log_loss", "log_likelihood", or a
-        score of one's own by `make_private_scorer`. By default accuracy, and the
-        log-likelihood where there are no labels.
-    epsilon : float, default=1.0
-        The budget of the whole search. Infinite for an ordinary search without noise.
-    delta : float, default=1e-5
-        What the search publishes is (epsilon, delta)-differentially private.
-    order : float, default=None
-        Given, it is (order, epsilon)-RDP instead, and `delta` is not used.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether a neighbouring data set has one record replaced, or one more or fewer.
+        "accuracy", "balanced_accuracy", "neg_log_loss", "log_likelihood", or a scorer made by
+        `make_private_scorer`. If None, accuracy, or the log-likelihood if there are no labels.
     route : {"auto", "repetition", "composition"}, default="auto"
-        "repetition" runs candidates drawn at random, as often as a coin says, and pays for
-        the best alone; "composition" runs every candidate once and pays for all. "auto"
-        takes the one that leaves more to a single fit; it looks at no data.
+        "repetition" runs randomly drawn candidates, a random number of times, and charges only
+        the best run. "composition" runs every candidate once and charges all runs. "auto"
+        selects the route with the larger budget per fit, without using the data.
     n_runs : float, default=None
-        The expected number of runs of a repetition; 10 by default. More runs find better
-        candidates, and leave less to each fit.
+        Expected number of runs of a repetition, 10 if None. More runs find better candidates,
+        but leave less budget for each fit.
     cv : int, splitter or iterable of one split, default=5
-        Which records are held out: one in so many, drawn at random; or, under "replace", what
-        a splitter by position says, such as ``ShuffleSplit(n_splits=1)``. There is one split.
-        An iterable may be made from the records, so that `privacy_` names it as not covered; a
-        `PredefinedSplit` declares that the split was fixed without looking at them.
+        Split of the records. An integer holds out one record in `cv`, drawn at random. Under
+        "replace" it may be a splitter by position with one split, such as
+        ``ShuffleSplit(n_splits=1)``. An iterable may depend on the records, so `privacy_` lists
+        it as not covered; `PredefinedSplit` declares that the split does not depend on them.
     refit : {True, "all", "run", False}, default=True
-        What `best_estimator_` is. True or "all": the chosen candidate, fitted again to all
-        records with a part of the budget. "run": the model of the best run itself, as it was
-        scored. False: there is none, and the budget is that of "run".
+        Content of `best_estimator_`. True or "all": the best candidate, fitted again to all
+        records with a part of the budget. "run": the model of the best run. False: no model is
+        published; the budget is that of "run".
     n_jobs : int, default=None
-        Runs in parallel, as for `GridSearchCV`.
+        Number of parallel runs, as for `GridSearchCV`.
     verbose : int, default=0
-        Above 0 shows the progress also where there is no terminal. At 0 a terminal shows it,
-        but not for repetition, whose guarantee rests on a number of runs that nobody knows.
+        If positive, the progress is always shown. If 0, it is shown on terminals, except for
+        repetition, whose guarantee requires that the number of runs is not seen.
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added.
+    delta : float, default=1e-5
+        The fit is (epsilon, delta)-differentially private.
+    order : float, default=None
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     accountant : PrivacyAccountant, default=None
-        Charged once, before the first run.
+        Accountant that every fit charges before noise is drawn.
     label : str, default=None
-        What the accountant's history calls the search; by default, the name of the class.
-    random_state : None, int, Generator or RandomState, default=None
-        None: everything is drawn securely. Given, the search can be repeated, and whoever
-        knows the seed can take the noise off; a `PrivacyLeakWarning` says so.
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
 
     Attributes
     ----------
     best_params_ : dict
-        The chosen parameters.
+        Parameters of the best candidate.
     best_estimator_ : estimator
-        The model: see `refit`. Its `privacy_` is that of the search.
+        Published model, see `refit`. Its `privacy_` is that of the search.
     released_score_ : PrivateScore
-        The score of the best run on the held-out records, with noise, and an interval that
-        takes into account that it is the best.
+        Noisy score of the best run on the held-out records. Its interval takes into account
+        that it is the best.
     best_index_ : int
-        The place of the chosen parameters in `candidates_`.
+        Position of the best candidate in `candidates_`.
     candidates_ : list of dict
-        All candidates.
+        Parameters of all candidates.
     scorer_ : PrivateScorer
-        What decided.
+        Scorer of the search.
     privacy_ : SelectionReport
-        What was guaranteed, for all of this together.
+        Privacy guarantee of the fit.
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     n_features_in_ : int
+        Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
 
     See Also
     --------
-    PrivateRandomizedSearchCV : candidates drawn from distributions.
-    private_score : a score of a model on private records.
+    PrivateRandomizedSearchCV : Candidates are drawn from distributions.
+    private_score : Private score of a fitted model.
 
     Notes
     -----
-    A record is either fitted to or held out in a run, so that it pays for the fit or for the
-    score and not for both.
+    A record is either fitted to or held out in a run, so it affects the fit or the score, but not
+    both.
 
-    There is no `cv_results_`, no exact `best_score_`, and no number of runs: they are not
-    covered. Time is not covered either, as nowhere in this package, and tells about how many
-    runs there were; so does the progress, which `verbose` shows.
+    There is no `cv_results_`, no exact `best_score_` and no number of runs, because they are not
+    covered by the guarantee. Time is not covered either, and reveals approximately how many runs
+    there were; so does the progress that `verbose` shows.
 
-    Every candidate is rehearsed before the charge, so that what can fail fails then. A run that
+    Every candidate is rehearsed before the charge, so that most errors occur before it. A run that
     fails later counts as a run.
 
     Examples
@@ -644,37 +561,37 @@ class PrivateGridSearchCV(_PrivateSearch):
 
     def __init__(
         self,
-        estimator,
-        param_grid,
+        estimator: Any,
+        param_grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        scoring=None,
-        epsilon=1.0,
-        delta=1e-5,
-        order=None,
-        adjacency="replace",
-        route="auto",
-        n_runs=None,
-        cv=5,
-        refit=True,
-        n_jobs=None,
-        verbose=0,
-        accountant=None,
-        label=None,
-        random_state=None,
+        scoring: str | PrivateScorer | None = None,
+        route: str = "auto",
+        n_runs: float | None = None,
+        cv: Any = 5,
+        refit: bool | str = True,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        adjacency: str = "replace",
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
     ):
         self.estimator = estimator
         self.param_grid = param_grid
         self.scoring = scoring
-        self.epsilon = epsilon
-        self.delta = delta
-        self.order = order
-        self.adjacency = adjacency
         self.route = route
         self.n_runs = n_runs
         self.cv = cv
         self.refit = refit
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.adjacency = adjacency
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
@@ -684,48 +601,34 @@ class PrivateGridSearchCV(_PrivateSearch):
 
 
 class PrivateRandomizedSearchCV(_PrivateSearch):
-    """A randomized search whose chosen parameters, model and score may be published together.
+    """Randomized search whose parameters, model and score can be published together.
 
-    As `PrivateGridSearchCV`, over candidates that are drawn from distributions before any
-    data are seen.
+    It differs from `PrivateGridSearchCV` in the candidates: they are drawn from distributions,
+    independently of the data.
 
     Parameters
     ----------
     estimator : estimator
         As for `PrivateGridSearchCV`.
     param_distributions : dict or list of dict
-        As for `RandomizedSearchCV`: lists, or distributions with a method `rvs`.
+        Lists, or distributions with a method `rvs`, as for `RandomizedSearchCV`.
     n_iter : int, default=20
-        How many candidates are drawn.
-    scoring, epsilon, delta, order, adjacency, route, n_runs, cv, refit, n_jobs, verbose
+        Number of candidates.
+    scoring, route, n_runs, cv, refit, n_jobs, verbose
         As for `PrivateGridSearchCV`.
-    accountant, label, random_state
+    epsilon, delta, order, adjacency, accountant, label, random_state
         As for `PrivateGridSearchCV`.
 
     Attributes
     ----------
-    best_params_ : dict
-        The chosen parameters.
-    best_estimator_ : estimator
-        The model: see `refit`. Its `privacy_` is that of the search.
-    released_score_ : PrivateScore
-        The score of the best run on the held-out records, with noise, and an interval that
-        takes into account that it is the best.
-    best_index_ : int
-        The place of the chosen parameters in `candidates_`.
-    candidates_ : list of dict
-        All candidates that were drawn.
-    scorer_ : PrivateScorer
-        What decided.
-    privacy_ : SelectionReport
-        What was guaranteed, for all of this together.
-    classes_ : ndarray of shape (n_classes,)
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    best_params_, best_estimator_, released_score_, best_index_, candidates_, scorer_, privacy_
+        As for `PrivateGridSearchCV`.
+    classes_, n_features_in_, feature_names_in_
+        As for `PrivateGridSearchCV`.
 
     See Also
     --------
-    PrivateGridSearchCV : all combinations of given values.
+    PrivateGridSearchCV : Candidates are all combinations of given values.
 
     Examples
     --------
@@ -750,44 +653,44 @@ class PrivateRandomizedSearchCV(_PrivateSearch):
 
     def __init__(
         self,
-        estimator,
-        param_distributions,
+        estimator: Any,
+        param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        n_iter=20,
-        scoring=None,
-        epsilon=1.0,
-        delta=1e-5,
-        order=None,
-        adjacency="replace",
-        route="auto",
-        n_runs=None,
-        cv=5,
-        refit=True,
-        n_jobs=None,
-        verbose=0,
-        accountant=None,
-        label=None,
-        random_state=None,
+        n_iter: int = 20,
+        scoring: str | PrivateScorer | None = None,
+        route: str = "auto",
+        n_runs: float | None = None,
+        cv: Any = 5,
+        refit: bool | str = True,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        adjacency: str = "replace",
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
     ):
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.n_iter = n_iter
         self.scoring = scoring
-        self.epsilon = epsilon
-        self.delta = delta
-        self.order = order
-        self.adjacency = adjacency
         self.route = route
         self.n_runs = n_runs
         self.cv = cv
         self.refit = refit
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.adjacency = adjacency
         self.accountant = accountant
         self.label = label
         self.random_state = random_state
 
     def _candidates(self) -> list[Mapping[str, Any]]:
-        # Candidates are public, so that their seed need not be secret.
+        # Candidates are public, so their seed need not be secret.
         seed = int(sampling_generator(self.random_state).integers(2**31))
         return list(ParameterSampler(self.param_distributions, self.n_iter, random_state=seed))

@@ -1,10 +1,10 @@
-"""Private naive Bayes classifiers that drop in for scikit-learn's."""
+"""Private naive Bayes classifiers, drop-in replacements for those of scikit-learn."""
+
+from typing import Any
 
 from .bernoulli import DirichletBernoulliNB
 from .categorical import DirichletCategoricalNB
-from .complement import DirichletComplementNB
-from .multinomial import DirichletNB
-from .onnx import register_onnx_converters
+from .multinomial import DirichletComplementNB, DirichletNB
 
 __all__ = [
     "DirichletBernoulliNB",
@@ -13,3 +13,56 @@ __all__ = [
     "DirichletNB",
     "register_onnx_converters",
 ]
+
+# Options of skl2onnx's own classifiers.
+_OPTIONS = {
+    "zipmap": [True, False, "columns"],
+    "output_class_labels": [False, True],
+    "nocl": [True, False],
+}
+
+
+def register_onnx_converters() -> None:
+    """Let `skl2onnx` convert the naive Bayes models, alone and in pipelines.
+
+    A model is converted as the estimator that `to_sklearn` returns, with its class prior. The
+    converter of scikit-learn's class would lose the prior if it were registered for ours.
+
+    Examples
+    --------
+    >>> from skdirdp.naive_bayes import register_onnx_converters
+    >>> register_onnx_converters()  # doctest: +SKIP
+    >>> from skl2onnx import to_onnx  # doctest: +SKIP
+    >>> to_onnx(model, X[:1].astype("float32"))  # doctest: +SKIP
+    """
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+
+    models = (DirichletNB, DirichletCategoricalNB, DirichletBernoulliNB, DirichletComplementNB)
+    for model in models:
+        update_registered_converter(
+            model,
+            f"Skdirdp{model.__name__}",
+            calculate_linear_classifier_output_shapes,
+            _convert,
+            options=_OPTIONS,
+            overwrite=True,
+        )
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add the operator of scikit-learn's model, with the outputs of the private model."""
+    from skl2onnx import get_model_alias
+
+    model = operator.raw_operator.to_sklearn()
+    inner = scope.declare_local_operator(get_model_alias(type(model)), model)
+    inner.inputs.append(operator.inputs[0])
+    for name, output in zip(("label", "probabilities"), operator.outputs, strict=True):
+        found = scope.declare_local_variable(name, type(output.type)())
+        inner.outputs.append(found)
+        container.add_node(
+            "Identity",
+            found.full_name,
+            output.full_name,
+            name=scope.get_unique_operator_name("Identity"),
+        )

@@ -1,14 +1,14 @@
-"""Counting, releasing and predicting: the part that is the same for all naive Bayes models."""
+"""Base class of the naive Bayes models: counting, releasing, predicting and exporting."""
 
 import threading
-from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -26,21 +26,56 @@ from .._validation import (
     check_tables,
     encode_labels,
 )
-from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
-from ..engines import compute_dask, lazy_for_dask, open_batch, open_table
-from ..mechanisms.splitting import relative_precision
-from ..mechanisms.tables import ContributionBound, CountTable
-from ..postprocessing import NoisyTable
+from ..base import CountingEstimator, Release
+from ..engines import Part, compute_dask, lazy_for_dask, open_batch, open_table
+from ..mechanisms.tables import ContributionBound
 from ..records import to_common_dtype
-from .counting import NaiveBayesCounter
-from .tally import Estimate, FeatureCounts, Tally, estimates_of, shares_of
+from .plan import ClassCounts, Estimate, NaiveBayesPlan, scaled_estimates
 
-# Fitted attributes that are known before anything is released.
+# Fitted attributes that exist before anything is released.
 _PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
 
+Model = TypeVar("Model", bound="_PrivateNaiveBayes")
 
-class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
-    """A naive Bayes model; a subclass says what is counted and how it scores."""
+
+@dataclass(frozen=True)
+class _OutOfCoreCounter:
+    """Counter of tables that are not in memory; `model` is a copy made by `_for_workers`."""
+
+    model: Any
+
+    @property
+    def max_rows(self) -> int:
+        return self.model.max_rows
+
+    def count_part(self, part: Part, before: CountedRows | None) -> ClassCounts:
+        # A copy: threads share the model, and checks of records set attributes.
+        model = self.model._for_workers()
+        counts = model._count_batch(part, None, model._is_private, before, is_part=True)
+        # The persons of a part are passed on from part to part, and not with its counts.
+        return replace(counts, rows=replace(counts.rows, rows=None, kept={}))
+
+    def count_frame(self, frame: Any) -> ClassCounts:
+        return self.model._count_frame(frame)
+
+
+class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
+    """Base class of the naive Bayes models.
+
+    A subclass defines
+
+    - `_validate(X, y, reset)`: scikit-learn's `validate_data` with further checks,
+    - `_count_features(X, codes, weights)`: exact counts of a batch, an object with addition,
+      `missing` (public parameters that were taken from the data) and
+      `tables(n_samples, alpha, postprocess)` (public descriptions and counts),
+    - `_count_features_of_frame(frame)` and `_check_given_features(table, classes, n_rows,
+      weights)`: the same of a frame out of core, and of the counts given to `fit_counts`,
+    - `_estimate_counts(classes, features, total)`: post-processed class counts and tables, from
+      releases with noise; the total number of records is None if it is not public,
+    - `_set_feature_attributes(estimates, extra, private)`: sets the attributes of the features,
+      with smoothing beyond that of the tables,
+    - `_log_likelihood(X)`: log P(x | class), of shape (n_samples, n_classes).
+    """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
@@ -53,7 +88,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "postprocess": ["boolean"],
     }
 
-    #: Attributes that do not exist before the counts are released.
+    #: Attributes that exist only after the counts are released.
     _released_attributes: ClassVar[tuple[str, ...]] = (
         "alpha_",
         "class_count_",
@@ -61,109 +96,67 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         "feature_log_prob_",
         "privacy_",
     )
-
-    #: What `fit_counts` calls the counts of the features.
+    #: Name of the feature counts in `fit_counts`.
     _feature_table: ClassVar[str] = "feature_count"
-
-    #: What it drops in for.
+    #: The class of scikit-learn with the same model.
     _original: ClassVar[type]
-    #: Whether the totals of its tables follow from the number of records.
+    #: Whether the totals of the tables follow from the number of records.
     _counts_records: ClassVar[bool] = True
-
-    alpha: Any
-    force_alpha: bool
-    fit_prior: bool
-    class_prior: Any
-    classes: Any
-    max_weight: float | None
-    postprocess: bool
-    _tally_: Tally
-
-    # Hooks of a subclass -----------------------------------------------------------
-
-    @abstractmethod
-    def _validate(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
-        """scikit-learn's `validate_data`, with the checks that the features need."""
-
-    @abstractmethod
-    def _count(self, X: Any, codes: np.ndarray, weights: Weights) -> FeatureCounts:
-        """Exact counts of a batch, by class and feature."""
-
-    @abstractmethod
-    def _count_frame(self, frame: Any) -> FeatureCounts:
-        """The same counts of a frame that computes elsewhere."""
-
-    @abstractmethod
-    def _admit(self, table: Any, classes: np.ndarray, n_rows: int, weights: Weights) -> Any:
-        """The counts of the features as they are given to `fit_counts`."""
-
-    @abstractmethod
-    def _read(
-        self, classes: NoisyTable | None, features: list[NoisyTable], total: float | None
-    ) -> tuple[np.ndarray | None, list[np.ndarray]]:
-        """The class counts and the tables, read together; `total` records, if that is public.
-
-        Tables come with two dimensions, as they were counted.
-        """
-
-    @abstractmethod
-    def _keep(self, estimates: list[Estimate], extra: Any) -> None:
-        """Set the attributes that are read from the released tables.
-
-        `extra` is the smoothing by feature beyond the least, which the tables have already.
-        """
 
     @property
     def _uses_prior(self) -> bool:
-        """Whether the class prior has a part in the score of a class."""
+        """Whether the score of a class includes the class prior."""
         return True
 
-    @abstractmethod
-    def _log_likelihood(self, X: Any) -> np.ndarray:
-        """log P(x | class) of validated X, of shape (n_samples, n_classes)."""
+    def _check_size(self, n_columns: int) -> None:
+        """Refuse tables that would not fit into memory."""
 
     # Fitting -----------------------------------------------------------------------
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(self: Model, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Model:
         """Fit the model, and release it.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, Dask collection or lazy frame}
-            Non-negative features, of shape (n_samples, n_features). What is not in memory is
-            counted where it is: docs/scale.md says which tables can be.
+            Non-negative features, of shape (n_samples, n_features). Data out of memory are
+            counted where they are: docs/scale.md lists the supported tables.
         y : array-like of shape (n_samples,), or str
-            Class labels. Where X is a frame, the name of a column may be given instead, here
+            Class labels. If X is a frame, the name of a column may be given instead, here
             and below.
         sample_weight : array-like of shape (n_samples,), or str, default=None
-            Weights in [0, `max_weight`]. The weight of a record may depend on that record
-            only: one that is computed from others, as class frequencies are, tells of them.
+            Weights in [0, `max_weight`]. The weight of a record must depend only on that record.
+            Weights computed from other records, such as class frequencies, reveal them.
         groups : array-like of shape (n_samples,), or str, default=None
-            The person that each record is of, by whole numbers or strings. Only the first
-            `max_rows` records of each are counted. None if no person has more.
+            The person of each record, as integers or strings. Only the first `max_rows` records
+            of each person are counted.
 
         Returns
         -------
         self
         """
         with self._fitting() as context:
-            table = open_table(X, y, sample_weight, groups)
-            if table.in_memory:
-                X, y, sample_weight, groups = table.part
-                tally = self._tally(X, y, self.classes, sample_weight, groups)
-            else:
-                tally = self._tally_elsewhere(table)
-            self._publish(tally, context)
+            counts = self._count(X, y, sample_weight, groups, context.is_private)
+            plan = NaiveBayesPlan(self, context, counts)
+            noisy = context.release(plan)
+            self._set_fitted_attributes(plan, noisy)
         self.__dict__.pop("_release_lock", None)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(self, X, y, classes=None, sample_weight=None, groups=None):
+    def partial_fit(
+        self: Model,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Model:
         """Count a batch of records; nothing is released or charged yet.
 
-        The first prediction or score, or `release`, releases the model, once. From then
-        on it takes no more records.
+        The first prediction or score, or `release`, releases the model once. After that it
+        accepts no more records.
 
         Parameters
         ----------
@@ -172,104 +165,186 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         y : array-like of shape (n_samples,)
             Class labels.
         classes : array-like of shape (n_classes,), default=None
-            All labels that may occur; needed in the first call, here or in the
-            constructor.
+            All labels that may occur. Needed in the first call, here or in the constructor.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights in [0, `max_weight`], as for `fit`.
         groups : array-like of shape (n_samples,), default=None
             As for `fit`, with every batch or with none. A person may have records in several
-            batches: `max_rows` is for all of them together.
+            batches: `max_rows` bounds them all together.
 
         Returns
         -------
         self
         """
-        X, y, sample_weight, groups = open_batch(X, y, sample_weight, groups)
+        part = Part(*open_batch(X, y, sample_weight, groups))
         with self.__dict__.setdefault("_release_lock", threading.RLock()):
-            counted = vars(self).get("_tally_", self._exact_tally)
-            if "privacy_" in vars(self) and counted is None:
+            is_private = self._is_private
+            counts = vars(self).get("_counts_")
+            if counts is None and not is_private:
+                # A model released without noise accepts more records.
+                counts = vars(self).get("_exact_counts_")
+            if "privacy_" in vars(self) and counts is None:
                 raise ValueError(
                     f"this {type(self).__name__} is released and takes no more records: the "
                     "noise is drawn once, for all of them. Call fit on all records to start again."
                 )
             if classes is None:
                 classes = self.classes
-            if counted is not None:
+            if counts is not None:
                 if classes is not None and not np.array_equal(
                     check_classes(classes), self.classes_
                 ):
                     raise ValueError(
                         "`classes` is not the same as on last call to partial_fit, and must be"
                     )
-                counted += self._tally(
-                    X, y, classes, sample_weight, groups, before=counted.counted, first=False
-                )
+                counts += self._count_batch(part, classes, is_private, counts.rows)
                 self._check_alpha()
-                self._forget_release()
-                self._tally_ = counted
+                for name in (*type(self)._released_attributes, "_exact_counts_"):
+                    self.__dict__.pop(name, None)
+                self._counts_ = counts
             elif classes is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             else:
                 with self._fitting():
-                    self._tally_ = self._tally(X, y, classes, sample_weight, groups)
+                    self._counts_ = self._count_batch(part, classes, is_private)
                     self._check_alpha()
         return self
 
-    @property
-    def _exact_tally(self) -> Tally | None:
-        """The counts of a model that was released without noise, to which more can be added."""
-        return None if self._is_private else vars(self).get("_exact_tally_")
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_counts(self: Model, tables: dict[str, Any], *, n_samples: int) -> Model:
+        """Fit the model to counts, and release it.
 
-    def _forget_release(self) -> None:
-        for name in (*type(self)._released_attributes, "_exact_tally_"):
-            self.__dict__.pop(name, None)
+        Each record must have contributed within the declared bounds: at most `max_weight` (1 if
+        None) to `class_count`, and the bounds of the features to the other counts. This cannot
+        be checked. All public parameters must be given.
 
-    def _tally(
-        self,
-        X,
-        y,
-        classes,
-        sample_weight,
-        groups,
-        *,
-        before: CountedRows | None = None,
-        first: bool = True,
-        is_part: bool = False,
-    ) -> Tally:
-        """Exact counts of one batch, within the bounds that hold now.
+        Parameters
+        ----------
+        tables : dict
+            Exact counts under their names in scikit-learn: "class_count", of shape
+            (n_classes,), and "feature_count", of shape (n_classes, n_features), or
+            "category_count", one table of shape (n_classes, n_categories) for each feature,
+            in a list or by name. Whole numbers, in the order of the sorted classes.
+        n_samples : int
+            Number of counted records.
 
-        `first` if nothing is known of the classes and columns; of a part of a table they are.
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from skdirdp import DirichletNB
+        >>> model = DirichletNB(classes=["ham", "spam"], max_count=3, max_total=20)
+        >>> tables = {"class_count": [700, 300], "feature_count": [[1500, 200], [300, 800]]}
+        >>> model.fit_counts(tables, n_samples=1000).privacy_.n_records
+        1000
         """
-        first = first and not is_part
-        X, y = self._validate(X, y, reset=first)
-        if first and classes is None:
+        with self._fitting() as context:
+            counts = self._check_given_counts(tables, n_samples, context.is_private)
+            plan = NaiveBayesPlan(self, context, counts)
+            noisy = context.release(plan)
+            self._set_fitted_attributes(plan, noisy)
+        self.__dict__.pop("_release_lock", None)
+        return self
+
+    def release(self: Model) -> Model:
+        """Release the counts of `partial_fit`, and delete them.
+
+        The accountant is charged, noise is drawn and the fitted attributes are set, once.
+        Further calls do nothing, from any thread. `predict`, `score` and related methods call
+        this; access to an attribute does not.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self)
+        lock = vars(self).get("_release_lock")
+        if lock is not None:
+            with lock:
+                if "_counts_" in vars(self):
+                    context = self._release_context()
+                    plan = NaiveBayesPlan(self, context, self._counts_)
+                    self._set_fitted_attributes(plan, context.release(plan))
+                    del self._counts_
+            self.__dict__.pop("_release_lock", None)
+        return self
+
+    # Counting ----------------------------------------------------------------------
+
+    def _count(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
+    ) -> ClassCounts:
+        """Count all records, in memory or out of core."""
+        table = open_table(X, y, sample_weight, groups)
+        if table.in_memory:
+            return self._count_batch(table.part, self.classes, is_private)
+        return self._count_out_of_core(table)
+
+    def _count_batch(
+        self,
+        part: Part,
+        classes: Any,
+        is_private: bool,
+        before: CountedRows | None = None,
+        *,
+        is_part: bool = False,
+    ) -> ClassCounts:
+        """Count one batch of records, each within its bounds.
+
+        `before` has the records of earlier batches. A part of a table out of core knows the
+        classes and columns of the table.
+        """
+        is_first = before is None and not is_part
+        find_classes = is_first and classes is None
+        X, y = self._validate_labelled(part, reset=is_first, find_classes=find_classes)
+        X, y, weights, rows = self._select(part, X, y, is_private, before, is_part)
+        if is_first:
+            self._set_classes(y, classes)
+        codes = self._encode(X, y)
+        features = self._count_features(X, codes, weights)
+        leaks = (*["classes"] * find_classes, *["max_weight"] * weights.missing)
+        return self._class_counts(rows, codes, weights, features, leaks)
+
+    def _validate_labelled(self, part: Part, *, reset: bool, find_classes: bool) -> tuple[Any, Any]:
+        X, y = self._validate(part.X, part.y, reset=reset)
+        if find_classes:
             with errors_without_data(y=y):
                 y = to_common_dtype("y", y)
-                if y.dtype.kind not in "biu":  # whole numbers are classes, whichever they are
+                if y.dtype.kind not in "biu":  # integers are always classes
                     check_classification_targets(y)
-        if sample_weight is not None:
-            sample_weight = self._check_weight(sample_weight, X, is_part=is_part)
-        counted = select_rows(groups, len(y), self.max_rows, before)
-        X, y, sample_weight = (counted.take(values) for values in (X, y, sample_weight))
-        # Without noise nothing needs a bound.
-        weights = Weights.from_values(sample_weight, self.max_weight, exact=not self._is_private)
-        leaks = ["classes"] if first and classes is None else []
-        leaks += ["max_weight"] if weights.missing else []
-        if first:
-            if classes is None:
-                with errors_without_data(y=y):
-                    classes = np.unique(y)
-            self.classes_ = check_classes(classes, self.class_prior)
+        return X, y
+
+    def _select(
+        self, part: Part, X: Any, y: Any, is_private: bool, before: Any, is_part: bool
+    ) -> tuple[Any, np.ndarray, Weights, CountedRows]:
+        """Return the records to count, with their labels and weights."""
+        weight = part.sample_weight
+        if weight is not None:
+            weight = self._check_weight(weight, X, is_part=is_part)
+        rows = select_rows(part.groups, len(y), self.max_rows, before)
+        if rows.rows is not None:
+            X, y, weight = (rows.take(values) for values in (X, y, weight))
+        # Without noise no bounds are needed.
+        return X, y, Weights.from_values(weight, self.max_weight, exact=not is_private), rows
+
+    def _set_classes(self, y: np.ndarray, classes: Any) -> None:
+        if classes is None:
+            with errors_without_data(y=y):
+                classes = np.unique(y)
+        self.classes_ = check_classes(classes, self.class_prior)
+
+    def _encode(self, X: Any, y: np.ndarray) -> np.ndarray:
+        """Return the position of each label in `classes_`."""
         self._check_size(X.shape[1])
-        codes = encode_labels(y, self.classes_)
-        return self._tallied(counted, codes, weights, self._count(X, codes, weights), leaks)
+        return encode_labels(y, self.classes_)
 
-    def _check_size(self, n_columns: int) -> None:
-        """Refuse tables that would not fit into memory."""
-
-    def _tallied(self, counted, codes, weights, features, leaks=()) -> Tally:
-        return Tally(
-            counted,
+    def _class_counts(
+        self, rows: CountedRows, codes: np.ndarray, weights: Weights, features: Any, leaks: Any = ()
+    ) -> ClassCounts:
+        return ClassCounts(
+            rows,
             count_cells(codes, len(self.classes_), weights),
             ContributionBound(weights.bound),
             features,
@@ -285,10 +360,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
                 sample_weight, X, is_part=is_part, dtype=np.float64, ensure_non_negative=True
             )
 
-    # Tables that are not in memory -------------------------------------------------
-
-    def _tally_elsewhere(self, table: Any) -> Tally:
-        """Exact counts of a table, made where it is."""
+    def _count_out_of_core(self, table: Any) -> ClassCounts:
+        """Count a table that is not in memory, where it is."""
         if "y" not in table.given:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -297,236 +370,140 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         with errors_without_data(X=table.sample):
             validate_data(self, table.sample, skip_check_array=True)
         self.classes_ = check_classes(self.classes, self.class_prior)
-        # What can fail without a look at the records does so before.
+        # Checks that need no records come first.
         self._check_size(self.n_features_in_)
-        self._known_prior()
+        self._known_prior(self._is_private)
         self._check_alpha()
-        tally = table.count(NaiveBayesCounter(self._for_workers()))
-        if "sample_weight" in table.given and not tally.classes.any():
+        counts = table.count(_OutOfCoreCounter(self._for_workers()))
+        if "sample_weight" in table.given and not counts.classes.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
-        return tally
+        return counts
 
     def _undeclared(self, weighted: bool) -> list[str]:
-        """Public parameters that are not given, and would have to be looked for."""
+        """Return the public parameters that are missing and would be taken from the data."""
         missing = [] if self.classes is not None else ["classes"]
         if weighted and self.max_weight is None and self._is_private:
             missing.append("max_weight")
         return missing
 
-    def _tally_frame(self, frame: Any) -> Tally:
-        """Exact counts of a frame, from what its engine brings together."""
+    def _count_frame(self, frame: Any) -> ClassCounts:
+        """Count a frame with the groups that its engine returns."""
         frame.set_weights(
             self.max_weight,
             lambda weight: self._check_weight(weight, weight[:, np.newaxis]),
             exact=not self._is_private,
         )
-        found = frame.group([frame.label], len(self.classes_), self._codes_of_labels)
-        counted = frame.counted(found.n_rows, self.max_rows)
-        return self._tallied(counted, found.codes, found.weights, self._count_frame(frame))
+        found = frame.group([frame.label], len(self.classes_), self._encode_label_column)
+        rows = frame.counted(found.n_rows, self.max_rows)
+        features = self._count_features_of_frame(frame)
+        return self._class_counts(rows, found.codes, found.weights, features)
 
-    def _codes_of_labels(self, records: Any) -> np.ndarray:
-        """The positions of labels that stand in a frame of one column."""
-        return self._checked(np.zeros((len(records), 1)), records.iloc[:, 0])[1]
+    def _encode_label_column(self, records: Any) -> np.ndarray:
+        """Return the positions of the labels in a frame of one column."""
+        return self._validate_some(np.zeros((len(records), 1)), records.iloc[:, 0])[1]
 
-    def _checked(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """Some columns and labels as they are counted, after the checks of records in memory."""
-        probe = self._for_workers()  # which learns the names of these columns
+    def _validate_some(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
+        """Validate some columns, and encode their labels."""
+        probe = self._for_workers()  # its feature names are set to those of these columns
         X, y = probe._validate(X, y, reset=True)
         return X, encode_labels(y, self.classes_)
 
-    # Counts that are there already -------------------------------------------------
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit_counts(self, tables, *, n_samples):
-        """Fit the model from counts that are there already, and release it.
-
-        What a record added to them has to be within what is declared: `max_weight`, which is
-        1 if it is not given, to `class_count`, and the bounds of the features to theirs.
-        Nothing can check that here. All parameters that are public must be given.
-
-        Parameters
-        ----------
-        tables : dict
-            Exact counts under the names that scikit-learn has for them: "class_count", of
-            shape (n_classes,), and "feature_count", of shape (n_classes, n_features), or
-            "category_count", one table of shape (n_classes, n_categories) for each feature,
-            in a list or by name. Whole numbers, in the order of the sorted classes.
-        n_samples : int
-            The number of records that were counted.
-
-        Returns
-        -------
-        self
-
-        Examples
-        --------
-        >>> from skdirdp import DirichletNB
-        >>> model = DirichletNB(classes=["ham", "spam"], max_count=3, max_total=20)
-        >>> tables = {"class_count": [700, 300], "feature_count": [[1500, 200], [300, 800]]}
-        >>> model.fit_counts(tables, n_samples=1000).privacy_.n_records
-        1000
-        """
-        with self._fitting() as context:
-            self._check_declared("given as counts", self._undeclared(weighted=False))
-            self.classes_ = check_classes(self.classes, self.class_prior)
-            given = dict(check_tables(tables, ("class_count", self._feature_table)))
-            counted = self._selected(n_samples)
-            weights = Weights.from_values(None, self.max_weight, exact=not self._is_private)
-            classes = check_given_counts(
-                "class_count",
-                given["class_count"],
-                (len(self.classes_),),
-                counted.n_rows,
-                weights.bound,
-            )
-            features = self._admit(given[self._feature_table], classes, counted.n_rows, weights)
-            bound = ContributionBound(weights.bound)
-            tally = Tally(
-                counted,
-                classes,
-                bound,
-                features,
-                (),
-                bounded=not weights.exact,
-                weighted=self.max_weight is not None,
-            )
-            self._publish(tally, context)
-        self.__dict__.pop("_release_lock", None)
-        return self
+    def _check_given_counts(self, tables: Any, n_samples: Any, is_private: bool) -> ClassCounts:
+        """Check and return the counts that are given to `fit_counts`."""
+        self._check_declared("given as counts", self._undeclared(weighted=False))
+        self.classes_ = check_classes(self.classes, self.class_prior)
+        given = dict(check_tables(tables, ("class_count", self._feature_table)))
+        rows = self._selected(n_samples)
+        weights = Weights.from_values(None, self.max_weight, exact=not is_private)
+        shape = (len(self.classes_),)
+        classes = check_given_counts(
+            "class_count", given["class_count"], shape, rows.n_rows, weights.bound
+        )
+        table = given[self._feature_table]
+        features = self._check_given_features(table, classes, rows.n_rows, weights)
+        return ClassCounts(
+            rows,
+            classes,
+            ContributionBound(weights.bound),
+            features,
+            (),
+            bounded=is_private,
+            weighted=self.max_weight is not None,
+        )
 
     def _name_features(self, names: Any, n_features: int) -> None:
-        """Take the number of features, and their names where they have some."""
+        """Set the number of features, and their names if all are strings."""
         self.n_features_in_ = n_features
         if names is not None and all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(list(names), dtype=object)
 
     # Releasing ---------------------------------------------------------------------
 
-    def release(self):
-        """Release what `partial_fit` has counted, and forget the counts.
-
-        The accountant is charged, the noise drawn, and the fitted attributes set, once:
-        further calls do nothing, from whichever thread they come. `predict`, `score` and
-        their kin call this; looking at an attribute does not.
-
-        Returns
-        -------
-        self
-        """
-        check_is_fitted(self)
-        lock = vars(self).get("_release_lock")
-        if lock is not None:
-            with lock:
-                if "_tally_" in vars(self):
-                    self._publish(self._tally_, self._release_context())
-                    del self._tally_
-            self.__dict__.pop("_release_lock", None)
-        return self
-
-    def _publish(self, tally: Tally, context: ReleaseContext) -> None:
-        private = context.budget.is_private
-        if private and not tally.bounded:
-            raise ValueError(
-                "epsilon must be finite when records are counted for a private release; it was "
-                "infinite, and they were not held to any bounds. Call fit to start again"
-            )
-        known_prior = self._known_prior()
-        n_samples, leaks = self._public_n_samples(tally.counted, context.budget)
-        alpha = self._check_alpha()
-        least = float(np.min(alpha))
-        tables = tally.features.tables(n_samples, least)
-        if known_prior is None:
-            prior_table = self._prior_table(tally, tables, n_samples, context.budget)
-            tables.insert(0, (prior_table, tally.classes))
-        to_read = {
-            table: replace(table, postprocess=self.postprocess)
-            for table in {table for table, _ in tables}
-        }
-        tables = [(to_read[table], counts) for table, counts in tables]
-        plan = ReleasePlan(self, context, tables, tally.counted, [*tally.leaks, *leaks])
-        releases = context.release(plan)
-        described = [table for table, _ in tables]
-        if known_prior is None:
-            classes, features = releases[0], releases[1:]
-            described, counts = described[1:], [each for _, each in tables[1:]]
-        else:
-            classes, features = None, releases
-            counts = [each for _, each in tables]
-        prior: Any
-        if private and self.postprocess:
-            public = context.budget.publishes_size(tally.counted.unit) and not tally.weighted
-            total = float(tally.counted.n_rows) if public else None
-            read, estimates = self._best_reading(classes, features, described, total, least)
-            prior = known_prior if classes is None else read
-            self.alpha_ = alpha
-        else:
-            prior = known_prior if classes is None else classes.drawn
-            shares = shares_of(prior)
-            estimates = [
-                Estimate.as_drawn(table, release.drawn, shares)
-                if private
-                else Estimate(exact, release.drawn, least)
-                for table, exact, release in zip(described, counts, features, strict=True)
-            ]
-            drawn = [release.mechanism for release in features if release.mechanism is not None]
-            self.alpha_ = drawn[-1].smoothing if drawn and private else alpha
-        with np.errstate(divide="ignore"):
-            self.class_log_prior_ = np.log(prior)
-            self.class_count_ = n_samples * shares_of(prior) if private else tally.classes
-            self._keep(estimates, alpha - least)
-        if not private and not tally.counted.unit.by_ids:  # ids of persons are not kept
-            self._exact_tally_ = tally
-
-    def _best_reading(
-        self,
-        classes: Release | None,
-        features: Sequence[Release],
-        described: Sequence[CountTable],
-        total: float | None,
-        least: float,
-    ) -> tuple[Any, list[Estimate]]:
-        """The class prior, where it was released, and the tables; all from noisy counts alone."""
-        noisy = None
-        if classes is not None and classes.mechanism is not None:
-            noisy = NoisyTable(classes.drawn, classes.mechanism.noise, ("class",))
-        tables = [
-            NoisyTable(release.drawn, release.mechanism.noise, ("row", "category"))
-            for release in features
-            if release.mechanism is not None
-        ]
-        prior, read = self._read(noisy, tables, total)
-        waiting = iter(read)
-        counts = [
-            release.drawn if release.mechanism is None else next(waiting) for release in features
-        ]
-        totals = [table.n_samples for table in described] if self._counts_records else None
-        estimates = estimates_of(counts, totals, least)
-        if classes is None:
-            return None, estimates
-        return classes.drawn if prior is None else shares_of(prior), estimates
-
     def _check_alpha(self) -> Any:
-        # Of no interest to a single number, which may be looked at before any data.
+        # A single number may be checked before the number of features is known.
         n_features = vars(self).get("n_features_in_", 0)
         return check_alpha(self.alpha, n_features, self.force_alpha)
 
-    def _known_prior(self) -> np.ndarray | None:
-        """The class prior, where it is not learnt."""
+    def _known_prior(self, is_private: bool) -> np.ndarray | None:
+        """Return the class prior, None if it is learnt."""
         n_classes = len(self.classes_)
         if self.class_prior is None:
             return None if self.fit_prior else np.full(n_classes, 1 / n_classes)
         return check_class_prior(self.class_prior, n_classes)
 
-    def _prior_table(self, tally: Tally, tables: Any, n_samples: float, budget: Any) -> CountTable:
-        others = [table for table, _ in tables]
-        precision = relative_precision(others, tally.contribution, budget.adjacency)
-        return CountTable(
-            n_samples, len(self.classes_), 1, tally.contribution, precision, min_smoothing=0.0
-        )
+    def _set_fitted_attributes(self, plan: NaiveBayesPlan, noisy: Sequence[Release]) -> None:
+        classes = noisy[0] if plan.known_prior is None else None
+        features = noisy if classes is None else noisy[1:]
+        self.alpha_ = plan.alpha
+        if plan.is_private and self.postprocess:
+            prior, estimates = self._postprocess(plan, classes, features)
+        else:
+            prior = plan.known_prior if classes is None else classes.drawn
+            estimates = [
+                Estimate.as_drawn(table, release.drawn, prior / prior.sum())
+                if plan.is_private
+                else Estimate(counts, release.drawn, plan.smoothing)
+                for (table, counts), release in zip(plan.features, features, strict=True)
+            ]
+            drawn = [release.mechanism for release in features if release.mechanism is not None]
+            if plan.is_private and drawn:
+                self.alpha_ = drawn[-1].smoothing
+        with np.errstate(divide="ignore"):
+            self.class_log_prior_ = np.log(prior)
+            self.class_count_ = plan.counts.classes
+            if plan.is_private:
+                self.class_count_ = plan.n_samples * (prior / prior.sum())
+            self._set_feature_attributes(estimates, plan.alpha - plan.smoothing, plan.is_private)
+        if not plan.is_private and not plan.unit.by_ids:  # ids of persons are not kept
+            self._exact_counts_ = plan.counts
+
+    def _postprocess(
+        self, plan: NaiveBayesPlan, classes: Release | None, features: Sequence[Release]
+    ) -> tuple[Any, list[Estimate]]:
+        """Return the class prior and the estimated tables, from noisy counts alone."""
+        is_public = plan.n_records is not None and not plan.counts.weighted
+        total = float(plan.counts.rows.n_rows) if is_public else None
+        noisy = [release for release in features if release.mechanism is not None]
+        # A table with a single class or category has no noise, and no mechanism.
+        has_noise = classes is not None and classes.mechanism is not None
+        class_counts, found = self._estimate_counts(classes if has_noise else None, noisy, total)
+        waiting = iter(found)
+        counts = [
+            release.drawn if release.mechanism is None else next(waiting) for release in features
+        ]
+        totals = None
+        if self._counts_records:
+            totals = [table.n_samples for table, _ in plan.features]
+        estimates = scaled_estimates(counts, totals, plan.smoothing)
+        if classes is None:
+            return plan.known_prior, estimates
+        if class_counts is None:
+            return classes.drawn, estimates
+        return class_counts / class_counts.sum(), estimates
 
     def __getattr__(self, name: str) -> Any:
-        if name in type(self)._released_attributes and "_tally_" in vars(self):
-            if not self._is_private:  # there is nothing to spend, and nothing to hide
+        if name in type(self)._released_attributes and "_counts_" in vars(self):
+            if not self._is_private:  # there is nothing to charge
                 return getattr(self.release(), name)
             raise AttributeError(
                 f"{name} does not exist before the counts are released, which spends the budget: "
@@ -535,7 +512,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __getstate__(self):
-        if "_tally_" in vars(self):
+        if "_counts_" in vars(self):
             if self._is_private:
                 raise TypeError(
                     f"this {type(self).__name__} still holds exact counts and is not pickled or "
@@ -547,21 +524,21 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         return state
 
     def _for_workers(self):
-        twin = super()._for_workers()
-        for name in ("_tally_", "_exact_tally_", "_release_lock"):
-            twin.__dict__.pop(name, None)
-        return twin
+        copy = super()._for_workers()
+        for name in ("_counts_", "_exact_counts_", "_release_lock"):
+            copy.__dict__.pop(name, None)
+        return copy
 
     def __sklearn_is_fitted__(self) -> bool:
         return "classes_" in vars(self)
 
     # Exporting ---------------------------------------------------------------------
 
-    def to_sklearn(self):
-        """The released model as scikit-learn's own, for those who have no skdirdp.
+    def to_sklearn(self) -> Any:
+        """Return the released model as an estimator of scikit-learn.
 
-        It predicts the same, and holds what was released and nothing else. Its `partial_fit`
-        would add exact counts to released ones: do not.
+        It predicts the same and holds only what was released. Do not call its `partial_fit`,
+        which would add exact counts to released ones.
 
         Returns
         -------
@@ -583,8 +560,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
     # Predicting --------------------------------------------------------------------
 
     @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
-    def predict_joint_log_proba(self, X):
-        """Joint log probability of each record and class.
+    def predict_joint_log_proba(self, X: Any) -> Any:
+        """Return the joint log probability of each record and class.
 
         Parameters
         ----------
@@ -601,8 +578,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         return scores + self.class_log_prior_ if self._uses_prior else scores
 
     @lazy_for_dask(lambda model: (None, model.classes_[:0]))
-    def predict(self, X):
-        """The most probable class of each record.
+    def predict(self, X: Any) -> Any:
+        """Return the most probable class of each record.
 
         Parameters
         ----------
@@ -616,8 +593,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         return self.classes_[np.argmax(joint, axis=1)]
 
     @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
-    def predict_log_proba(self, X):
-        """Log probability of each class given each record.
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the log probability of each class given each record.
 
         Parameters
         ----------
@@ -631,8 +608,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         return joint - logsumexp(joint, axis=1, keepdims=True)
 
     @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
-    def predict_proba(self, X):
-        """Probability of each class given each record.
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class given each record.
 
         Parameters
         ----------
@@ -644,8 +621,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator, metaclass=ABCMeta):
         """
         return np.exp(self.predict_log_proba(X))
 
-    def score(self, X, y, sample_weight=None):
-        """Accuracy on the given records.
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on the given records.
 
         Parameters
         ----------

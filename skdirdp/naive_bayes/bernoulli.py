@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
@@ -15,37 +16,25 @@ from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
-from .numeric import _NumericNaiveBayes
-from .tally import read_classes
+from .multinomial import _NumericNaiveBayes
+from .plan import estimate_classes, noisy_table
 
-# What the table of full and empty places costs beside that of the features, in squares.
+# Squared precision of the table of filled places relative to that of the features.
 _PART_OF_FILL = 0.1
 
 
 @dataclass(frozen=True)
 class Occurrences:
-    """In how many records each feature occurs, by class.
-
-    Attributes
-    ----------
-    ones : RowSums
-    classes : ndarray of shape (n_classes,), the weight of each class.
-    contribution : what a record adds to `classes` at most.
-    limit : how many features of a record are counted; None if all.
-    n_columns : the number of features that noise is chosen for.
-    """
+    """Number of records with each feature, by class."""
 
     ones: RowSums
-    classes: np.ndarray
-    contribution: ContributionBound
-    limit: int | None
-    n_columns: int
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        return ()
+    classes: np.ndarray  # weight of each class
+    contribution: ContributionBound  # of a record, to `classes`
+    limit: int | None  # number of counted features of a record; None if all are
+    n_columns: int  # to calibrate for
+    missing: ClassVar[tuple[str, ...]] = ()
 
     def __add__(self, other: "Occurrences") -> "Occurrences":
         limits = (self.limit, other.limit)
@@ -57,28 +46,38 @@ class Occurrences:
             self.n_columns,
         )
 
-    def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
+    def tables(
+        self, n_samples: float, alpha: float, postprocess: bool
+    ) -> list[tuple[CountTable, np.ndarray]]:
         if self.limit is None:
-            return self._pairs(n_samples, alpha)
-        return self._shares(n_samples, alpha, self.limit)
+            return self._pairs(n_samples, alpha, postprocess)
+        return self._shares(n_samples, alpha, self.limit, postprocess)
 
-    def _pairs(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
-        """For each class and feature, the records without it and with it."""
+    def _pairs(
+        self, n_samples: float, alpha: float, postprocess: bool
+    ) -> list[tuple[CountTable, np.ndarray]]:
+        """Return, for each class and feature, the number of records without and with it."""
         ones = self.ones.table
         pairs = np.stack([self.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
         weight, n_columns = self.contribution.max_count, self.n_columns
-        bound = ContributionBound(weight, product_up(weight, n_columns), self.ones.bound.grid)
-        n_rows = len(ones) * n_columns
-        table = CountTable(n_samples * n_columns, 2, n_rows, bound, min_smoothing=alpha)
+        table = CountTable(
+            n_samples * n_columns,
+            2,
+            len(ones) * n_columns,
+            ContributionBound(weight, product_up(weight, n_columns), self.ones.bound.grid),
+            min_smoothing=alpha,
+            postprocess=postprocess,
+        )
         return [(table, pairs)]
 
     def _shares(
-        self, n_samples: float, alpha: float, limit: int
+        self, n_samples: float, alpha: float, limit: int, postprocess: bool
     ) -> list[tuple[CountTable, np.ndarray]]:
-        """How full the records of a class are, of `limit` places each; and with what."""
+        """Return how many of `limit` places per record are filled, and by which features."""
         ones, weight = self.ones.table, self.contribution.max_count
         full, places = ones.sum(axis=1), limit * self.classes
         most, total, grid = product_up(weight, limit), n_samples * limit, self.ones.bound.grid
+        check_exact(places, grid)
         fill = CountTable(
             total,
             2,
@@ -86,98 +85,108 @@ class Occurrences:
             ContributionBound(most, most, grid),
             precision=math.sqrt(_PART_OF_FILL / limit),
             min_smoothing=0.0,
+            postprocess=postprocess,
         )
-        check_exact(places, grid)
-        bound = ContributionBound(weight, most, grid)
-        shares = CountTable(total, self.n_columns, len(ones), bound, min_smoothing=alpha)
+        shares = CountTable(
+            total,
+            self.n_columns,
+            len(ones),
+            ContributionBound(weight, most, grid),
+            min_smoothing=alpha,
+            postprocess=postprocess,
+        )
         return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
 
 
 class DirichletBernoulliNB(_NumericNaiveBayes):
-    """Private naive Bayes for features that occur or not; drops in for `BernoulliNB`.
+    """Private Bernoulli naive Bayes, a drop-in replacement for `BernoulliNB`.
 
-    The class counts are released and, for every class and feature, how many records have
-    the feature and how many have not: a record moves one count for every feature. Where
-    records have few of many features, as texts have words, `max_total` makes that cheaper:
-    then shares of the features are released, and how many of `max_total` places are taken.
+    Released are the class counts and, for every class and feature, the numbers of records with
+    and without the feature: a record changes one count for every feature. If records have few
+    of many features, as texts have few words, `max_total` reduces the noise: then shares of the
+    features are released, and how many of `max_total` places per record are filled.
 
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
-        may need more: see `alpha_`.
+        Smoothing in counts, of all features or of each. Without post-processing the budget may
+        need more: see `alpha_`.
     force_alpha : bool, default=True
-        Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
-        warning.
+        If False, an `alpha` below 1e-10 is raised to that, with a warning.
     binarize : float or None, default=0.0
-        A feature occurs where its value is above this. None takes values in [0, 1] as they
-        are, and larger ones as 1.
+        A feature occurs if its value is above this. If None, values in [0, 1] are used
+        unchanged, and larger ones are clipped to 1.
     fit_prior : bool, default=True
-        Whether to learn class priors; if not, they are uniform.
+        Whether to learn class priors. If False, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then. In the order of
-        `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
+        Known class priors, in the order of the sorted classes; they are not learnt. If
+        `classes` is given too, it must be sorted.
     classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: a label's presence is not protected.
+        All labels that may occur. Public: the presence of a label is not protected.
     max_total : int, default=None
-        How many features of a record are counted; of one that has more, each counts as much
-        less. None counts all. Public; of use only where it is far below their number.
+        Public number of features of a record that are counted. If a record has more, each
+        counts proportionally less. If None, all are counted. Useful only far below the number
+        of features.
     epsilon : float, default=1.0
-        The budget of one `fit`. Infinite for no noise: the model is then that of
-        `BernoulliNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
+        of `BernoulliNB`.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
+        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
     order : float, default=None
-        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        What draws the noise; "auto" takes the one of least expected KL divergence for
-        the public sizes and the budget.
+        Noise distribution. "auto" selects the mechanism with the smallest expected KL
+        divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is chosen; the last two reproduce the papers.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether a neighbouring data set has one record replaced, or one more or fewer.
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     n_samples : float, default=None
-        A public number of records, for which the noise is chosen. None takes the
-        actual one, which is public under replacement only.
+        Public number of records, used to calibrate the noise. If None, the actual number
+        is used, which is public only under replacement.
     max_weight : float, default=None
-        A public bound on `sample_weight`. None means 1, or the largest weight where
-        that is larger, with a warning. Without weights a record counts 1, and so does
-        the bound if it is smaller.
+        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
+        weight, with a warning.
     max_rows : int, default=1
-        A public bound on the records of one person, who is then protected with all of them.
-        Given `groups`, `fit` counts no more; otherwise it is a declaration.
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
     postprocess : bool, default=True
-        Whether the noisy counts are post-processed, at no privacy cost: estimates borrow strength
-        from similar rows and shared margins. False uses each cell as drawn. The noise is
-        calibrated for the choice.
+        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
+        strength from similar rows and shared margins. If False, each cell is used as drawn.
     accountant : PrivacyAccountant, default=None
-        Charged by every fit before any noise is drawn.
+        Accountant that every fit charges before noise is drawn.
     label : str, default=None
-        What the accountant's history calls the fit; by default, the name of the class.
-    random_state : None, int, Generator or RandomState, default=None
-        None draws cryptographically secure noise. Anything else is reproducible, and
-        whoever knows it can remove the noise.
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     class_count_ : ndarray of shape (n_classes,)
-        The number of records of each class: exact at infinite epsilon, else the released
-        prior times the public number of records.
+        Number of records of each class: exact without noise, else the released prior times
+        the public number of records.
     class_log_prior_ : ndarray of shape (n_classes,)
-        Released.
+        Released log probability of each class.
     feature_count_ : ndarray of shape (n_classes, n_features)
-        The number of records with each feature by class: exact at infinite epsilon, else the
-        released probabilities times `class_count_`.
+        Number of records with each feature by class: exact without noise, else the released
+        probabilities times `class_count_`.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
-        Released.
+        Released log probability of each feature given a class.
     alpha_ : float or ndarray
-        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
-        drawn (`postprocess=False`).
+        Smoothing in counts: `alpha`, or the larger value that the budget needs without
+        post-processing.
     privacy_ : PrivacyReport
-        What was guaranteed.
+        Privacy guarantee of the fit.
     n_features_in_ : int
+        Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
 
     Examples
     --------
@@ -207,27 +216,27 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     def __init__(
         self,
         *,
-        alpha=1.0,
-        force_alpha=True,
-        binarize=0.0,
-        fit_prior=True,
-        class_prior=None,
-        classes=None,
-        max_total=None,
-        epsilon=1.0,
-        delta=1e-5,
-        order=None,
-        mechanism="dirichlet",
-        calibration="exact",
-        adjacency="replace",
-        n_samples=None,
-        max_weight=None,
-        max_rows=1,
-        postprocess=True,
-        accountant=None,
-        label=None,
-        random_state=None,
-    ):
+        alpha: Any = 1.0,
+        force_alpha: bool = True,
+        binarize: float | None = 0.0,
+        fit_prior: bool = True,
+        class_prior: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        max_total: int | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        mechanism: str = "dirichlet",
+        calibration: str = "exact",
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_weight: float | None = None,
+        max_rows: int = 1,
+        postprocess: bool = True,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ) -> None:
         self.alpha = alpha
         self.force_alpha = force_alpha
         self.binarize = binarize
@@ -255,7 +264,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         with errors_without_data(X=X):
             return above(X, threshold=self.binarize)
 
-    def _count(self, X, codes, weights):
+    def _count_features(self, X, codes, weights):
         n_classes = len(self.classes_)
         n_columns = self._declared_columns(X.shape[1])
         limit, total = self._limit(n_columns)
@@ -267,10 +276,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             n_columns,
         )
 
-    def _count_frame(self, frame):
+    def _count_features_of_frame(self, frame):
         n_columns = self.n_features_in_
         limit, total = self._limit(n_columns)
-        labels = frame.group([frame.label], len(self.classes_), self._codes_of_labels)
+        labels = frame.group([frame.label], len(self.classes_), self._encode_label_column)
         return Occurrences(
             self._sum_frame(frame, 1.0, total, self.binarize),
             count_cells(labels.codes, len(self.classes_), labels.weights),
@@ -279,56 +288,56 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             n_columns,
         )
 
-    def _admit(self, table, classes, n_rows, weights):
-        n_columns = self._columns_of(table)
+    def _check_given_features(self, table, classes, n_rows, weights):
+        n_columns = self._name_given_columns(table)
         limit, total = self._limit(n_columns)
-        ones = self._admit_sums(table, n_rows, weights, 1.0, total)
+        ones = self._check_given_sums(table, n_rows, weights, 1.0, total)
         if np.any(ones.table > classes[:, np.newaxis]):
             raise ValueError(
-                "feature_count must be at most class_count in each class, of whose records it "
-                "counts those with a feature; some are not"
+                "feature_count must be at most class_count in each class: a record counts once for "
+                "each of its features; some counts are larger"
             )
         return Occurrences(ones, classes, ContributionBound(weights.bound), limit, n_columns)
 
     def _limit(self, n_columns: int) -> tuple[int | None, float]:
-        """How many features of a record are counted, None if all, and as a bound."""
+        """Return the number of counted features, None if all, and the bound on a row total."""
         given = self._public("max_total")
         limit = None if given is None or given >= n_columns else int(given)
         return limit, float(n_columns if limit is None else limit)
 
-    def _read(self, classes, features, total):
-        *fill, table = features
-        if fill:
-            return self._read_shares(classes, fill[0], table, total)
-        # The records with a feature and without it are a table of their own, and all of these
-        # hold the class counts.
-        counts = table.counts.reshape(len(self.classes_), -1, 2)
-        pairs = [
-            NoisyTable(counts[:, feature], table.noise, ("class", feature))
-            for feature in range(counts.shape[1])
+    def _estimate_counts(self, classes, features, total):
+        if len(features) == 2:
+            return self._estimate_shares(classes, features[0], features[1], total)
+        # Each feature has a table of its own, and the row sums of all are the class counts.
+        (table,) = features
+        drawn = table.drawn.reshape(len(self.classes_), -1, 2)
+        tables = [] if classes is None else [noisy_table(classes, ("class",))]
+        tables += [
+            noisy_table(table._replace(drawn=drawn[:, feature]), ("class", feature))
+            for feature in range(drawn.shape[1])
         ]
-        tables = ([] if classes is None else [classes]) + pairs
         read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
         prior = None if classes is None else read.pop(0).counts
         return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
 
-    def _read_shares(self, classes, fill, table, total):
-        """Of the records, how full they are; of what fills them, which features."""
-        prior = read_classes(classes, total)
-        (places,) = read_tables([fill], rows=[prior])
-        (shares,) = read_tables([table], rows=[places.counts[:, 1]])
+    def _estimate_shares(self, classes, fill, table, total):
+        """Estimate the filled places given the classes, and the features given those."""
+        axes = ("row", "category")
+        prior = estimate_classes(classes, total)
+        (places,) = read_tables([noisy_table(fill, axes)], rows=[prior])
+        (shares,) = read_tables([noisy_table(table, axes)], rows=[places.counts[:, 1]])
         return prior, [places.counts, shares.counts]
 
-    def _keep(self, estimates, extra):
+    def _set_feature_attributes(self, estimates, extra, private):
         *fill, features = estimates
         shape = (len(self.classes_), self.n_features_in_)
         records = self.class_count_[:, np.newaxis]
         if not fill:
             counts = features.counts[:, 1].reshape(shape)
-            if self._is_private:  # of those with the feature and without it
+            if private:  # the share of the records with the feature
                 counts = records * counts / features.counts.sum(axis=1).reshape(shape)
-        elif self._is_private:
-            # Of the places of a class, those that are taken, and of these, the feature's.
+        elif private:
+            # Share of filled places in a class, times the share of the feature.
             places = fill[0].counts.sum() / self.class_count_.sum()
             taken = places * fill[0].probabilities[:, 1:]
             shares = features.counts / features.counts.sum(axis=1, keepdims=True)

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_is_fitted, check_non_negative
@@ -15,13 +16,14 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import row_blocks
-from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing import read_tables
 from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
 from .base import _PrivateNaiveBayes
+from .plan import noisy_table
 
-# Records are scored in blocks of about this many entries, which stay in cache.
+# Records are scored in blocks of about this many entries, which fit into the cache.
 _BLOCK_ENTRIES = 1 << 19
-# Categories beyond this are no small integers, and a table of so many would not be meant.
+# Larger categories in X are probably no codes, and must be declared by n_categories.
 _LARGEST_OBSERVED = 1_000_000
 
 
@@ -40,17 +42,26 @@ class CategoryCounts:
             tuple(dict.fromkeys((*self.missing, *other.missing))),
         )
 
-    def tables(self, n_samples: float, alpha: float) -> list[tuple[CountTable, np.ndarray]]:
-        # Features with equally many categories have the same description.
+    def tables(
+        self, n_samples: float, alpha: float, postprocess: bool
+    ) -> list[tuple[CountTable, np.ndarray]]:
+        # Features with equally many categories share one description.
         described = {
-            shape: CountTable(n_samples, shape[1], shape[0], self.contribution, min_smoothing=alpha)
+            shape: CountTable(
+                n_samples,
+                shape[1],
+                shape[0],
+                self.contribution,
+                min_smoothing=alpha,
+                postprocess=postprocess,
+            )
             for shape in {counts.shape for counts in self.counts}
         }
         return [(described[counts.shape], counts) for counts in self.counts]
 
 
 def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Sum of two tables, of which one may know more categories (columns)."""
+    """Return the sum of two tables, one of which may have more categories (columns)."""
     total = np.zeros((len(a), max(a.shape[1], b.shape[1])))
     for counts in (a, b):
         total[:, : counts.shape[1]] += counts
@@ -58,94 +69,97 @@ def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class DirichletCategoricalNB(_PrivateNaiveBayes):
-    """Private naive Bayes for categorical features; drops in for `CategoricalNB`.
+    """Private categorical naive Bayes, a drop-in replacement for `CategoricalNB`.
 
-    One table is released for the class counts, and one per feature with the counts
-    of its categories by class. A record moves one count in each.
+    Released are a table of the class counts, and for each feature a table of its categories by
+    class. A record changes one count in each table.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        The smoothing, in counts. Releases that are taken as drawn may need more: see `alpha_`.
+        Smoothing in counts. Without post-processing the budget may need more: see `alpha_`.
     fit_prior : bool, default=True
-        Whether to learn class priors; if not, they are uniform.
+        Whether to learn class priors. If False, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then. In the order of
-        `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
+        Known class priors, in the order of the sorted classes; they are not learnt. If
+        `classes` is given too, it must be sorted.
     force_alpha : bool, default=True
-        Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
-        warning.
+        If False, an `alpha` below 1e-10 is raised to that, with a warning.
     classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: a label's presence is not protected.
+        All labels that may occur. Public: the presence of a label is not protected.
     n_categories : int, array-like of shape (n_features,) or dict, default=None
-        The number of categories of all features, or of each, in order or by name;
-        categories are integers from 0. Public. All tables together may have 10 million cells,
-        one for each category and class. Other numbers in X are cut towards zero, 1.7
-        to 1, as `CategoricalNB` does; each by itself, so that the guarantee holds.
-    min_categories : int or array-like of shape (n_features,), default=None
-        The least number of categories of all features, or of each; `n_categories` is raised
-        to it. Without `n_categories` it does not keep the number from being taken from the
-        data, which may hold more.
-    handle_unknown : {"error", "ignore"}, default="error"
-        What to do in a prediction with a category beyond `n_categories`: refuse, or
-        leave that feature out of the record's score.
-    epsilon : float, default=1.0
-        The budget of one `fit`. Infinite for no noise: the model is then that of
+        Public number of categories of all features, or of each, in order or by name.
+        Categories are integers from 0. All tables together may have 10 million cells, one for
+        each category and class. Other numbers in X are truncated towards zero, as in
         `CategoricalNB`.
+    min_categories : int or array-like of shape (n_features,), default=None
+        Minimum number of categories of all features, or of each; `n_categories` is raised to
+        it. Without `n_categories`, numbers are still taken from the data.
+    handle_unknown : {"error", "ignore"}, default="error"
+        Whether a prediction raises an error for a category beyond `n_categories`, or ignores
+        that feature of the record.
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
+        of `CategoricalNB`.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
+        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
     order : float, default=None
-        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        What draws the noise; "auto" takes the one of least expected KL divergence for
-        the public sizes and the budget.
+        Noise distribution. "auto" selects the mechanism with the smallest expected KL
+        divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is chosen; the last two reproduce the papers.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether a neighbouring data set has one record replaced, or one more or fewer.
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     n_samples : float, default=None
-        A public number of records, for which the noise is chosen. None takes the
-        actual one, which is public under replacement only.
+        Public number of records, used to calibrate the noise. If None, the actual number
+        is used, which is public only under replacement.
     max_weight : float, default=None
-        A public bound on `sample_weight`. None means 1, or the largest weight where
-        that is larger, with a warning. Without weights a record counts 1, and so does
-        the bound if it is smaller.
+        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
+        weight, with a warning.
     max_rows : int, default=1
-        A public bound on the records of one person, who is then protected with all of them.
-        Given `groups`, `fit` counts no more; otherwise it is a declaration.
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
     postprocess : bool, default=True
-        Whether the noisy counts are post-processed, at no privacy cost: estimates borrow strength
-        from similar rows and shared margins. False uses each cell as drawn. The noise is
-        calibrated for the choice.
+        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
+        strength from similar rows and shared margins. If False, each cell is used as drawn.
     accountant : PrivacyAccountant, default=None
-        Charged by every fit before any noise is drawn.
+        Accountant that every fit charges before noise is drawn.
     label : str, default=None
-        What the accountant's history calls the fit; by default, the name of the class.
-    random_state : None, int, Generator or RandomState, default=None
-        None draws cryptographically secure noise. Anything else is reproducible, and
-        whoever knows it can remove the noise.
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     n_categories_ : ndarray of shape (n_features,)
+        Number of categories of each feature.
     class_count_ : ndarray of shape (n_classes,)
-        The number of records of each class: exact at infinite epsilon, else the released
-        prior times the public number of records.
+        Number of records of each class: exact without noise, else the released prior times
+        the public number of records.
     class_log_prior_ : ndarray of shape (n_classes,)
-        Released.
+        Released log probability of each class.
     category_count_ : list of ndarray of shape (n_classes, n_categories of the feature)
-        The number of records by class and category: exact at infinite epsilon, else the
-        released probabilities times `class_count_`.
+        Number of records by class and category: exact without noise, else the released
+        probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
-        Released.
+        Released log probability of each category given a class.
     alpha_ : float or ndarray
-        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
-        drawn (`postprocess=False`).
+        Smoothing in counts: `alpha`, or the larger value that the budget needs without
+        post-processing.
     privacy_ : PrivacyReport
-        What was guaranteed.
+        Privacy guarantee of the fit.
     n_features_in_ : int
+        Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
 
     Examples
     --------
@@ -179,33 +193,33 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def __init__(
         self,
-        alpha=1.0,
-        fit_prior=True,
-        class_prior=None,
+        alpha: Any = 1.0,
+        fit_prior: bool = True,
+        class_prior: ArrayLike | None = None,
         *,
-        force_alpha=True,
-        classes=None,
-        n_categories=None,
-        min_categories=None,
-        handle_unknown="error",
-        epsilon=1.0,
-        delta=1e-5,
-        order=None,
-        mechanism="dirichlet",
-        calibration="exact",
-        adjacency="replace",
-        n_samples=None,
-        max_weight=None,
-        max_rows=1,
-        postprocess=True,
-        accountant=None,
-        label=None,
-        random_state=None,
-    ):
+        force_alpha: bool = True,
+        classes: ArrayLike | None = None,
+        n_categories: Any = None,
+        min_categories: ArrayLike | None = None,
+        handle_unknown: str = "error",
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        mechanism: str = "dirichlet",
+        calibration: str = "exact",
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_weight: float | None = None,
+        max_rows: int = 1,
+        postprocess: bool = True,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ) -> None:
         self.alpha = alpha
-        self.force_alpha = force_alpha
         self.fit_prior = fit_prior
         self.class_prior = class_prior
+        self.force_alpha = force_alpha
         self.classes = classes
         self.n_categories = n_categories
         self.min_categories = min_categories
@@ -232,8 +246,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         check_non_negative(features, f"{type(self).__name__} (input X)")
         return checked
 
-    def _count(self, X, codes, weights: Weights) -> CategoryCounts:
-        # All records of a batch may be of persons who have had theirs counted.
+    def _count_features(self, X, codes, weights: Weights) -> CategoryCounts:
+        # A batch may have no record to count: its persons may have reached max_rows.
         largest = X.max(axis=0, initial=0)
         least = self._least_sizes(X.shape[1])
         sizes = self._public_sizes(X.shape[1])
@@ -241,8 +255,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         if sizes is None:
             if np.any(largest >= _LARGEST_OBSERVED):
                 raise ValueError(
-                    f"n_categories must be given where X holds categories of {_LARGEST_OBSERVED} "
-                    "or more; some are"
+                    f"n_categories must be given if X holds categories of {_LARGEST_OBSERVED} or "
+                    "more; some are"
                 )
             sizes = largest + 1
         sizes = self._check_cells(np.maximum(sizes, least))
@@ -261,15 +275,15 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         missing = [] if self.n_categories is not None else ["n_categories"]
         return super()._undeclared(weighted) + missing
 
-    def _count_frame(self, frame):
+    def _count_features_of_frame(self, frame):
         n_classes = len(self.classes_)
         sizes = self._declared_sizes(self.n_features_in_)
         counts = []
-        for feature, name in enumerate(frame.shown(frame.names)):
+        for feature, name in enumerate(frame.with_progress(frame.names)):
             size = sizes[feature : feature + 1]
 
             def encode(records, feature=feature, size=size):
-                X, codes = self._checked(records.iloc[:, :1], records.iloc[:, 1])
+                X, codes = self._validate_some(records.iloc[:, :1], records.iloc[:, 1])
                 if X.max() >= size[0]:
                     raise self._beyond(size[0], feature)
                 return X, codes
@@ -279,7 +293,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             counts += count_categories(X, size, codes, n_classes, found.weights)
         return CategoryCounts(counts, ContributionBound(found.weights.bound), ())
 
-    def _admit(self, table, classes, n_rows, weights):
+    def _check_given_features(self, table, classes, n_rows, weights):
         names = list(table) if isinstance(table, Mapping) else None
         tables = list(table.values()) if isinstance(table, Mapping) else list(table)
         self._name_features(names, len(tables))
@@ -290,19 +304,19 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             counts.append(check_given_counts(name, given, shape, n_rows, weights.bound))
             if not np.array_equal(counts[-1].sum(axis=1), classes):
                 raise ValueError(
-                    f"{name} must add up to class_count in each class, of which each record is in "
-                    "one category; it does not"
+                    f"{name} must add up to class_count in each class, because each record has one "
+                    "category; it does not"
                 )
         return CategoryCounts(counts, ContributionBound(weights.bound), ())
 
     def _declared_sizes(self, n_features: int) -> np.ndarray:
-        """The number of categories of each feature, which are given."""
+        """Return the declared number of categories of each feature."""
         sizes = self._public_sizes(n_features)
         assert sizes is not None
         return self._check_cells(np.maximum(sizes, self._least_sizes(n_features)))
 
     def _check_cells(self, sizes: np.ndarray) -> np.ndarray:
-        """The sizes, if tables of them fit into memory."""
+        """Return the sizes, if their tables fit into memory."""
         n_cells = int(sizes.sum()) * len(self.classes_)
         is_public = self.n_categories is not None and self.classes is not None
         check_cells("n_categories and classes", n_cells, is_public=is_public)
@@ -328,32 +342,31 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             raise ValueError("n_categories must be given for every feature; some have none")
         return check_sizes("n_categories", n_categories, n_features, at_least=1)
 
-    def _read(self, classes, features, total):
-        # Each table holds the class counts, as the sums of its rows.
-        tables = [] if classes is None else [classes]
-        tables += [
-            NoisyTable(table.counts, table.noise, ("class", k)) for k, table in enumerate(features)
-        ]
+    def _estimate_counts(self, classes, features, total):
+        # The row sums of each table are the class counts.
+        tables = [] if classes is None else [noisy_table(classes, ("class",))]
+        tables += [noisy_table(release, ("class", k)) for k, release in enumerate(features)]
         read = read_tables(tables, total, caution=CAUTION_OF_INDEPENDENCE)
         prior = None if classes is None else read.pop(0).counts
         self._readings_ = read
         return prior, [table.counts for table in read]
 
-    def _keep(self, estimates, extra):
+    def _set_feature_attributes(self, estimates, extra, private):
         self.category_count_ = [table.counts for table in estimates]
         self.feature_log_prob_ = [np.log(table.probabilities) for table in estimates]
         self.n_categories_ = np.array([table.counts.shape[1] for table in estimates])
 
-    def probability_limits(self, confidence=0.95):
-        """Limits for the shares that the counted records have, by the noise that was drawn.
+    def probability_limits(self, confidence: float = 0.95) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return confidence limits for the shares of the counted records.
 
-        They do not depend on the post-processing, and hold whatever the data are: each with at
-        least this probability, by itself. They are about the records that were counted, and not
-        about a population that those are a sample of.
+        Each pair of limits holds with at least this probability for any data, independently of
+        the post-processing. The limits account for the noise, and not for the sampling of the
+        records from a population.
 
         Parameters
         ----------
         confidence : float in (0, 1), default=0.95
+            Probability of each pair of limits.
 
         Returns
         -------
@@ -364,7 +377,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         self.release()
         if "_readings_" not in vars(self):
             raise ValueError(
-                "limits need post-processed counts: postprocess must be True, and epsilon finite"
+                "probability_limits needs post-processed counts: set postprocess=True and a "
+                "finite epsilon"
             )
         readings = iter(self._readings_)
         sure = np.ones((len(self.classes_), 1))
@@ -382,7 +396,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
                 f"{int(np.argmax(unknown))}, as in fit; handle_unknown='ignore' leaves others out"
             )
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        # One row per category of any feature, and one of zeros for what is not known.
+        # One row for each category of each feature, and a row of zeros for unknown ones.
         table = np.vstack([log_prob.T for log_prob in self.feature_log_prob_])
         table = np.vstack([table, np.zeros(table.shape[1])])
         scores = np.empty((X.shape[0], table.shape[1]))
@@ -390,7 +404,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             cells = X[block] + starts[:-1]
             if unknown.any():
                 cells[X[block] >= sizes] = starts[-1]
-            # A sparse product gathers and adds the rows of the table without a copy of them.
+            # A sparse product adds the rows of the table without copying them.
             ends = np.arange(0, cells.size + 1, X.shape[1])
             chosen = sparse.csr_array(
                 (np.ones(cells.size), cells.ravel(), ends), (len(cells), len(table))

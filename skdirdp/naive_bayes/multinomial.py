@@ -1,99 +1,333 @@
-"""Multinomial naive Bayes."""
+"""Naive Bayes models of non-negative numbers: base class, multinomial and complement."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.naive_bayes import MultinomialNB
+from numpy.typing import ArrayLike
+from scipy import sparse
+from sklearn.naive_bayes import ComplementNB, MultinomialNB
+from sklearn.utils import assert_all_finite
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_non_negative
 
-from .numeric import _NumericNaiveBayes
+from .._contributions import RowBounds, RowSums, check_given_counts, sum_rows
+from .._messages import errors_without_data
+from .._sklearn_compat import Interval, StrOptions, validate_records
+from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
+from ..mechanisms.base import smoothed_mean
+from ..mechanisms.tables import CountTable
+from ..postprocessing import read_tables
+from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from .base import _PrivateNaiveBayes
+from .plan import estimate_classes, noisy_table
+
+
+def default_total(max_count: float, n_columns: int) -> float:
+    """Return a bound on the totals of rows that depends on public sizes alone.
+
+    It is the geometric mean of the smallest and the largest total of a row that is not empty,
+    with entries of `max_count`. For any true total the signal-to-noise ratio is at least
+    ``n_columns ** -0.25`` of the best, and no other bound guarantees as much (docs/theory.md,
+    section 15).
+    """
+    # A whole multiple of max_count is faster to calibrate.
+    return max_count * math.ceil(math.sqrt(n_columns))
+
+
+@dataclass(frozen=True)
+class FeatureSums:
+    """Sums of the features by class, released as one table with a row for each class."""
+
+    sums: RowSums
+    n_columns: int  # to calibrate for: as declared, or that of the table
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self.sums.missing
+
+    def __add__(self, other: Any) -> Any:
+        return type(self)(self.sums + other.sums, self.n_columns)
+
+    def tables(
+        self, n_samples: float, alpha: float, postprocess: bool
+    ) -> list[tuple[CountTable, np.ndarray]]:
+        counts, bound = self.sums.table, self.sums.bound
+        assert bound.max_total is not None
+        table = CountTable(
+            n_samples * bound.max_total,
+            self.n_columns,
+            len(counts),
+            bound,
+            min_smoothing=alpha,
+            postprocess=postprocess,
+        )
+        return [(table, counts)]
+
+
+class ComplementSums(FeatureSums):
+    """Sums of the features by class, released as one row.
+
+    The complement of a class is then a sum of released cells. Each cell gets a part of the
+    smoothing, so that the complement of a class has the smoothing `alpha`.
+    """
+
+    def tables(
+        self, n_samples: float, alpha: float, postprocess: bool
+    ) -> list[tuple[CountTable, np.ndarray]]:
+        counts, bound = self.sums.table, self.sums.bound
+        assert bound.max_total is not None
+        table = CountTable(
+            n_samples * bound.max_total,
+            len(counts) * self.n_columns,
+            1,
+            bound,
+            min_smoothing=alpha / max(len(counts) - 1, 1),
+            postprocess=postprocess,
+        )
+        return [(table, counts.reshape(1, -1))]
+
+
+class _NumericNaiveBayes(_PrivateNaiveBayes):
+    """Base class of the models of non-negative numbers, with public bounds for each row."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_PrivateNaiveBayes._parameter_constraints,
+        "max_count": [None, Interval(Real, 0, None, closed="neither")],
+        "max_total": [None, Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+    }
+    _released_attributes: ClassVar[tuple[str, ...]] = (
+        *_PrivateNaiveBayes._released_attributes,
+        "feature_count_",
+    )
+
+    _takes_declared_columns = True
+    #: Public bounds of rows, needed to count a table out of memory.
+    _row_parameters: ClassVar[tuple[str, ...]] = ("max_count", "max_total")
+    _counts_records = False
+    #: Class that turns the sums into tables.
+    _sums: ClassVar[type[FeatureSums]] = FeatureSums
+
+    max_count: float | None
+    max_total: float | str | None
+
+    def _validate(self, X, y="no_validation", *, reset):
+        checked = validate_records(
+            self,
+            X,
+            y,
+            reset=reset,
+            unchecked_dtypes=[float, int],
+            accept_sparse="csr",
+            ensure_all_finite=False,
+        )
+        with errors_without_data(X=X, y=y):
+            X, *labels = checked if isinstance(checked, tuple) else (checked,)
+            if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
+                X = X.astype(np.float64)
+            if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
+                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
+            # One pass finds most tables to be valid counts. Others are checked step by step.
+            if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
+                assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        X = self._prepare(X)
+        # Only fit needs non-negative numbers, as in scikit-learn.
+        if labels and is_unclear:
+            self._check_non_negative(X)
+        return (X, *labels) if labels else X
+
+    def _prepare(self, X: Any) -> Any:
+        """Return the numbers that are counted or scored."""
+        return X
+
+    def _check_non_negative(self, X: Any) -> None:
+        try:
+            check_non_negative(X, f"{type(self).__name__} (input X)")
+        except ValueError as error:
+            raise ValueError(
+                f"{str(error).rstrip('.')}. If X comes from a HashingVectorizer, set its "
+                "alternate_sign=False"
+            ) from None
+
+    def _check_size(self, n_columns):
+        n_cells = n_columns * len(self.classes_)
+        is_public = self.classes is not None
+        check_cells("the columns of X and classes", n_cells, MOST_SUMS, is_public=is_public)
+
+    def _row_bounds(self, n_columns: int, exact: bool) -> tuple[float | None, float | None]:
+        """Return the public bounds on entries and totals of rows, None if there is none."""
+        max_count, max_total = self._public("max_count"), self._public("max_total")
+        if max_total != "auto":
+            return max_count, max_total
+        if max_count is None and not exact:
+            raise ValueError("max_count must be given if max_total is 'auto'; got None")
+        known = self._declared("max_total")
+        return max_count, known or default_total(max_count or 1.0, n_columns)
+
+    def _count_features(self, X, codes, weights):
+        n_columns = self._declared_columns(X.shape[1])
+        bounds = self._row_bounds(n_columns, weights.exact)
+        sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
+        return self._sums(sums, n_columns)
+
+    def _undeclared(self, weighted):
+        missing = super()._undeclared(weighted)
+        if self._is_private:
+            missing += [name for name in self._row_parameters if getattr(self, name) is None]
+        return missing
+
+    def _count_features_of_frame(self, frame):
+        n_columns = self.n_features_in_
+        bounds = self._row_bounds(n_columns, not self._is_private)
+        return self._sums(self._sum_frame(frame, *bounds), n_columns)
+
+    def _sum_frame(self, frame: Any, max_count, max_total, threshold=None) -> RowSums:
+        """Return the sums of a frame's rows by class, bounded in its engine."""
+        n_columns = self.n_features_in_
+
+        def row_bounds(weights, largest):
+            return RowBounds.from_limits(weights, n_columns, max_count, max_total, largest)
+
+        def check(made_up):
+            self._validate_some(made_up, np.resize(self.classes_, len(made_up)))
+
+        return frame.sum_rows(
+            frame.numbers(threshold),
+            row_bounds,
+            check,
+            len(self.classes_),
+            lambda labels: self._encode_label_column(labels.to_frame()),
+        )
+
+    def _check_given_features(self, table, classes, n_rows, weights):
+        n_columns = self._name_given_columns(table)
+        bounds = self._row_bounds(n_columns, weights.exact)
+        return self._sums(self._check_given_sums(table, n_rows, weights, *bounds), n_columns)
+
+    def _name_given_columns(self, table: Any) -> int:
+        """Return the number of features of a table of counts, and set their names."""
+        if np.ndim(table) != 2:
+            raise ValueError("feature_count must be of shape (n_classes, n_features)")
+        n_columns = np.shape(table)[1]
+        self._name_features(getattr(table, "columns", None), n_columns)
+        return n_columns
+
+    def _check_given_sums(self, table: Any, n_rows: int, weights, max_count, max_total) -> RowSums:
+        """Check sums of rows that are declared to be within the bounds."""
+        n_columns = self.n_features_in_
+        row_bounds = RowBounds.from_limits(weights, n_columns, max_count, max_total, largest=1.0)
+        most = LARGEST if weights.exact else row_bounds.total_bound
+        shape = (len(self.classes_), n_columns)
+        sums = check_given_counts("feature_count", table, shape, n_rows, most, one_cell=False)
+        return row_bounds.check_sums(sums, largest_total=1.0)
+
+    def _estimate_counts(self, classes, features, total):
+        # Class counts serve as the prior for row totals.
+        prior = estimate_classes(classes, total)
+        # A single column is not released: there may be no table.
+        tables = [noisy_table(release, ("row", "category")) for release in features]
+        read = read_tables(tables, rows=[prior] * len(tables), caution=CAUTION_OF_INDEPENDENCE)
+        return prior, [table.counts for table in read]
+
+    def _log_likelihood(self, X):
+        return safe_sparse_dot(X, self.feature_log_prob_.T)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class DirichletNB(_NumericNaiveBayes):
-    """Private naive Bayes for multinomial models; drops in for `MultinomialNB`.
+    """Private multinomial naive Bayes, a drop-in replacement for `MultinomialNB`.
 
-    Two tables are released: the class counts, and the sums of each feature by class.
-    One record contributes to the latter by its whole row, which is therefore clipped:
-    entries to `max_count`, then, where the total is larger, the row is scaled down to
-    `max_total`.
+    Two tables are released: the class counts, and the sums of each feature by class. A record
+    contributes its whole row to the latter, which is therefore bounded: entries are clipped to
+    `max_count`, and a row with a larger total is scaled down to `max_total`.
 
     Parameters
     ----------
     alpha : float or array-like of shape (n_features,), default=1.0
-        The smoothing, in counts, of all features or of each. Releases that are taken as drawn
-        may need more: see `alpha_`.
+        Smoothing in counts, of all features or of each. Without post-processing the budget may
+        need more: see `alpha_`.
     fit_prior : bool, default=True
-        Whether to learn class priors; if not, they are uniform.
+        Whether to learn class priors. If False, they are uniform.
     class_prior : array-like of shape (n_classes,), default=None
-        Class priors, if they are known; they are not learnt then. In the order of
-        `classes_`, which is sorted; `classes`, where given too, must be sorted as well.
+        Known class priors, in the order of the sorted classes; they are not learnt. If
+        `classes` is given too, it must be sorted.
     force_alpha : bool, default=True
-        Whether an `alpha` below 1e-10 is taken as it is; else it is raised to that, with a
-        warning.
+        If False, an `alpha` below 1e-10 is raised to that, with a warning.
     classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: a label's presence is not protected.
+        All labels that may occur. Public: the presence of a label is not protected.
     max_count : float, default=None
-        A public bound on every entry of X.
+        Public bound on every entry of X.
     max_total : float or "auto", default=None
-        A public bound on every row's total. More than `max_count` times the number of
-        features, which no row can have, costs nothing more than that. "auto" takes what a
-        private step before declares of its rows, or else `max_count` times the root of the
-        number of features.
+        Public bound on the total of every row. Values above `max_count` times the number of
+        features have no further cost. "auto" uses the declaration of a private step before
+        it, or else `max_count` times the square root of the number of features.
     epsilon : float, default=1.0
-        The budget of one `fit`. Infinite for no noise: the model is then that of
-        `MultinomialNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
+        of `MultinomialNB`.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private. Laplace noise takes 0.
+        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
     order : float, default=None
-        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        What draws the noise; "auto" takes the one of least expected KL divergence for
-        the public sizes and the budget.
+        Noise distribution. "auto" selects the mechanism with the smallest expected KL
+        divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is chosen; the last two reproduce the papers.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether a neighbouring data set has one record replaced, or one more or fewer.
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     n_samples : float, default=None
-        A public number of records, for which the noise is chosen. None takes the
-        actual one, which is public under replacement only.
+        Public number of records, used to calibrate the noise. If None, the actual number
+        is used, which is public only under replacement.
     max_weight : float, default=None
-        A public bound on `sample_weight`. None means 1, or the largest weight where
-        that is larger, with a warning. Without weights a record counts 1, and so does
-        the bound if it is smaller.
+        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
+        weight, with a warning.
     max_rows : int, default=1
-        A public bound on the records of one person, who is then protected with all of them.
-        Given `groups`, `fit` counts no more; otherwise it is a declaration.
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
     postprocess : bool, default=True
-        Whether the noisy counts are post-processed, at no privacy cost: estimates borrow strength
-        from similar rows and shared margins. False uses each cell as drawn. The noise is
-        calibrated for the choice.
+        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
+        strength from similar rows and shared margins. If False, each cell is used as drawn.
     accountant : PrivacyAccountant, default=None
-        Charged by every fit before any noise is drawn.
+        Accountant that every fit charges before noise is drawn.
     label : str, default=None
-        What the accountant's history calls the fit; by default, the name of the class.
-    random_state : None, int, Generator or RandomState, default=None
-        None draws cryptographically secure noise. Anything else is reproducible, and
-        whoever knows it can remove the noise.
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     class_count_ : ndarray of shape (n_classes,)
-        The number of records of each class: exact at infinite epsilon, else the released
-        prior times the public number of records.
+        Number of records of each class: exact without noise, else the released prior times
+        the public number of records.
     class_log_prior_ : ndarray of shape (n_classes,)
-        Released.
+        Released log probability of each class.
     feature_count_ : ndarray of shape (n_classes, n_features)
-        The sum of each feature by class: exact at infinite epsilon, else as it was read.
-        Where it is taken as drawn, the released probabilities times `class_count_` and
-        `max_total`, which is the total that a row may have: where most have less, these are
-        as many times too large.
+        Sum of each feature by class: exact without noise, else estimated. Without
+        post-processing it is the released probabilities times `class_count_` and `max_total`,
+        which is too large if most rows have smaller totals.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
-        Released.
+        Released log probability of each feature given a class.
     alpha_ : float or ndarray
-        The smoothing, in counts: `alpha`, or what the budget needs where releases are taken as
-        drawn (`postprocess=False`).
+        Smoothing in counts: `alpha`, or the larger value that the budget needs without
+        post-processing.
     privacy_ : PrivacyReport
-        What was guaranteed.
+        Privacy guarantee of the fit.
     n_features_in_ : int
+        Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
 
     Examples
     --------
@@ -113,32 +347,32 @@ class DirichletNB(_NumericNaiveBayes):
 
     def __init__(
         self,
-        alpha=1.0,
-        fit_prior=True,
-        class_prior=None,
+        alpha: Any = 1.0,
+        fit_prior: bool = True,
+        class_prior: ArrayLike | None = None,
         *,
-        force_alpha=True,
-        classes=None,
-        max_count=None,
-        max_total=None,
-        epsilon=1.0,
-        delta=1e-5,
-        order=None,
-        mechanism="dirichlet",
-        calibration="exact",
-        adjacency="replace",
-        n_samples=None,
-        max_weight=None,
-        max_rows=1,
-        postprocess=True,
-        accountant=None,
-        label=None,
-        random_state=None,
-    ):
+        force_alpha: bool = True,
+        classes: ArrayLike | None = None,
+        max_count: float | None = None,
+        max_total: float | str | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        mechanism: str = "dirichlet",
+        calibration: str = "exact",
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_weight: float | None = None,
+        max_rows: int = 1,
+        postprocess: bool = True,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ) -> None:
         self.alpha = alpha
-        self.force_alpha = force_alpha
         self.fit_prior = fit_prior
         self.class_prior = class_prior
+        self.force_alpha = force_alpha
         self.classes = classes
         self.max_count = max_count
         self.max_total = max_total
@@ -156,7 +390,206 @@ class DirichletNB(_NumericNaiveBayes):
         self.label = label
         self.random_state = random_state
 
-    def _keep(self, estimates, extra):
+    def _set_feature_attributes(self, estimates, extra, private):
         (sums,) = estimates
         self.feature_count_ = sums.counts
-        self.feature_log_prob_ = np.log(sums.smoothed(extra))
+        shares = sums.probabilities
+        if np.any(extra):
+            shares = smoothed_mean(sums.counts, sums.smoothing + extra)
+        self.feature_log_prob_ = np.log(shares)
+
+
+class DirichletComplementNB(_NumericNaiveBayes):
+    """Private complement naive Bayes, a drop-in replacement for `ComplementNB`.
+
+    One table is released: the sums of each feature by class, as shares of their total. A record
+    contributes its whole row, which is therefore bounded: entries are clipped to `max_count`,
+    and a row with a larger total is scaled down to `max_total`. A record is scored by the
+    shares of all other classes, which follow from the released shares.
+
+    Parameters
+    ----------
+    alpha : float or array-like of shape (n_features,), default=1.0
+        Smoothing in counts, of all features or of each. Without post-processing the budget may
+        need more: see `alpha_`.
+    force_alpha : bool, default=True
+        If False, an `alpha` below 1e-10 is raised to that, with a warning.
+    fit_prior : bool, default=True
+        As in `ComplementNB`, used only if there is a single class.
+    class_prior : array-like of shape (n_classes,), default=None
+        As in `ComplementNB`, not used in predictions.
+    norm : bool, default=False
+        Whether to divide the weights of each class by their sum.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur. Public: the presence of a label is not protected.
+    max_count : float, default=None
+        Public bound on every entry of X.
+    max_total : float or "auto", default=None
+        Public bound on the total of every row. Values above `max_count` times the number of
+        features have no further cost. "auto" uses the declaration of a private step before
+        it, or else `max_count` times the square root of the number of features.
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
+        of `ComplementNB`.
+    delta : float, default=1e-5
+        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+    order : float, default=None
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
+        Noise distribution. "auto" selects the mechanism with the smallest expected KL
+        divergence for the public table sizes and the budget.
+    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
+    n_samples : float, default=None
+        Public number of records, used to calibrate the noise. If None, the actual number
+        is used, which is public only under replacement.
+    max_weight : float, default=None
+        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
+        weight, with a warning.
+    max_rows : int, default=1
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
+    postprocess : bool, default=True
+        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
+        strength from similar rows and shared margins. If False, each cell is used as drawn.
+    accountant : PrivacyAccountant, default=None
+        Accountant that every fit charges before noise is drawn.
+    label : str, default=None
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    class_count_ : ndarray of shape (n_classes,)
+        Number of records of each class without noise. With noise, the public number of
+        records times the class prior.
+    class_log_prior_ : ndarray of shape (n_classes,)
+        Without noise, that of the records. With noise, as given or uniform: predictions do
+        not use it, so no budget is spent on it.
+    feature_count_ : ndarray of shape (n_classes, n_features)
+        Sum of each feature by class: exact without noise, else the released shares times the
+        public number of records and `max_total`, which is too large if most rows have
+        smaller totals.
+    feature_all_ : ndarray of shape (n_features,)
+        Sum of `feature_count_` over the classes.
+    feature_log_prob_ : ndarray of shape (n_classes, n_features)
+        Released weights.
+    alpha_ : float or ndarray
+        Smoothing in counts: `alpha`, or the larger value that the budget needs without
+        post-processing.
+    privacy_ : PrivacyReport
+        Privacy guarantee of the fit.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletComplementNB
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=5000)
+    >>> X = rng.poisson(np.where(y[:, None] == 1, [3, 1, 1], [1, 1, 3]))
+    >>> model = DirichletComplementNB(epsilon=1.0, classes=[0, 1], max_count=8, max_total=16)
+    >>> bool(model.fit(X, y).score(X, y) > 0.8)
+    True
+    >>> model.privacy_.releases
+    1
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **_NumericNaiveBayes._parameter_constraints,
+        "norm": ["boolean"],
+    }
+    _sums = ComplementSums
+    _released_attributes: ClassVar[tuple[str, ...]] = (
+        *_NumericNaiveBayes._released_attributes,
+        "feature_all_",
+    )
+    _original = ComplementNB
+
+    def __init__(
+        self,
+        *,
+        alpha: Any = 1.0,
+        force_alpha: bool = True,
+        fit_prior: bool = True,
+        class_prior: ArrayLike | None = None,
+        norm: bool = False,
+        classes: ArrayLike | None = None,
+        max_count: float | None = None,
+        max_total: float | str | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        mechanism: str = "dirichlet",
+        calibration: str = "exact",
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_weight: float | None = None,
+        max_rows: int = 1,
+        postprocess: bool = True,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.force_alpha = force_alpha
+        self.fit_prior = fit_prior
+        self.class_prior = class_prior
+        self.norm = norm
+        self.classes = classes
+        self.max_count = max_count
+        self.max_total = max_total
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.adjacency = adjacency
+        self.n_samples = n_samples
+        self.max_weight = max_weight
+        self.max_rows = max_rows
+        self.postprocess = postprocess
+        self.accountant = accountant
+        self.label = label
+        self.random_state = random_state
+
+    def _known_prior(self, is_private):
+        prior = super()._known_prior(is_private)
+        if prior is None and is_private:  # it would be charged, and not be used
+            prior = np.full(len(self.classes_), 1 / len(self.classes_))
+        return prior
+
+    def _estimate_counts(self, classes, features, total):
+        (release,) = features
+        by_class = release._replace(drawn=release.drawn.reshape(len(self.classes_), -1))
+        (read,) = read_tables([noisy_table(by_class, ("class", "feature"))])
+        return None, [read.counts.reshape(1, -1)]
+
+    def _set_feature_attributes(self, estimates, extra, private):
+        (joint,) = estimates
+        shape = (len(self.classes_), self.n_features_in_)
+        self.feature_count_ = joint.counts.reshape(shape)
+        self.feature_all_ = self.feature_count_.sum(axis=0)
+        # A sum of the others, because small shares would be lost in a difference.
+        others = (1 - np.eye(len(self.classes_))) @ self.feature_count_
+        logged = np.log(smoothed_mean(others, joint.smoothing + extra))
+        if self.norm:
+            self.feature_log_prob_ = logged / logged.sum(axis=1, keepdims=True)
+        else:
+            self.feature_log_prob_ = -logged
+
+    @property
+    def _uses_prior(self):
+        return len(self.classes_) == 1

@@ -1,8 +1,7 @@
-"""Pipelines with one budget, and the check of what their steps learn."""
+"""Pipelines with one privacy budget, and a check of what their steps learn."""
 
 from .check import Finding, check_pipeline, register_step
-from .pipeline import PrivatePipeline, make_private_pipeline
-from .report import PipelineReport
+from .pipeline import PipelineReport, PrivatePipeline, make_private_pipeline
 
 __all__ = [
     "Finding",

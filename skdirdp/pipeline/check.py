@@ -1,6 +1,10 @@
-"""Which steps of a pipeline are private, learn nothing from the data, or leak."""
+"""Check which steps of a pipeline are private, learn nothing from the data, or leak.
 
-from collections.abc import Iterator
+A rule says what an estimator learns, as the end of the sentence "it ...", or None if it learns
+nothing. A rule that depends on parameters is a function of the estimator.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,28 +12,255 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
-from .knowledge import META_ESTIMATORS, SAMPLERS, SEEN_BY_FIT, TRANSFORMERS, Rule, is_known
 
-_LEARNERS: dict[str, Rule] = {**TRANSFORMERS, **SAMPLERS}
+Rule = str | None | Callable[[Any], str | None]
 
-#: What users have said of their own classes.
+# Classes with the same name in other packages, and subclasses, may do something else.
+_PACKAGES = frozenset({"sklearn", "imblearn", __name__.partition(".")[0]})
+
+
+def is_known(step: Any) -> bool:
+    """Whether the class of an estimator belongs to a package that the rules are for."""
+    return type(step).__module__.partition(".")[0] in _PACKAGES
+
+
+# Rules -----------------------------------------------------------------------------------
+
+_LABELS = "takes the labels from the data"
+_CLUSTERS = "learns clusters"
+_REPEATS = "repeats records or combines several into new ones, so that one counts as many"
+
+
+def _names(classes: str) -> frozenset[str]:
+    return frozenset(classes.split())
+
+
+def _rules(names: dict[str | None, str]) -> dict[str, Rule]:
+    """Return the rule of each class, from the names of the classes with the same rule."""
+    return {name: rule for rule, classes in names.items() for name in classes.split()}
+
+
+def _if_none(parameter: str, learns: str) -> Rule:
+    return lambda step: learns if getattr(step, parameter, None) is None else None
+
+
+def _if_text(parameter: str, learns: str) -> Rule:
+    return lambda step: learns if isinstance(getattr(step, parameter), str) else None
+
+
+def _tfidf(step: Any) -> str | None:
+    return "learns document frequencies" if step.use_idf else None
+
+
+def _tfidf_vectorizer(step: Any) -> str | None:
+    return "learns the vocabulary" if step.vocabulary is None else _tfidf(step)
+
+
+def _encoder(step: Any) -> str | None:
+    if isinstance(step.categories, str):
+        return "learns the categories"
+    if step.min_frequency is not None or step.max_categories is not None:
+        return "learns which categories are rare"
+    return None
+
+
+def _standard_scaler(step: Any) -> str | None:
+    if step.with_mean or step.with_std:
+        return "learns means and deviations"
+    return "keeps the number of records"
+
+
+def _simple_imputer(step: Any) -> str | None:
+    if step.strategy != "constant":
+        return f"learns the {step.strategy} of each column"
+    if step.add_indicator:
+        return "learns which columns have missing values"
+    if not step.keep_empty_features:
+        return "drops columns in which every value is missing"
+    return None
+
+
+def _random_projection(step: Any) -> str | None:
+    return "takes its size from the number of records" if step.n_components == "auto" else None
+
+
+#: Rules of transformers, by the name of their class.
+TRANSFORMERS: dict[str, Rule] = {
+    **_rules(
+        {
+            None: "AdditiveChi2Sampler Binarizer FeatureHasher FrozenEstimator FunctionTransformer "
+            "HashingVectorizer Normalizer PolynomialCountSketch PolynomialFeatures "
+            "SkewedChi2Sampler",
+            _CLUSTERS: "Birch BisectingKMeans FeatureAgglomeration KMeans MiniBatchKMeans",
+            "chooses columns by the data": "GenericUnivariateSelect SelectFdr SelectFpr SelectFwe "
+            "SelectKBest SelectPercentile VarianceThreshold",
+            "keeps the records themselves": "Isomap KNNImputer KNeighborsTransformer KernelPCA "
+            "LocallyLinearEmbedding Nystroem RadiusNeighborsTransformer",
+            "learns a dictionary": "DictionaryLearning MiniBatchDictionaryLearning",
+            "learns a model of each column": "IterativeImputer",
+            "learns components": "MiniBatchNMF NMF",
+            "learns directions of the data": "CCA FactorAnalysis FastICA IncrementalPCA "
+            "LinearDiscriminantAnalysis MiniBatchSparsePCA NeighborhoodComponentsAnalysis PCA "
+            "PLSCanonical PLSRegression PLSSVD SparsePCA TruncatedSVD",
+            "learns exponents and means": "PowerTransformer",
+            "learns means": "KernelCenterer",
+            "learns means of the target": "TargetEncoder",
+            "learns quantiles": "QuantileTransformer",
+            "learns the bounds or quantiles of each column": "KBinsDiscretizer",
+            "learns the labels": "LabelBinarizer LabelEncoder",
+            "learns the largest values": "MaxAbsScaler",
+            "learns the names of the features": "DictVectorizer",
+            "learns the smallest and largest values": "MinMaxScaler",
+            "learns topics": "LatentDirichletAllocation",
+            "learns trees": "RandomTreesEmbedding",
+            "learns weights": "BernoulliRBM",
+        }
+    ),
+    "CountVectorizer": _if_none("vocabulary", "learns the vocabulary"),
+    "GaussianRandomProjection": _random_projection,
+    "MissingIndicator": lambda step: (
+        None if step.features == "all" else "learns which columns have missing values"
+    ),
+    "MultiLabelBinarizer": _if_none("classes", "learns the labels"),
+    "OneHotEncoder": _encoder,
+    "OrdinalEncoder": _encoder,
+    "RBFSampler": _if_text("gamma", "learns the variance of the data"),
+    "RobustScaler": lambda step: (
+        "learns quantiles" if step.with_centering or step.with_scaling else None
+    ),
+    "SimpleImputer": _simple_imputer,
+    "SparseRandomProjection": _random_projection,
+    "SplineTransformer": _if_text("knots", "learns the knots"),
+    "StandardScaler": _standard_scaler,
+    "TfidfTransformer": _tfidf,
+    "TfidfVectorizer": _tfidf_vectorizer,
+}
+
+#: Rules of the samplers of imbalanced-learn.
+SAMPLERS = _rules(
+    {
+        _CLUSTERS: "ClusterCentroids",
+        _REPEATS: "ADASYN BorderlineSMOTE KMeansSMOTE RandomOverSampler SMOTE SMOTEENN SMOTEN "
+        "SMOTENC SMOTETomek SVMSMOTE",
+        "leaves out records depending on others": "AllKNN CondensedNearestNeighbour "
+        "EditedNearestNeighbours InstanceHardnessThreshold NearMiss NeighbourhoodCleaningRule "
+        "OneSidedSelection RandomUnderSampler RepeatedEditedNearestNeighbours TomekLinks",
+        "makes records by a function of all of them": "FunctionSampler",
+    }
+)
+
+#: Rules of estimators that hold others, apart from fitting those. None: a private estimator
+#: inside keeps its guarantee, once for each time that it is fitted.
+META_ESTIMATORS: dict[str, Rule] = {
+    **_rules(
+        {
+            None: "ColumnTransformer FeatureUnion FixedThresholdClassifier MultiOutputClassifier "
+            "Pipeline PrivatePipeline RFE SelectFromModel TransformedTargetRegressor",
+            _LABELS: "OneVsRestClassifier OutputCodeClassifier VotingClassifier",
+            "chooses columns by exact scores": "RFECV SequentialFeatureSelector",
+            "chooses the threshold on exact records": "TunedThresholdClassifierCV",
+            "fits its last estimator on predictions for exact records": "StackingClassifier",
+            "fits on the records of two labels, whose number depends on the labels": (
+                "OneVsOneClassifier"
+            ),
+            "fits the calibration on exact records": "CalibratedClassifierCV",
+            "keeps exact errors and weights each record by those of all others": (
+                "AdaBoostClassifier"
+            ),
+            "keeps exact scores, and chooses by them": "GridSearchCV HalvingGridSearchCV "
+            "HalvingRandomSearchCV RandomizedSearchCV",
+            "keeps the labels and the turn of each record": "SelfTrainingClassifier",
+        }
+    ),
+    "BaggingClassifier": lambda step: _REPEATS if step.bootstrap else _LABELS,
+    "ClassifierChain": lambda step: (
+        None if step.cv is None else "fits or chooses on exact records beside the private model"
+    ),
+}
+
+#: Meta-estimators whose inner estimators do not affect each other's data. A `ClassifierChain`
+#: does not either, unless it has `cv`.
+PARALLEL = _names(
+    "BaggingClassifier CalibratedClassifierCV ClassifierChain ColumnTransformer FeatureUnion "
+    "FixedThresholdClassifier MultiOutputClassifier OneVsOneClassifier OneVsRestClassifier "
+    "OutputCodeClassifier VotingClassifier"
+)
+#: Meta-estimators that fit inner estimators to all rows in order, so that ids of persons hold.
+KEEP_ROWS = _names(
+    "ClassifierChain ColumnTransformer FeatureUnion FixedThresholdClassifier "
+    "MultiOutputClassifier OneVsRestClassifier OutputCodeClassifier Pipeline PrivatePipeline RFE "
+    "SelectFromModel TransformedTargetRegressor VotingClassifier"
+)
+#: Meta-estimators whose results determine what they fit next, or how often.
+ADAPTIVE = _names(
+    "AdaBoostClassifier GridSearchCV HalvingGridSearchCV HalvingRandomSearchCV RFECV "
+    "RandomizedSearchCV SelfTrainingClassifier"
+)
+_SPARSE = _names(
+    "CountVectorizer FeatureHasher HashingVectorizer PrivateCountVectorizer TfidfTransformer "
+    "TfidfVectorizer"
+)
+
+
+def _may_be_sparse(step: Any) -> bool:
+    if any(getattr(step, name, False) is True for name in ("sparse_output", "sparse")):
+        return True
+    if getattr(step, "encode", None) == "onehot" or type(step).__name__ in _SPARSE:
+        return True
+    inside = getattr(step, "steps", None) or getattr(step, "transformer_list", None)
+    inside = inside or getattr(step, "transformers", None) or ()
+    return any(_may_be_sparse(each[1]) for each in inside)
+
+
+def _revealed_by_column_transformer(step: Any) -> str | None:
+    if step.sparse_threshold > 0 and _may_be_sparse(step):
+        return "compares the density of the data with sparse_threshold"
+    return None
+
+
+def _revealed_by_function_transformer(step: Any) -> str | None:
+    if step.check_inverse and step.func is not None and step.inverse_func is not None:
+        return "tries on the data whether its functions are inverse"
+    return None
+
+
+def _revealed_by_imputer(step: Any) -> str | None:
+    if step.strategy == "constant" and step.fill_value is None:
+        return "chooses the value that it fills in by the types of the data"
+    return None
+
+
+#: What steps that learn nothing still reveal if scikit-learn fits them to the records. A
+#: `PrivatePipeline` fits them to made-up records.
+_REVEALED_BY_FIT: dict[str, Rule] = {
+    "ColumnTransformer": _revealed_by_column_transformer,
+    "FunctionTransformer": _revealed_by_function_transformer,
+    "OneHotEncoder": lambda step: (
+        "warns of unknown categories" if step.handle_unknown == "warn" else None
+    ),
+    "SimpleImputer": _revealed_by_imputer,
+}
+
+#: Rules that users registered.
 _REGISTERED: dict[type, Rule] = {}
+
+# The check -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What `check_pipeline` finds of one estimator.
+    """Result of `check_pipeline` for one estimator.
 
     Parameters
     ----------
     step : str
-        The name of the step; of an estimator inside another, as for `set_params`.
+        Name of the step; for an estimator inside another, as in `set_params`.
     estimator : str
-        The name of its class.
+        Name of its class.
     verdict : {"private", "learns nothing", "leaks"}
-        What it does to the guarantee.
+        Effect on the guarantee.
     reason : str
-        What it learns, or why it is not known.
+        What it learns, or why that is not known.
 
     Examples
     --------
@@ -52,17 +283,17 @@ class Finding:
 
 
 def register_step(estimator: type, rule: Rule) -> None:
-    """Say what a class of your own learns from the data.
+    """Register what a class of your own learns from the data.
 
     Parameters
     ----------
     estimator : type
-        Its instances, not those of subclasses.
+        The rule holds for its instances, not for those of subclasses.
     rule : None, str or callable
-        None if it learns nothing from the data and treats every record by itself; what it
-        learns otherwise. Or a function that gives either for an instance. A step that learns
-        nothing is shown made-up records instead of yours in the fit of a `PrivatePipeline`,
-        with the columns and dtypes of yours, and no labels.
+        None if it learns nothing from the data and transforms every record by itself, otherwise
+        what it learns. Or a function that returns either for an instance. The fit of a
+        `PrivatePipeline` shows a step that learns nothing made-up records instead of yours,
+        with the same columns and dtypes, and no labels.
 
     Examples
     --------
@@ -89,17 +320,17 @@ def register_step(estimator: type, rule: Rule) -> None:
 
 
 def check_pipeline(pipe: Any) -> list[Finding]:
-    """Which steps of a pipeline are private, learn nothing from the data, or leak.
+    """Return which steps of a pipeline are private, learn nothing from the data, or leak.
 
-    By the class and the parameters of each step; nothing is fitted. What is not known to
-    learn nothing is said to leak. A `PrivatePipeline` shows steps that learn nothing no record;
-    of any other pipeline it is said what their fit would tell. Beside that, a private step
-    leaks the public parameters that it lacks, which its fit says.
+    The check uses the class and the parameters of each step; nothing is fitted. A step that is
+    not known to learn nothing counts as leaking. A `PrivatePipeline` does not show the records
+    to steps that learn nothing; for other pipelines the findings include what their fit
+    reveals. Missing public parameters of a private step leak too; its fit warns of them.
 
     Parameters
     ----------
     pipe : Pipeline, PrivatePipeline or any other estimator
-        Estimators inside others are looked at too.
+        Estimators inside others are checked too.
 
     Returns
     -------
@@ -116,37 +347,31 @@ def check_pipeline(pipe: Any) -> list[Finding]:
     tfidfvectorizer (TfidfVectorizer) leaks: learns the vocabulary
     dirichletnb (DirichletNB) private
     """
-    if hasattr(pipe, "steps"):
-        epsilon = _common_epsilon(pipe)
-        return [finding for name, step in pipe.steps for finding in _check(name, step, epsilon)]
-    return [*_check(type(pipe).__name__, pipe, None)]
-
-
-def _common_epsilon(pipe: Any) -> float | None:
-    """The epsilon that counts instead of those of the steps, where there is one."""
-    return getattr(pipe, "epsilon", None)
+    if not hasattr(pipe, "steps"):
+        return [*_check(type(pipe).__name__, pipe, None)]
+    epsilon = getattr(pipe, "epsilon", None)
+    return [finding for name, step in pipe.steps for finding in _check(name, step, epsilon)]
 
 
 def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
+    """Yield the findings of a step; `epsilon` replaces those of private estimators, if given."""
+    kind = type(step).__name__
     if step is None or isinstance(step, str):
         yield Finding(name, str(step), "learns nothing")
-        return
-    kind = type(step).__name__
-    if isinstance(step, PrivateEstimator):
+    elif isinstance(step, PrivateEstimator):
         fault = _fault(step, epsilon)
         yield Finding(name, kind, "leaks" if fault else "private", fault)
-        return
-    if kind in META_ESTIMATORS and is_known(step):
+    elif kind in META_ESTIMATORS and is_known(step):
         reason = _apply(META_ESTIMATORS[kind], step) or _chooses_columns(step)
-        reason = reason or _seen_by_fit(step, epsilon)
+        reason = reason or _revealed_by_fit(step, epsilon)
         if reason:
             yield Finding(name, kind, "leaks", reason)
-        inside = _common_epsilon(step) if epsilon is None else epsilon
+        inside = getattr(step, "epsilon", None) if epsilon is None else epsilon
         for inner, child in _children(step):
             yield from _check(f"{name}__{inner}", child, inside)
-        return
-    reason = _learns(step) or _seen_by_fit(step, epsilon)
-    yield Finding(name, kind, "leaks" if reason else "learns nothing", reason or "")
+    else:
+        reason = _learns(step) or _revealed_by_fit(step, epsilon)
+        yield Finding(name, kind, "leaks" if reason else "learns nothing", reason or "")
 
 
 def learns_nothing(step: Any) -> bool:
@@ -154,19 +379,19 @@ def learns_nothing(step: Any) -> bool:
     return not isinstance(step, PrivateEstimator) and _learns(step) is None
 
 
-def _seen_by_fit(step: Any, epsilon: float | None) -> str | None:
-    """A description of the facts about the records that a fit to them would reveal."""
+def _revealed_by_fit(step: Any, epsilon: float | None) -> str | None:
     if (epsilon is not None and np.isfinite(epsilon)) or not is_known(step):
         return None
-    return _apply(SEEN_BY_FIT.get(type(step).__name__), step)
+    return _apply(_REVEALED_BY_FIT.get(type(step).__name__), step)
 
 
 def _learns(step: Any) -> str | None:
     kind = type(step).__name__
     if type(step) in _REGISTERED:
         return _apply(_REGISTERED[type(step)], step)
-    if kind in _LEARNERS and is_known(step):
-        return _apply(_LEARNERS[kind], step)
+    for rules in (TRANSFORMERS, SAMPLERS):
+        if kind in rules and is_known(step):
+            return _apply(rules[kind], step)
     return "is not known to learn nothing from the data"
 
 
@@ -175,7 +400,7 @@ def _apply(rule: Rule, step: Any) -> str | None:
 
 
 def _fault(step: PrivateEstimator, epsilon: float | None) -> str:
-    """Why an estimator of this package is not private as it stands."""
+    """Return why an estimator of this package is not private, "" if it is."""
     if getattr(step, "mechanism", None) == "ehdl":
         return "has a mechanism that is not private"
     if np.isinf(step.epsilon if epsilon is None else epsilon):
@@ -184,16 +409,15 @@ def _fault(step: PrivateEstimator, epsilon: float | None) -> str:
 
 
 def _chooses_columns(step: Any) -> str | None:
-    """Columns of a ColumnTransformer may be chosen by a function, which sees the data."""
+    """Return a reason if a ColumnTransformer selects columns by a function of the data."""
     for _, _, columns in getattr(step, "transformers", None) or ():
-        by_dtype = type(columns).__name__ == "make_column_selector"
-        if callable(columns) and not by_dtype:
+        if callable(columns) and type(columns).__name__ != "make_column_selector":
             return "chooses columns by a function of the data"
     return None
 
 
 def _children(step: Any) -> Iterator[tuple[str, Any]]:
-    """Estimators inside another, by the names that `set_params` has for them."""
+    """Yield the estimators inside another, by their names in `set_params`."""
     named = [
         each
         for attribute in ("steps", "transformers", "transformer_list", "estimators")

@@ -12,21 +12,33 @@ the rehearsal is refused.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, ClassVar
 
 import joblib
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 
 from .._messages import is_own_error, known_message
 from .._persons import SHARED_GROUPS, SharedGroups
 from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
-from ..base import Budget, CountingEstimator, PrivacyReport, Release, ReleaseContext, ReleasePlan
+from ..base import (
+    Budget,
+    CountingEstimator,
+    PrivacyReport,
+    PrivateEstimator,
+    Release,
+    ReleaseContext,
+    ReleasePlan,
+)
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
 from ..mechanisms.tables import CountTable
+from .check import ADAPTIVE, KEEP_ROWS, PARALLEL, is_known
 from .public_steps import original_class
-from .structure import ForbiddenAccountant
 
 #: Public parameters of labels, weights and the number of records. No step changes these, so
 #: values taken from the data are those of the rehearsal.
@@ -63,7 +75,7 @@ class _PipelineContext(ReleaseContext):
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
-        if estimator is self._fitted and self.budget.is_private:
+        if estimator is self._fitted and self.is_private:
             self._known_of_output = estimator._public_output()
 
     @contextmanager
@@ -76,7 +88,7 @@ class _PipelineContext(ReleaseContext):
         except _HARMLESS:
             raise
         except Exception as error:
-            if not self.budget.is_private or not self.step or is_own_error(error):
+            if not self.is_private or not self.step or is_own_error(error):
                 raise
             refusal = self._redacted(error)
             try:
@@ -140,7 +152,7 @@ class Rehearsal(_PipelineContext):
         self._note_output(estimator)
         estimator._warn_of_leak([f"{path}__{name}" for name in plan.leaks])
         self.plans.append((self.step, plan))
-        if not self.budget.is_private:
+        if not self.is_private:
             return estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
         if plan.tables:
             # An invalid seed is refused, and a given one warned of, before the charge.
@@ -151,7 +163,7 @@ class Rehearsal(_PipelineContext):
         plan.estimator.privacy_ = PrivacyReport(
             np.inf, None, None, self.budget.adjacency, (), plan.leaks
         )
-        return plan.draw(noise_generator() if self.budget.is_private else None)
+        return plan.draw(noise_generator() if self.is_private else None)
 
     def _check(self, plan: ReleasePlan, path: str) -> None:
         estimator = plan.estimator
@@ -161,7 +173,7 @@ class Rehearsal(_PipelineContext):
                 f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
                 f"for {name}. The papers' bounds do not compose exactly"
             )
-        if not self.budget.is_private:
+        if not self.is_private:
             return
         before = [each for _, each in self.plans if self.feeds(str(each.estimator.label), path)]
         self._check_columns(estimator, name, before)
@@ -337,7 +349,7 @@ class PaidFit(_PipelineContext):
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         generator = None
-        if self.budget.is_private and plan.tables:
+        if self.is_private and plan.tables:
             seed = plan.estimator.random_state
             generator = noise_generator() if seed is None else sampling_generator(seed)
         releases = plan.draw(generator)
@@ -356,3 +368,131 @@ class PaidFit(_PipelineContext):
         if budget.order is None:
             return budget._replace(epsilon=alone.epsilon(budget.delta))
         return budget._replace(epsilon=float(alone.rdp(budget.order)))
+
+
+# Private estimators in a pipeline --------------------------------------------------------
+
+
+class ForbiddenAccountant:
+    """Accountant that refuses every charge.
+
+    A pipeline charges for its steps. An estimator that charges this accountant was fitted
+    outside of the pipeline's context, in another thread for example.
+    """
+
+    def __init__(self) -> None:
+        self.charged_by: list[str] = []
+
+    def charge(self, mechanism: Any, releases: int = 1, label: str = "", unit: Any = None) -> None:
+        self.charged_by.append(label)
+        self.check()
+
+    def check(self) -> None:
+        """Raise an error if it was charged, because an error in a thread may be lost."""
+        if self.charged_by:
+            raise RuntimeError(
+                f"the private estimator {self.charged_by[0]!r} was fitted in another thread or "
+                "process, outside of the budget of the PrivatePipeline. Nothing was charged"
+            ) from None
+
+    def __deepcopy__(self, memo: Any) -> "ForbiddenAccountant":
+        # All clones share one, as they share any accountant.
+        return self
+
+
+def private_estimators(step: Any) -> list[PrivateEstimator]:
+    """Return the private estimators that a fit of a step would fit."""
+    return [*_walk(step)]
+
+
+def _walk(step: Any) -> Iterator[PrivateEstimator]:
+    if isinstance(step, PrivateEstimator):
+        yield step
+    elif isinstance(step, FrozenEstimator):
+        return
+    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
+        for value in step.get_params(deep=False).values():
+            yield from _walk(value)
+    elif isinstance(step, (list, tuple)):
+        for value in step:
+            yield from _walk(value)
+
+
+def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
+    """Set the path in `set_params` as the label of each private estimator, and the accountant.
+
+    Both are parameters, so clones made by steps have them too. Estimators that a copy shares
+    with the original pipeline are not changed.
+    """
+    shared = {id(part) for _, part in _parts(original)}
+    for path, estimator in _parts(pipe):
+        if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
+            estimator.label, estimator.accountant = path, accountant
+
+
+def find_adaptive(pipe: Pipeline) -> tuple[str, Any] | None:
+    """Return path and estimator of a part whose results determine its fits of private ones."""
+    for path, part in _parts(pipe):
+        if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
+            return path, part
+    return None
+
+
+def find_row_change(pipe: Pipeline) -> tuple[str, Any] | None:
+    """Return path and estimator of a part that may fit private ones to other rows."""
+    for path, part in _parts(pipe):
+        keeps = type(part).__name__ in KEEP_ROWS and is_known(part)
+        keeps = keeps and getattr(part, "cv", None) is None
+        if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
+            return path, part
+    return None
+
+
+def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
+    """Return all estimators that a fit would fit, by their names in `set_params`.
+
+    Private estimators in a list without names come first, under the name of the list: if they
+    have a better name, it comes later.
+    """
+    parameters = pipe.get_params(deep=True)
+    unnamed = [
+        (path, estimator)
+        for path, value in parameters.items()
+        if isinstance(value, (list, tuple))
+        for estimator in _walk(value)
+    ]
+    named = [
+        (path, value)
+        for path, value in parameters.items()
+        if hasattr(value, "get_params") and not isinstance(value, type)
+    ]
+    frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
+    return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
+
+
+def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
+    """Whether the release of one estimator may affect the data of one that is fitted later.
+
+    `earlier` and `later` are paths in the pipeline, equal if an estimator is fitted repeatedly.
+    """
+    container: Any = pipe
+    for one, other in zip_longest(earlier.split("__"), later.split("__")):
+        in_sequence = isinstance(container, Pipeline)
+        if not in_sequence and not _fits_in_parallel(container):
+            return True
+        inside = container.get_params(deep=True)
+        if one not in inside or other not in inside:
+            return True
+        if one != other:
+            order = [name for name, _ in container.steps] if in_sequence else []
+            return in_sequence and order.index(one) < order.index(other)
+        container = inside[one]
+        if isinstance(container, PrivateEstimator):
+            return False
+    return True
+
+
+def _fits_in_parallel(container: Any) -> bool:
+    kind = type(container).__name__
+    is_chain = kind == "ClassifierChain" and container.cv is not None
+    return kind in PARALLEL and is_known(container) and not is_chain

@@ -1,6 +1,8 @@
 """A pipeline with one budget for all of its steps."""
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial, wraps
 from numbers import Real
 from typing import Any, ClassVar
@@ -11,17 +13,76 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
-from .._messages import suppress_other_warnings, warn
+from .._messages import format_exact, suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
-from ..base import Budget, ReleaseContext, charge
+from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from .check import check_pipeline, learns_nothing
-from .contexts import JointPlan, PaidFit, Rehearsal
-from .public_steps import hide_records, record_wise, show_classes, takes_table
-from .report import PipelineReport
-from .structure import adaptive_part, feeds, mark, moves_rows, private_estimators, reachable
+from .contexts import (
+    JointPlan,
+    PaidFit,
+    Rehearsal,
+    feeds,
+    find_adaptive,
+    find_row_change,
+    label_by_path,
+    private_estimators,
+)
+from .public_steps import hide_records, reachable, record_wise, show_classes, takes_table
+
+
+@dataclass(frozen=True)
+class PipelineReport(PrivacyReport):
+    """What the fit of a pipeline guarantees, and by what means.
+
+    A `PrivacyReport` of all steps together, with one of each private step.
+
+    Parameters
+    ----------
+    epsilon, delta, order, adjacency, mechanisms, not_covered, unit, n_records
+        As for `PrivacyReport`, of all steps together. `not_covered` names parameters as
+        the pipeline does, ``bins__bounds``, and steps that learn from the data without noise.
+    steps : tuple of (str, PrivacyReport), default=()
+        What each private estimator releases, by the name of its step: a step that holds
+        several has several. Their epsilons are those of each alone, and add up to more
+        than that of the whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletCategoricalNB, DirichletHistogramTransformer
+    >>> from skdirdp import make_private_pipeline
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> pipe = make_private_pipeline(
+    ...     DirichletHistogramTransformer(4, encode="ordinal", bounds=(-3, 3)),
+    ...     DirichletCategoricalNB(n_categories=4, classes=[False, True]),
+    ... ).fit(X, X[:, 0] > 0)
+    >>> [(name, report.releases) for name, report in pipe.privacy_.steps]
+    [('dirichlethistogramtransformer', 2), ('dirichletcategoricalnb', 3)]
+    """
+
+    steps: tuple[tuple[str, PrivacyReport], ...] = ()
+
+    def _steps(self) -> tuple[tuple[str, PrivacyReport], ...]:
+        return self.steps
+
+    def _means(self) -> str:
+        """All means together, and then a clause for each private step."""
+        told = super()._means()
+        for name, report in self.steps:
+            epsilon = _rounded_up(report.epsilon)
+            terms = f"({epsilon}, {format_exact(report.delta)})" if report.delta is not None else ""
+            if report.order is not None:
+                terms = f"({format_exact(report.order)}, {epsilon})"
+            told += f"; {name!r} alone {terms}: {report._means()}"
+        return told
+
+
+def _rounded_up(epsilon: float) -> str:
+    """In four decimals, and not less than it is: a reader may repeat it as a claim."""
+    return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}"
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
@@ -348,7 +409,7 @@ class PrivatePipeline(Pipeline):
         shared = SharedGroups(given[0])
         for groups in given[1:]:
             shared.take(groups)
-        moved = moves_rows(self)
+        moved = find_row_change(self)
         if moved is not None:
             raise ValueError(
                 f"groups must not be given where {type(moved[1]).__name__} in step {moved[0]!r} "
@@ -370,12 +431,12 @@ class PrivatePipeline(Pipeline):
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
         copy.__dict__.pop("_skl_callbacks", None)
-        mark(copy, self, rehearsal.accountant)
+        label_by_path(copy, self, rehearsal.accountant)
         try:
             with rehearsal.active():
                 fit(copy, X, y, **params)
         finally:
-            rehearsal.accountant.refuse()
+            rehearsal.accountant.check()
         self._check_all_released(rehearsal)
         return JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
 
@@ -398,7 +459,7 @@ class PrivatePipeline(Pipeline):
         return super()._log_message(step_idx)
 
     def _check_not_adaptive(self) -> None:
-        found = adaptive_part(self)
+        found = find_adaptive(self)
         if found is not None and np.isfinite(self.epsilon):
             path, part = found
             raise ValueError(

@@ -11,7 +11,7 @@ follows from the dtype that its container declares and not from the cells of oth
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -28,7 +29,6 @@ from sklearn.utils import get_tags
 from .._messages import suppress_other_warnings
 from ..base import PrivateEstimator
 from ..records import as_table, is_row, without_dictionaries
-from .structure import reachable
 
 #: The number of made-up records; SplineTransformer asks for two.
 _N_RECORDS = 2
@@ -73,6 +73,26 @@ def hide_records(pipe: Any, shared: Iterable[Any], learns_nothing: Callable[[Any
             part.__class__ = _PublicFeatureUnion
         elif learns_nothing(part) and hasattr(part, "transform"):
             part.__class__ = _fitted_to_made_up_records(kind)
+
+
+def reachable(estimator: Any) -> list[Any]:
+    """Return an estimator and all estimators that it holds, including fitted ones."""
+    found: dict[int, Any] = {}
+    seen: set[int] = set()
+    waiting = [estimator]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, BaseEstimator):
+            found[id(each)] = each
+            waiting += vars(each).values()
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple)):
+            waiting += each
+    return list(found.values())
 
 
 def show_classes(pipe: Any) -> None:

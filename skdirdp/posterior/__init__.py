@@ -1,13 +1,12 @@
 """Private release of Dirichlet posteriors, and Hellinger distances between them."""
 
-from .estimator import PrivateDirichletPosterior
+from .estimator import PosteriorPrivacy, PrivateDirichletPosterior
 from .hellinger import (
     global_sensitivity,
     hellinger_distance,
     local_sensitivity,
     smooth_sensitivity,
 )
-from .report import PosteriorPrivacy
 
 __all__ = [
     "PosteriorPrivacy",

@@ -1,12 +1,19 @@
 """Estimator that releases a Dirichlet posterior under differential privacy.
 
+Three mechanisms add Laplace noise to the counts (Algorithms 1 to 3 of "Differentially Private
+Bayesian Inference"), floored and clamped to an integer with a closed-form distribution. The
+exponential mechanisms are in `hellinger`.
+
 Labels are compared by `==` and `hash`, as the keys of a dict. Error messages never show a label.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from fractions import Fraction
 from numbers import Complex, Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,15 +25,98 @@ from .._messages import errors_without_data, warn
 from .._persons import MOST_ROWS, CountedRows, Unit, select_rows
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_real, check_real_array
-from ..base import PrivateEstimator
+from ..accounting import NoPrivacy, PureDP
+from ..accounting.composition import PrivacyCurves
+from ..accounting.worst_case import OF_PERSONS
+from ..base import PrivacyReport, PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
+from ..mechanisms.sampling import floored_laplace_cells
+from ..numerics.conservative import quotient_up
 from ..records import as_labels, list_cells, plain_values
-from .hellinger import check_count_vector
-from .mechanisms import MECHANISMS, draw_candidate, draw_laplace, weigh_candidates
-from .report import per_record_epsilon, posterior_privacy
+from .hellinger import (
+    EXPONENTIAL,
+    check_candidates,
+    check_count_vector,
+    draw_candidate,
+    enumerated_profile,
+    exact_exponent,
+    log_weights,
+    paper_exponent,
+    posterior_lattice,
+)
 
+LAPLACE = ("lszhang", "lsdim", "lshist")
 # With a larger prior, rounding of the parameter would distort the contribution of one record.
 _LARGEST_PRIOR = 1e12
+# The largest scale that is drawn exactly, far above the number of records of any data set.
+_LARGEST_SCALE = 2.0**50
+# Upper bound on the relative error of a computed loss.
+_LOSS_ROUNDING = 1e-8
+_CALIBRATION_TEXTS = {
+    "exact": "the largest loss of all was computed",
+    "bounded": "by a proven bound",
+    "paper": "as in the paper",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorPrivacy(PrivacyReport):
+    """Privacy report of a released posterior.
+
+    A `skdirdp.PrivacyReport` of one release, with `delta` 0, `order` None and `adjacency`
+    "replace". `composition` uses the exact profile of "ehd" and "ehds" if there are few enough
+    neighbours to enumerate, and randomised response otherwise.
+
+    Parameters
+    ----------
+    epsilon : float
+        The release is epsilon-DP; infinite if it is not private.
+    delta, order, adjacency, mechanisms, not_covered, unit, n_records
+        As in `skdirdp.PrivacyReport`; `mechanisms` contains the guarantee.
+    name : str
+        The name of the mechanism; also called `mechanism`.
+    calibration : {"exact", "bounded", "paper", "none"}
+        "exact": the largest log-ratio over all neighbours was computed and equals epsilon.
+        "bounded": there are too many neighbours to evaluate, and a bound shows that no log-ratio
+        exceeds epsilon.
+    loss : float or None
+        The largest log-ratio over all neighbours and outcomes, if known. With Laplace noise
+        it is attained unless clamping prevents it.
+    exponent : float or None
+        The factor of distance over sensitivity in an exponential mechanism.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivateDirichletPosterior
+    >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
+    >>> posterior.privacy_.epsilon, posterior.privacy_.delta
+    (1.0, 0.0)
+    >>> bool(posterior.privacy_.composition().delta(0.5) < 0.3)
+    True
+    """
+
+    name: str
+    calibration: str
+    loss: float | None
+    exponent: float | None = None
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism."""
+        return self.name
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the release is private; false for "ehdl" and for an infinite epsilon."""
+        return bool(np.isfinite(self.epsilon))
+
+    def __str__(self) -> str:
+        if not self.is_private:
+            return f"no privacy: mechanism {self.name!r} at this epsilon guarantees nothing"
+        return super().__str__()
+
+    def _means(self) -> str:
+        return f"by mechanism {self.name!r}, {_CALIBRATION_TEXTS[self.calibration]}"
 
 
 class PrivateDirichletPosterior(PrivateEstimator):
@@ -40,35 +130,36 @@ class PrivateDirichletPosterior(PrivateEstimator):
     ----------
     prior : float or array-like of shape (n_categories,), default=1.0
         Positive. 1 is the uniform prior, 0.5 the Jeffreys prior.
-    n_categories : int, optional
-        The data are codes 0, ..., n_categories - 1. By default, the length of `categories` or
-        of `prior`, if one of them is given.
-    categories : sequence, optional
+    n_categories : int, default=None
+        The data are codes 0, ..., n_categories - 1. If None, the length of `categories` or of
+        `prior`, if one of them is given.
+    categories : sequence, default=None
         The labels that may occur, instead of codes. If neither `categories`, `n_categories`
         nor a vector `prior` is given, the labels are taken from the data. This leaks them, and
         a warning is raised.
+    gamma : float, default=1.0
+        Smoothness parameter of the smooth sensitivity of "ehds".
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     mechanism : {"ehds", "ehd", "lshist", "lsdim", "lszhang", "ehdl"}, default="ehds"
         The exponential mechanism scored by Hellinger distance, with smooth ("ehds")
         or global ("ehd") sensitivity; Laplace noise scaled to the sensitivity of a
         histogram ("lshist"), or to a larger sensitivity ("lsdim", "lszhang"). "ehdl" uses
         the local sensitivity and is **not private**; it is meant for comparison only.
-    epsilon : float, default=1.0
-        Infinite for the exact posterior.
     calibration : {"exact", "paper"}, default="exact"
         "paper" takes the exponent of "ehd" and "ehds" from the papers' proofs, which
         leaves a part of epsilon unused. "exact" uses the largest exponent within epsilon.
-    gamma : float, default=1.0
-        Smoothness parameter of the smooth sensitivity of "ehds".
     max_rows : int, default=1
-        A public bound on the number of records per person. All records of a person are
-        protected together. The number of records is public, so a value above 1 declares that
-        persons who replace each other have equally many records.
-    accountant : PrivacyAccountant, optional
-        Charged before noise is drawn.
-    label : str, optional
-        What the accountant's history calls the fit; by default, the name of the class.
-    random_state : None, int, Generator or RandomState
-        None draws cryptographically secure noise.
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
+    accountant : PrivacyAccountant, default=None
+        Accountant that every fit charges before noise is drawn.
+    label : str, default=None
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
 
     Attributes
     ----------
@@ -77,9 +168,13 @@ class PrivateDirichletPosterior(PrivateEstimator):
     mean_ : ndarray of shape (n_categories,)
         The mean of the released posterior.
     privacy_ : PosteriorPrivacy
+        Privacy guarantee of the fit.
     categories_ : list
+        Labels of the categories, in the order of `concentration_`.
     n_categories_ : int
+        Number of categories.
     n_samples_ : int
+        Number of records.
 
     Notes
     -----
@@ -89,6 +184,9 @@ class PrivateDirichletPosterior(PrivateEstimator):
     prior entries, up to n of about 2000, 70 and 25). Otherwise the exponent is smaller and
     based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise ("lshist") has no
     such limits, and its expected Hellinger distance is smaller except for very small data sets.
+
+    The number of records is public. With `max_rows` above 1, persons who replace each other are
+    assumed to have equally many records.
 
     Examples
     --------
@@ -107,7 +205,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         "prior": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "n_categories": [None, Interval(Integral, 2, None, closed="left")],
         "categories": [None, "array-like"],
-        "mechanism": [StrOptions(set(MECHANISMS))],
+        "mechanism": [StrOptions({*LAPLACE, *EXPONENTIAL})],
         "calibration": [StrOptions({"exact", "paper"})],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
@@ -115,26 +213,26 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     def __init__(
         self,
-        prior=1.0,
+        prior: float | ArrayLike = 1.0,
         *,
-        n_categories=None,
-        categories=None,
-        mechanism="ehds",
-        epsilon=1.0,
-        calibration="exact",
-        gamma=1.0,
-        max_rows=1,
-        accountant=None,
-        label=None,
-        random_state=None,
+        n_categories: int | None = None,
+        categories: Sequence[Any] | None = None,
+        gamma: float = 1.0,
+        epsilon: float = 1.0,
+        mechanism: str = "ehds",
+        calibration: str = "exact",
+        max_rows: int = 1,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
     ):
         self.prior = prior
         self.n_categories = n_categories
         self.categories = categories
-        self.mechanism = mechanism
-        self.epsilon = epsilon
-        self.calibration = calibration
         self.gamma = gamma
+        self.epsilon = epsilon
+        self.mechanism = mechanism
+        self.calibration = calibration
         self.max_rows = max_rows
         self.accountant = accountant
         self.label = label
@@ -161,16 +259,10 @@ class PrivateDirichletPosterior(PrivateEstimator):
         self
         """
         with self._fitting():
-            labels, leaks = self._public_labels(), []
-            with errors_without_data(x=x):
-                label_counts, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
-                if labels is None:
-                    labels, leaks = observed_labels(label_counts), ["categories"]
-                wanted = f"codes from 0 to {len(labels) - 1}"
-                if self.categories is not None:
-                    wanted = "labels among `categories`"
-                counts = category_counts(label_counts, labels, wanted)
-            self._release(counts, labels, leaks, unit)
+            counted = self._count(x, groups)
+            plan = self._plan(counted)  # calibrates and checks; nothing is drawn
+            released = self._release(plan)
+            self._set_fitted_attributes(plan, released)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -187,16 +279,10 @@ class PrivateDirichletPosterior(PrivateEstimator):
         self
         """
         with self._fitting():
-            labels = self._public_labels()
-            if labels is None:
-                shape = check_real_array("counts", counts).shape
-                if len(shape) != 1 or shape[0] < 2:
-                    raise ValueError(
-                        f"counts must be a vector of at least 2 cells; got shape {shape}"
-                    )
-                labels = list(range(shape[0]))
-            unit = select_rows(None, 0, self.max_rows).unit
-            self._release(check_count_vector(counts, len(labels)), labels, [], unit)
+            counted = self._check_counts(counts)
+            plan = self._plan(counted)
+            released = self._release(plan)
+            self._set_fitted_attributes(plan, released)
         return self
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
@@ -258,47 +344,50 @@ class PrivateDirichletPosterior(PrivateEstimator):
             )
         return selection
 
-    def _release(
-        self, counts: np.ndarray, categories: list, leaks: Sequence[str], unit: Unit
-    ) -> None:
-        self._warn_of_leak(leaks)
+    def _count(self, x: Any, groups: Any) -> "CategoryCounts":
+        labels, leaks = self._public_labels(), []
+        with errors_without_data(x=x):
+            label_counts, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
+            if labels is None:
+                labels, leaks = observed_labels(label_counts), ["categories"]
+            wanted = f"codes from 0 to {len(labels) - 1}"
+            if self.categories is not None:
+                wanted = "labels among `categories`"
+            counts = category_counts(label_counts, labels, wanted)
+        return CategoryCounts(counts, labels, unit, leaks)
+
+    def _check_counts(self, counts: ArrayLike) -> "CategoryCounts":
+        labels = self._public_labels()
+        if labels is None:
+            shape = check_real_array("counts", counts).shape
+            if len(shape) != 1 or shape[0] < 2:
+                raise ValueError(f"counts must be a vector of at least 2 cells; got shape {shape}")
+            labels = list(range(shape[0]))
+        unit = select_rows(None, 0, self.max_rows).unit
+        return CategoryCounts(check_count_vector(counts, len(labels)), labels, unit, [])
+
+    def _plan(self, counted: "CategoryCounts") -> "PosteriorPlan":
+        self._warn_of_leak(counted.leaks)
         if self.mechanism == "ehdl":
             warn(
                 "mechanism='ehdl' is not private: its noise depends on the data. "
                 "It is meant for comparison only.",
                 PrivacyLeakWarning,
             )
-        # Convert to Python numbers: NumPy scalars round and overflow differently.
-        epsilon, gamma, n_samples = float(self.epsilon), float(self.gamma), int(counts.sum())
-        prior = np.broadcast_to(check_prior(self.prior), counts.shape)
-        privacy = posterior_privacy(
-            self.mechanism,
-            self.calibration,
-            tuple(prior.tolist()),
-            n_samples,
-            epsilon,
-            gamma,
-            self._not_covered(leaks),
-            unit,
-        )
-        exponent = privacy.exponent
-        if exponent is not None:
-            candidates = weigh_candidates(self.mechanism, counts, prior, exponent, gamma)
-        ((guarantee, releases),) = privacy.mechanisms
-        generator = self._charge(guarantee, releases, unit)
-        if generator is None:
-            released = counts
-        elif exponent is None:
-            share = per_record_epsilon(epsilon, unit)
-            released = draw_laplace(self.mechanism, counts, share, generator)
-        else:
-            released = draw_candidate(*candidates, generator)
-        self.concentration_ = prior + released
+        return PosteriorPlan(self, counted)
+
+    def _release(self, plan: "PosteriorPlan") -> np.ndarray:
+        """Charge the accountant, then draw noisy counts."""
+        ((guarantee, releases),) = plan.privacy.mechanisms
+        return plan.draw(self._charge(guarantee, releases, plan.counted.unit))
+
+    def _set_fitted_attributes(self, plan: "PosteriorPlan", released: np.ndarray) -> None:
+        self.concentration_ = plan.prior + released
         self.mean_ = self.concentration_ / self.concentration_.sum()
-        self.privacy_ = privacy
-        self.categories_ = categories
-        self.n_categories_ = len(categories)
-        self.n_samples_ = n_samples
+        self.privacy_ = plan.privacy
+        self.categories_ = plan.counted.categories
+        self.n_categories_ = len(self.categories_)
+        self.n_samples_ = plan.n_samples
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -307,6 +396,151 @@ class PrivateDirichletPosterior(PrivateEstimator):
         tags.input_tags.categorical = True
         tags.non_deterministic = True
         return tags
+
+
+class CategoryCounts(NamedTuple):
+    """Number of records in each category, with the unit of privacy and leaked parameters."""
+
+    counts: np.ndarray
+    categories: list
+    unit: Unit
+    leaks: list[str]
+
+
+class PosteriorPlan:
+    """Calibrated release of a posterior; nothing is drawn before `draw`."""
+
+    def __init__(self, estimator: PrivateDirichletPosterior, counted: CategoryCounts):
+        self.counted, self._mechanism = counted, estimator.mechanism
+        # Convert to Python numbers: NumPy scalars round and overflow differently.
+        self.n_samples = int(counted.counts.sum())
+        self._epsilon = _per_record(float(estimator.epsilon), counted.unit)
+        self.prior = np.broadcast_to(check_prior(estimator.prior), counted.counts.shape)
+        prior, gamma = tuple(self.prior.tolist()), float(estimator.gamma)
+        self.privacy = _report(estimator, counted, prior, self.n_samples, gamma)
+        scale = self.privacy.exponent
+        if scale is not None:
+            lattice = posterior_lattice(prior, self.n_samples)
+            logs = log_weights(self._mechanism, counted.counts, lattice, scale, gamma)
+            self._candidates = lattice.counts, logs
+
+    def draw(self, generator: np.random.Generator | None) -> np.ndarray:
+        """Draw noisy counts, after they were charged; the exact counts without a generator."""
+        counts = self.counted.counts
+        if generator is None:
+            return counts
+        if self.privacy.exponent is None:
+            return draw_laplace(self._mechanism, counts, self._epsilon, generator)
+        return draw_candidate(*self._candidates, generator)
+
+
+def _report(
+    estimator: PrivateDirichletPosterior,
+    counted: CategoryCounts,
+    prior: tuple[float, ...],
+    n_samples: int,
+    gamma: float,
+) -> PosteriorPrivacy:
+    """Compute the guarantee of a release from public sizes and parameters."""
+    mechanism, unit, epsilon = estimator.mechanism, counted.unit, float(estimator.epsilon)
+    exact = estimator.calibration == "exact" and mechanism != "ehdl"
+    record_epsilon = _per_record(epsilon, unit)
+    method, scale, loss = _calibrate(mechanism, exact, prior, n_samples, record_epsilon, gamma)
+    claimed = np.inf if mechanism == "ehdl" else epsilon
+    adjacency = OF_PERSONS["replace"] if unit.is_person else "replace"
+    guarantee: PrivacyCurves | None = None
+    if np.isinf(claimed):
+        guarantee = NoPrivacy(adjacency)
+    elif loss is not None and scale is not None and unit.max_rows == 1:
+        bound = min(claimed, loss * (1 + _LOSS_ROUNDING))
+        guarantee = enumerated_profile(mechanism, prior, n_samples, scale, gamma, bound, adjacency)
+    return PosteriorPrivacy(
+        epsilon=claimed,
+        delta=0.0,
+        order=None,
+        adjacency="replace",
+        mechanisms=((guarantee or PureDP(claimed, adjacency), 1),),
+        not_covered=estimator._not_covered(counted.leaks),
+        name=mechanism,
+        calibration=method,
+        loss=loss if unit.max_rows == 1 else None,
+        exponent=scale,
+        unit=unit,
+        n_records=n_samples,
+    )
+
+
+def _calibrate(
+    mechanism: str,
+    exact: bool,
+    prior: tuple[float, ...],
+    n_samples: int,
+    epsilon: float,
+    gamma: float,
+) -> tuple[str, float | None, float | None]:
+    """Return the calibration method, the exponent of an exponential mechanism, and the loss."""
+    if np.isinf(epsilon):
+        return "none", None, np.inf
+    if mechanism in LAPLACE:
+        return "paper", None, laplace_loss(mechanism, len(prior), epsilon)
+    check_candidates(mechanism, n_samples, len(prior))
+    choose = exact_exponent if exact else paper_exponent
+    found = choose(mechanism, prior, n_samples, epsilon, gamma)
+    method = "paper" if not exact else "bounded" if found.loss is None else "exact"
+    return method, found.scale, found.loss
+
+
+def _per_record(epsilon: float, unit: Unit) -> float:
+    """Divide the epsilon of a person by the number of records, rounded down.
+
+    The number of records is public, so replacing a person with m records replaces m records: a
+    release that is (epsilon / m)-DP for records is epsilon-DP for persons.
+    """
+    share = epsilon / unit.max_rows
+    if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
+        share = math.nextafter(share, 0.0)
+    return share
+
+
+def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
+    """Scale of the noise in a cell: Algorithms 1, 2 and 3."""
+    sensitivity = {
+        "lszhang": 2 * n_categories,
+        "lsdim": n_categories,
+        "lshist": 1 if n_categories == 2 else 2,
+    }[mechanism]
+    if not sensitivity / epsilon <= _LARGEST_SCALE:
+        raise ValueError(
+            f"epsilon must be at least {sensitivity / _LARGEST_SCALE:.3g} for {mechanism!r}: "
+            f"noise of a larger scale is not supported; got {epsilon}"
+        )
+    # Rounded up: a smaller scale would have a loss slightly above epsilon.
+    return quotient_up(sensitivity, epsilon)
+
+
+def laplace_loss(mechanism: str, n_categories: int, epsilon: float) -> float:
+    """Exact loss of the noise: the number of cells that a replacement changes, over the scale."""
+    changed = 1 if n_categories == 2 and mechanism != "lszhang" else 2
+    return changed / laplace_scale(mechanism, n_categories, epsilon)
+
+
+def draw_laplace(
+    mechanism: str, counts: np.ndarray, epsilon: float, generator: np.random.Generator
+) -> np.ndarray:
+    """Draw noisy counts, floored and clamped as in the papers.
+
+    They need not sum to the number of records: "lszhang" adds noise to every cell, and the last
+    cell is clamped to 0 if the others exceed the number of records.
+    """
+    n, k = int(counts.sum()), counts.size
+    scale = laplace_scale(mechanism, k, epsilon)
+    cells = k if mechanism == "lszhang" else k - 1
+    noise = floored_laplace_cells(scale, 1.0, cells, generator)
+    # Clip the noise first, so that the sum cannot overflow.
+    released = np.clip(counts[:cells] + np.clip(noise, -n - 1, n + 1), 0, n)
+    if cells == k:
+        return released
+    return np.append(released, np.clip(n - released.sum(), 0, n))
 
 
 def check_prior(prior: Any) -> np.ndarray:
@@ -356,6 +590,18 @@ def common_size(**sizes: int | None) -> int | None:
 
 def count_labels(x: Any, select: Callable[[int], CountedRows]) -> tuple[Counter[Hashable], Unit]:
     """Count the selected records of each label, and return the unit of privacy."""
+    _check_shape(x)
+    labels = as_labels(x).ravel().tolist()
+    if not labels:
+        raise ValueError("x must contain at least 1 record; got 0")
+    selection = select(len(labels))
+    if selection.rows is not None:
+        labels = [labels[row] for row in selection.rows]
+    return _count_distinct("x", labels), selection.unit
+
+
+def _check_shape(x: Any) -> None:
+    """Raise an error unless x is a dense vector or a single column."""
     is_array = hasattr(x, "__len__") or hasattr(x, "__array__")
     if not is_array or sparse.issparse(x) or isinstance(x, (str, bytes, Mapping, Set)):
         raise TypeError(
@@ -371,13 +617,6 @@ def count_labels(x: Any, select: Callable[[int], CountedRows]) -> tuple[Counter[
             raise ValueError(f"{wanted}; got rows of different lengths")
     if len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
         raise ValueError(f"{wanted}; got {shape}")
-    labels = as_labels(x).ravel().tolist()
-    if not labels:
-        raise ValueError("x must contain at least 1 record; got 0")
-    selection = select(len(labels))
-    if selection.rows is not None:
-        labels = [labels[row] for row in selection.rows]
-    return _count_distinct("x", labels), selection.unit
 
 
 def observed_labels(label_counts: Counter[Hashable]) -> list[Hashable]:

@@ -1,34 +1,39 @@
-"""Hellinger distances between Dirichlet posteriors, their sensitivities, and the candidates.
+"""Hellinger distances between Dirichlet posteriors, and exponential mechanisms scored by them.
 
-The posterior of counts x under the prior Dir(alpha) is Dir(alpha + x). Two data sets
-that differ in one record share the counts y of the others, and their posteriors
-are those of ``y + e_i`` and ``y + e_j``. Their affinity ``1 - H**2`` is
-``rho(alpha_i + y_i) * rho(alpha_j + y_j)`` with
-``rho(a) = Gamma(a + 1/2) / sqrt(Gamma(a) Gamma(a + 1))``, which increases in a: the
-fewer records two cells contain, the larger the distance of the posteriors. All sensitivities
-follow from this, without enumerating the possible data sets.
+The posterior of counts x under the prior Dir(alpha) is Dir(alpha + x). Two data sets that differ
+in one record share the counts y of the others, and their posteriors are those of ``y + e_i`` and
+``y + e_j``. Their affinity ``1 - H**2`` is ``rho(alpha_i + y_i) * rho(alpha_j + y_j)`` with
+``rho(a) = Gamma(a + 1/2) / sqrt(Gamma(a) Gamma(a + 1))``, which increases in a: the fewer records
+two cells contain, the larger the distance of the posteriors. All sensitivities follow from this,
+without enumerating the possible data sets.
 
 A `PosteriorLattice` enumerates all posteriors of n records over k categories, identified by
 their counts. There are ``C(n + k - 1, k - 1)``, numbered in colexicographic order of their
 cumulative counts. Neighbours differ by one record that moves from one cell to another.
+
+The exponential mechanisms (Algorithms 4 to 6 of "Differentially Private Bayesian Inference") draw
+the candidate r for counts x with probability proportional to
+``exp(-scale * inverse_sensitivity(x) * H(x, r))``, where the inverse sensitivity is
+
+- "ehd": one over the global sensitivity;
+- "ehdl": one over the local sensitivity of x, which is not private;
+- "ehds": one over the gamma-smooth sensitivity of x.
 """
 
-from functools import cached_property, lru_cache
-from itertools import combinations
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, permutations
 from math import comb
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real, check_real_array
+from ..accounting import ProfiledDP
+from ..mechanisms.sampling import choose
+from ..numerics.conservative import safe_root
 from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
-
-__all__ = [
-    "global_sensitivity",
-    "hellinger_distance",
-    "local_sensitivity",
-    "smooth_sensitivity",
-]
 
 # The recurrence of the gamma function shifts arguments by this amount, into the range of
 # Stirling's series.
@@ -36,8 +41,27 @@ _LIFT = 10
 _GRID_CELLS = 1 << 20
 # From here on floats do not represent all integers.
 _TOO_MANY_RECORDS = 1 << 53
-
 _BLOCK = 1 << 16  # points per evaluation, to limit memory
+
+EXPONENTIAL = ("ehd", "ehdl", "ehds")
+# The largest number of candidates that is enumerated.
+_MAX_CANDIDATES = 500_000
+# To calibrate the exponent, at most _MAX_WORK pairs of neighbours are listed. If pairs times
+# candidates exceed _MAX_WORK, only _PARTIAL_WORK of them are evaluated.
+_MAX_WORK = 1 << 22
+_PARTIAL_WORK = 1 << 21
+# The exponent is slightly reduced so that rounding cannot raise a loss above epsilon.
+_ROUNDING = 1e-9
+
+# Privacy profiles: the largest product of the numbers of pairs of neighbours and of candidates,
+# and the number of epsilons between 0 and the largest loss.
+_MAX_PROFILE_WORK = 1 << 20
+_PROFILE_BLOCK = 1 << 18
+_POINTS = 64
+# Allowance for errors of the probabilities, which are accurate to about 1e-13.
+_RELATIVE, _ABSOLUTE = 1e-9, 1e-11
+# Outside this range the allowance, or rounding errors near 1, would dominate.
+_LEAST_EPSILON, _LARGEST_EPSILON = 1e-6, 16.0
 
 
 def hellinger_distance(a: ArrayLike, b: ArrayLike) -> float | np.ndarray:
@@ -81,8 +105,7 @@ def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Compute ``lnB(a) + lnB(b) - 2 lnB((a + b) / 2)`` along the last axis.
 
     This is a sum of gaps of lnGamma over the entries, minus the gap of their totals. The leading
-    terms, of the size of the parameters, are a Jensen gap: a weighted sum of Bregman
-    divergences, which are all positive, so there is no cancellation.
+    terms are a Jensen gap: a weighted sum of positive Bregman divergences, without cancellation.
     """
     # Differences of nearby arguments are exact; differences of shifted arguments or of totals
     # would not be.
@@ -164,7 +187,8 @@ def local_sensitivity(counts: ArrayLike, prior: ArrayLike) -> float:
     >>> round(local_sensitivity([30, 30], [1, 1]), 6)
     0.090361
     """
-    counts, prior = _check_data(counts, prior)
+    prior = _check_prior(prior)
+    counts = check_count_vector(counts, prior.size)
     return float(distance_from_log_affinity(_least_log_affinity(counts, prior)))
 
 
@@ -205,13 +229,16 @@ def smooth_sensitivity(counts: ArrayLike, prior: ArrayLike, gamma: float = 1.0) 
     >>> round(smooth_sensitivity(counts, prior, gamma=0.1), 6)
     0.362495
     """
-    counts, prior = _check_data(counts, prior)
+    prior = _check_prior(prior)
+    counts = check_count_vector(counts, prior.size)
     gamma = check_real("gamma", gamma, above=0)
-    n, reach = int(counts.sum()), _reach(counts, prior, gamma)
+    n = int(counts.sum())
+    # The minimum is attained within this number of moved records.
+    inverse = 1 / distance_from_log_affinity(_least_log_affinity(counts, prior))
+    reach = int(np.minimum(np.ceil(inverse / gamma) + 1, n))
     if prior.size == 2:
-        first = np.arange(
-            max(int(counts[0]) - 1 - reach, 0), min(int(counts[0]) + reach, n - 1) + 1
-        )
+        here = int(counts[0])
+        first = np.arange(max(here - 1 - reach, 0), min(here + reach, n - 1) + 1)
         levels = [first, n - 1 - first]
     else:
         # More records in a cell reduce the distance, so only smaller counts are considered.
@@ -228,22 +255,10 @@ def smooth_sensitivity(counts: ArrayLike, prior: ArrayLike, gamma: float = 1.0) 
             row, column = np.meshgrid(rows, np.arange(levels[j].size), indexing="ij")
             fits = levels[i][row] + levels[j][column] < n
             row, column = row[fits], column[fits]
-            best = min(
-                best,
-                _least_inverse(
-                    counts[[i, j]],
-                    [levels[i][row], levels[j][column]],
-                    [steps[i][row], steps[j][column]],
-                    gamma,
-                ),
-            )
+            shared = [levels[i][row], levels[j][column]]
+            affinities = [steps[i][row], steps[j][column]]
+            best = min(best, _least_inverse(counts[[i, j]], shared, affinities, gamma))
     return 1 / best
-
-
-def _reach(counts, prior, gamma) -> int:
-    """Number of moved records beyond which the minimum cannot be attained."""
-    here = 1 / distance_from_log_affinity(_least_log_affinity(counts, prior))
-    return int(min(np.ceil(here / gamma) + 1, counts.sum()))
 
 
 def _least_inverse(counts, levels, steps, gamma) -> float:
@@ -282,11 +297,6 @@ def _check_prior(prior: ArrayLike) -> np.ndarray:
     return prior
 
 
-def _check_data(counts: ArrayLike, prior: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    prior = _check_prior(prior)
-    return check_count_vector(counts, prior.size), prior
-
-
 def check_count_vector(counts: ArrayLike, n_categories: int) -> np.ndarray:
     """Check integer counts of at least one record; errors do not show the counts."""
     counts = check_real_array("counts", counts)
@@ -305,14 +315,18 @@ def n_candidates(n_samples: int, n_categories: int) -> int:
     return comb(n_samples + n_categories - 1, n_categories - 1)
 
 
-class PosteriorLattice:
-    """All candidate posteriors for a prior and a number of records, with their distances.
+def check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
+    """Raise an error if there are too many possible posteriors to enumerate."""
+    if n_candidates(n_samples, n_categories) > _MAX_CANDIDATES:
+        raise ValueError(
+            f"{n_samples} records in {n_categories} categories have more than {_MAX_CANDIDATES} "
+            f"possible posteriors, the most that {mechanism!r} lists. Use mechanism='lshist', "
+            "which lists none."
+        )
 
-    Attributes
-    ----------
-    counts : ndarray of shape (n_candidates, n_categories)
-        The counts of each candidate.
-    """
+
+class PosteriorLattice:
+    """All candidate posteriors for a prior and a number of records, with their distances."""
 
     def __init__(self, prior: tuple[float, ...], n_samples: int):
         self.prior = np.asarray(prior, dtype=float)
@@ -326,26 +340,17 @@ class PosteriorLattice:
             value: np.concatenate([log_gamma_gap(value + x, value + x + 1) for x in blocks])
             for value in set(self.prior.tolist())
         }
-        self._differences = {
-            value: np.cumsum(np.append(0.0, second)) for value, second in seconds.items()
-        }
+        self._differences = {x: np.cumsum(np.append(0.0, y)) for x, y in seconds.items()}
         #: Log-affinity when one record is added to a cell, by cell and count.
         self.log_step_affinities = [-0.5 * seconds[value][::2] for value in self.prior.tolist()]
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the prior is invariant under relabelling of the categories."""
-        return bool(np.all(self.prior == self.prior[0]))
 
     def rank(self, counts: np.ndarray) -> np.ndarray:
         """Indices of the candidates with these counts, along the last axis."""
         k = self.prior.size
         marks = np.cumsum(counts[..., :-1], axis=-1) + np.arange(k - 1)
         binomials = _binomials(self.n_samples, k)
-        return sum(
-            (binomials[j][marks[..., j]] for j in range(k - 1)),
-            np.zeros(counts.shape[:-1], dtype=np.int64),
-        )
+        nothing = np.zeros(counts.shape[:-1], dtype=np.int64)
+        return sum((binomials[j][marks[..., j]] for j in range(k - 1)), nothing)
 
     def distances(self, counts: np.ndarray) -> np.ndarray:
         """Hellinger distances from the posterior of these counts to every candidate."""
@@ -378,10 +383,8 @@ class PosteriorLattice:
             joins.append(np.append(steps, np.inf)[self.counts[:, cell]])
             leaves.append(np.append(np.inf, steps)[self.counts[:, cell]])
         least = np.zeros(len(self.counts))
-        for i in range(k):
-            for j in range(k):
-                if i != j:
-                    np.minimum(least, leaves[i] + joins[j], out=least)
+        for i, j in permutations(range(k), 2):
+            np.minimum(least, leaves[i] + joins[j], out=least)
         return 1 / distance_from_log_affinity(least)
 
     def inverse_smooth_sensitivities(self, gamma: float) -> np.ndarray:
@@ -401,14 +404,10 @@ class PosteriorLattice:
                 return inverse
             inverse = spread
 
-    @cached_property
-    def cell_pairs(self) -> list[tuple[int, int]]:
-        return list(combinations(range(self.prior.size), 2))
-
     def edges(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """All pairs of neighbours, by the two cells between which a record moves."""
         groups = []
-        for i, j in self.cell_pairs:
+        for i, j in combinations(range(self.prior.size), 2):
             first = np.flatnonzero(self.counts[:, i])
             moved = self.counts[first]
             moved[:, i] -= 1
@@ -416,20 +415,26 @@ class PosteriorLattice:
             groups.append((first, self.rank(moved)))
         return groups
 
-    def edge_distances(self, edges: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Distances between the neighbours of all groups, concatenated."""
-        steps = self.log_step_affinities
+    def neighbours(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All pairs of neighbours with their distances, up to relabelling if it is a symmetry."""
+        edges, steps = self.edges(), self.log_step_affinities
+        first, second = (np.concatenate(ends) for ends in zip(*edges, strict=True))
+        cells = combinations(range(self.prior.size), 2)
         log_affinity = [
-            steps[i][self.counts[first, i] - 1] + steps[j][self.counts[first, j]]
-            for (i, j), (first, _) in zip(self.cell_pairs, edges, strict=True)
+            steps[i][self.counts[x, i] - 1] + steps[j][self.counts[x, j]]
+            for (i, j), (x, _) in zip(cells, edges, strict=True)
         ]
-        return distance_from_log_affinity(np.concatenate(log_affinity))
+        distance = distance_from_log_affinity(np.concatenate(log_affinity))
+        if np.any(self.prior != self.prior[0]):
+            return first, second, distance
+        # The prior is symmetric. By relabelling, one of the two count vectors of a pair decreases.
+        decreasing = np.all(np.diff(self.counts, axis=1) <= 0, axis=1)
+        kept = decreasing[first] | decreasing[second]
+        return first[kept], second[kept], distance[kept]
 
 
-@lru_cache(maxsize=4)
-def posterior_lattice(prior: tuple[float, ...], n_samples: int) -> PosteriorLattice:
-    """Return the lattice, cached for further releases of the same public sizes."""
-    return PosteriorLattice(prior, n_samples)
+#: The lattice, cached for further releases of the same public sizes.
+posterior_lattice = lru_cache(maxsize=4)(PosteriorLattice)
 
 
 def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
@@ -446,7 +451,227 @@ def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
 @lru_cache(maxsize=8)
 def _binomials(n_samples: int, n_categories: int) -> list[np.ndarray]:
     """Compute ``C(c, j)`` for c < n + k and j = 1 .. k - 1."""
-    size = n_samples + n_categories
-    return [
-        np.array([comb(c, j) for c in range(size)], dtype=np.int64) for j in range(1, n_categories)
-    ]
+    tops = range(n_samples + n_categories)
+    return [np.array([comb(c, j) for c in tops], dtype=np.int64) for j in range(1, n_categories)]
+
+
+_cached_global_sensitivity = lru_cache(maxsize=64)(global_sensitivity)
+
+
+def inverse_sensitivity(
+    mechanism: str, counts: np.ndarray, prior: np.ndarray, gamma: float
+) -> float:
+    """Compute one over the sensitivity that a mechanism uses at these counts."""
+    if mechanism == "ehd":
+        return 1 / _cached_global_sensitivity(tuple(prior.tolist()), int(counts.sum()))
+    if mechanism == "ehdl":
+        return 1 / local_sensitivity(counts, prior)
+    return 1 / smooth_sensitivity(counts, prior, gamma)
+
+
+def log_weights(
+    mechanism: str, counts: np.ndarray, lattice: PosteriorLattice, scale: float, gamma: float
+) -> np.ndarray:
+    """Logarithms of the unnormalised probabilities of all candidates."""
+    rate = inverse_sensitivity(mechanism, counts, lattice.prior, gamma)
+    return -scale * (rate * lattice.distances(counts))
+
+
+def draw_candidate(
+    candidates: np.ndarray, logs: np.ndarray, generator: np.random.Generator
+) -> np.ndarray:
+    """Draw a candidate by the logarithms of the unnormalised probabilities.
+
+    The draw is exact for the given logarithms. Their relative error of about 1e-12 is covered by
+    the margin of the exponent.
+    """
+    (drawn,) = choose(logs, 0.0, None, 1, generator)
+    return candidates[drawn]
+
+
+def paper_scale(mechanism: str, epsilon: float, gamma: float) -> float:
+    """Scale of the exponent in Algorithms 4 to 6."""
+    return epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
+
+
+@dataclass(frozen=True)
+class Exponent:
+    """Factor of ``inverse_sensitivity(x) * H(x, r)``, and the privacy loss it causes.
+
+    The loss is the largest log-ratio over all neighbours and candidates. It is None if there are
+    too many to evaluate, and it is only proved to be at most epsilon.
+    """
+
+    scale: float
+    loss: float | None
+
+
+@lru_cache(maxsize=256)
+def paper_exponent(
+    mechanism: str, prior: tuple[float, ...], n_samples: int, epsilon: float, gamma: float
+) -> Exponent:
+    """Return the exponent of the papers, with its loss if it can be computed quickly."""
+    scale = paper_scale(mechanism, epsilon, gamma)
+    neighbours = _neighbours(mechanism, prior, n_samples, gamma)
+    if neighbours is None or not neighbours.complete:
+        return Exponent(scale, None)
+    return Exponent(scale, neighbours.loss(scale))
+
+
+@lru_cache(maxsize=256)
+def exact_exponent(
+    mechanism: str, prior: tuple[float, ...], n_samples: int, epsilon: float, gamma: float
+) -> Exponent:
+    """Compute the largest exponent with losses of at most epsilon.
+
+    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of
+    the ratio of their normalisers, with ``g(r) = c(x') H(x', r) - c(x) H(x, r)`` and
+    c the inverse sensitivity. That ratio lies between the extremes of ``scale * g``, so the loss
+    is at most scale times the range of g, which `_range_bound` bounds. Pairs for which this
+    bound is within epsilon need no evaluation. The others are evaluated exactly, as long as
+    there are not too many.
+
+    The loss need not increase in the scale; the loss of the returned scale has been evaluated.
+    """
+    neighbours = _neighbours(mechanism, prior, n_samples, gamma)
+    if neighbours is None:
+        # In `_range_bound` c h is at most 1, and the two c differ by at most gamma
+        # (Theorem 4.1), or not at all.
+        change = gamma if mechanism == "ehds" else 0.0
+        bound = 1 + min(1 + change, np.sqrt(1 + 2 * change**2))
+        return Exponent(float(epsilon / bound * (1 - _ROUNDING)), None)
+    target = epsilon * (1 - _ROUNDING)
+    # Up to this scale the loss of all pairs not evaluated is at most the target.
+    rest = np.inf if neighbours.complete else target / neighbours.next_bound
+    if np.isfinite(rest) and neighbours.loss(rest) <= target:
+        return Exponent(rest, None)
+    # No loss exceeds the target up to the lower scale, and some loss does beyond the higher one.
+    low, high = target / neighbours.largest_bound, 2 * target / neighbours.largest_sum
+    high = min(high * (1 + _ROUNDING), rest)
+    tolerance = 1e-12 * high
+    scale = low
+
+    def excess(x: float) -> float:
+        return neighbours.loss(x) / target - 1
+
+    if 0 < tolerance < np.inf:  # false for extremely small or large epsilons
+        scale = safe_root(excess, low, high - low, tolerance=tolerance, limits=(low, high))
+    # For a tiny epsilon, rounding errors may exceed the loss even at the safe scale.
+    scale = low if np.isnan(scale) else scale
+    return Exponent(scale, min(neighbours.loss(scale), epsilon))
+
+
+def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x').
+
+    ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots of densities, which
+    is a metric and at most pi / 2. So g is at most the largest
+    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, a sinusoid in t / 2, and
+    -g the same with c(x) and c(x') exchanged.
+    """
+    half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
+
+    def largest(up, down):
+        cosine, sine = up * np.sin(half), up * np.cos(half) - down
+        best = np.clip(np.arctan2(sine, cosine), 0, np.pi / 4 - half)
+        return np.sqrt(2) * (cosine * np.cos(best) + sine * np.sin(best))
+
+    return (largest(other, rate) + largest(rate, other)) * (1 + 1e-12)
+
+
+def _neighbours(mechanism, prior, n_samples, gamma) -> "_NeighbourPairs | None":
+    k = len(prior)
+    size = n_candidates(n_samples, k)
+    if size > _MAX_CANDIDATES or size * k * (k - 1) // 2 > _MAX_WORK:
+        return None
+    lattice = posterior_lattice(prior, n_samples)
+    return _NeighbourPairs(lattice, inverse_sensitivities(mechanism, lattice, gamma))
+
+
+def inverse_sensitivities(mechanism: str, lattice: PosteriorLattice, gamma: float) -> np.ndarray:
+    """Compute the inverse sensitivity at every candidate."""
+    if mechanism == "ehd":
+        sensitivity = _cached_global_sensitivity(tuple(lattice.prior.tolist()), lattice.n_samples)
+        return np.full(len(lattice.counts), 1 / sensitivity)
+    if mechanism == "ehdl":
+        return lattice.inverse_local_sensitivities()
+    return lattice.inverse_smooth_sensitivities(gamma)
+
+
+class _NeighbourPairs:
+    """Pairs of neighbours, sorted by a bound on their loss; the first ones are evaluated."""
+
+    def __init__(self, lattice: PosteriorLattice, rates: np.ndarray):
+        first, second, distance = lattice.neighbours()
+        both = (rates[first] + rates[second]) * distance
+        bound = _range_bound(rates[first], rates[second], distance)
+        self.largest_bound = float(bound.max())
+        self.largest_sum = float(both.max())
+        # For r = x and r = x' the log-ratios sum to scale * (c(x) + c(x')) h, so some loss is
+        # at least half of that. Pairs with a smaller bound are never the worst.
+        eligible = np.flatnonzero(bound >= self.largest_sum / 2)
+        order = eligible[np.argsort(-bound[eligible], kind="stable")]
+        self.complete = order.size * len(lattice.counts) <= _MAX_WORK
+        followed, self.next_bound = order, 0.0
+        if not self.complete:
+            followed = order[: max(1, _PARTIAL_WORK // len(lattice.counts))]
+            self.next_bound = float(bound[order[followed.size]])
+
+        both_ends = np.concatenate([first[followed], second[followed]])
+        ends, index = np.unique(both_ends, return_inverse=True)
+        self._first, self._second = index[: followed.size], index[followed.size :]
+        self._scores = scores = np.empty((ends.size, len(lattice.counts)))
+        for row, end in enumerate(ends):
+            scores[row] = rates[end] * lattice.distances(lattice.counts[end])
+        self._highest, self._lowest = np.empty(followed.size), np.empty(followed.size)
+        for pair, (x, y) in enumerate(zip(self._first, self._second, strict=True)):
+            difference = scores[y] - scores[x]
+            self._highest[pair], self._lowest[pair] = difference.max(), difference.min()
+
+    def loss(self, scale: float) -> float:
+        """Largest log-ratio over the evaluated pairs."""
+        log_normaliser = np.log(np.exp(-scale * self._scores).sum(axis=1))
+        change = log_normaliser[self._second] - log_normaliser[self._first]
+        highest, lowest = scale * self._highest + change, -scale * self._lowest - change
+        return float(max(np.max(highest), np.max(lowest)))
+
+
+@lru_cache(maxsize=256)
+def enumerated_profile(
+    mechanism: str,
+    prior: tuple[float, ...],
+    n_samples: int,
+    scale: float,
+    gamma: float,
+    epsilon: float,
+    adjacency: str,
+) -> ProfiledDP | None:
+    """Compute the profile of a release with loss at most epsilon; None if it takes too long.
+
+    The loss of most outcomes is much smaller than epsilon, and the cost of several releases
+    depends on its distribution. The profile is a maximum over all pairs of neighbours, in both
+    orders, of a sum over all candidates.
+    """
+    k, size = len(prior), n_candidates(n_samples, len(prior))
+    too_long = size * size * k * (k - 1) // 2 > _MAX_PROFILE_WORK
+    if too_long or not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:
+        return None
+    lattice = posterior_lattice(prior, n_samples)
+    rates = inverse_sensitivities(mechanism, lattice, gamma)
+    each = zip(rates, lattice.counts, strict=True)
+    logs = np.stack([-scale * rate * lattice.distances(counts) for rate, counts in each])
+    probabilities = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    first, second, _ = lattice.neighbours()
+    first, second = np.concatenate([first, second]), np.concatenate([second, first])
+    epsilons = np.linspace(0.0, epsilon, _POINTS)
+    deltas = np.zeros(_POINTS)
+    rows = max(1, _PROFILE_BLOCK // size)
+    for start in range(0, len(first), rows):
+        p, q = (probabilities[ends[start : start + rows]] for ends in (first, second))
+        for point, factor in enumerate(np.exp(epsilons)):
+            found = np.maximum(p - factor * q, 0.0).sum(axis=1).max()
+            deltas[point] = max(deltas[point], float(found))
+    # At most the value of randomised response at 0.
+    deltas = np.minimum(deltas * (1 + _RELATIVE) + _ABSOLUTE, np.tanh(epsilon / 2))
+    deltas[-1] = 0.0
+    return ProfiledDP.from_points(epsilons.tolist(), deltas.tolist(), adjacency)

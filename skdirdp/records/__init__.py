@@ -1,4 +1,4 @@
-"""Record-wise conversion: cells become values, codes and numbers without regard to other cells."""
+"""Record-wise conversion of cells to values, codes and numbers, independently of other cells."""
 
 from .arrays import (
     as_labels,

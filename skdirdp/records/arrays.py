@@ -1,8 +1,7 @@
-"""Labels and tables of numbers as arrays, one cell at a time.
+"""Labels and tables of numbers as arrays, converted cell by cell.
 
-`np.asarray` chooses one type for a whole list, so that one record decides how all others are
-represented. A container with a dtype of its own keeps it; cells of others are converted one by
-one.
+`np.asarray` chooses one dtype for a whole list, so one record would determine how all others are
+represented. Containers with a dtype keep it; cells of other containers are converted one by one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -14,20 +13,20 @@ from scipy import sparse
 
 from .values import plain_value
 
-# Kinds of numpy dtypes whose cells are compared by value, without objects.
+# Kinds of numpy dtypes whose cells are compared without conversion to objects.
 _NUMBERS, _TEXTS = "biuf", "UT"
-# Types whose instances `plain_value` returns as they are, NaN included.
+# Types that `plain_value` returns unchanged.
 _PLAIN = frozenset({str, bool, int, float})
 
 
 def plain_values(values: Iterable[Any], convert: Callable[[Any], Any] = plain_value) -> list[Any]:
-    """Each cell as a plain Python value."""
+    """Return each cell as a plain Python value."""
     values = list(values)
     return values if _PLAIN.issuperset(map(type, values)) else list(map(convert, values))
 
 
 def list_cells(values: Any) -> Iterable[Any]:
-    """The cells of a column, of which none depends on another."""
+    """Return the cells of a column as Python objects, converted one by one."""
     for method in ("to_pylist", "to_list", "tolist"):  # PyArrow, Polars and pandas, numpy
         if hasattr(values, method):
             return getattr(values, method)()
@@ -35,30 +34,22 @@ def list_cells(values: Any) -> Iterable[Any]:
 
 
 def object_array(values: Iterable[Any]) -> np.ndarray:
-    """The values in an array of objects, whatever they are."""
+    """Return an array of objects, one for each value of any type."""
     values = list(values)
     array = np.empty(len(values), dtype=object)
     if _PLAIN.issuperset(map(type, values)):
         array[:] = values
-    else:  # an assignment to a slice would look into sequences
+    else:  # assignment to a slice would unpack sequences
         for i, value in enumerate(values):
             array[i] = value
     return array
 
 
 def as_numbers(X: Any) -> Any:
-    """A table of numbers whose type does not depend on its records.
+    """Return a table of numbers whose dtype does not depend on its records.
 
-    Parameters
-    ----------
-    X : array-like, sparse matrix or DataFrame
-        Arrays and sparse matrices of a dtype other than object are returned unchanged, and so
-        are pandas frames whose columns have one. Other tables become float64.
-
-    Returns
-    -------
-    ndarray, sparse matrix or pandas DataFrame
-        Missing values are NaN.
+    Arrays, sparse matrices and pandas frames with fixed dtypes are returned unchanged. Other
+    tables become float64, with NaN for missing values.
     """
     if isinstance(X, np.ndarray):
         return _floats(X) if X.dtype.kind == "O" else X
@@ -78,9 +69,9 @@ def as_numbers(X: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """A sequence of rows as an array of objects, with one cell for each.
+    """Return a sequence of rows as an array of objects; other containers unchanged.
 
-    Any other container is returned unchanged, and so is a sequence of texts or mappings.
+    A sequence of texts or mappings is returned unchanged, too.
     """
     if not isinstance(X, Sequence) or isinstance(X, (str, bytes)) or hasattr(X, "__array__"):
         return X
@@ -88,7 +79,7 @@ def as_table(X: Any) -> Any:
     if not rows:
         return X
     if len(rows) < len(X) or len(set(map(len, rows))) > 1:
-        raise ValueError("X must have rows of one length; some records are no such rows")
+        raise ValueError("X must have rows of the same length; some records differ")
     table = np.empty((len(rows), len(rows[0])), dtype=object)
     for number, row in enumerate(rows):
         table[number] = object_array(row)
@@ -96,12 +87,12 @@ def as_table(X: Any) -> Any:
 
 
 def is_row(record: Any) -> bool:
-    """Whether a record in a list is a row of cells, and no text, mapping or set."""
+    """Return whether a record is a row of cells, and not a text, mapping or set."""
     return isinstance(record, Iterable) and not isinstance(record, (str, bytes, Mapping, Set))
 
 
 def column_names(X: Any) -> list[Any] | None:
-    """The names of the columns of a frame in memory, or None for another container."""
+    """Return the column names of a frame in memory; None for other containers."""
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
         return list(X.column_names)
     columns = getattr(X, "columns", None)
@@ -109,10 +100,10 @@ def column_names(X: Any) -> list[Any] | None:
 
 
 def without_dictionaries(X: Any) -> Any:
-    """An Arrow table whose dictionary-encoded columns hold their values; others unchanged.
+    """Decode the dictionary-encoded columns of an Arrow table; return other tables unchanged.
 
-    As an array, PyArrow gives a missing value of such a column the last value of the dictionary,
-    which is that of another record.
+    As an array, a missing value of such a column becomes the last value of the dictionary, which
+    belongs to another record.
     """
     if not (hasattr(X, "column_names") and hasattr(X, "to_pandas")):
         return X
@@ -128,17 +119,9 @@ def without_dictionaries(X: Any) -> Any:
 
 
 def missing_cells(X: Any) -> np.ndarray | None:
-    """Missing cells of a frame, in columns whose type as an array depends on them.
+    """Return a mask of the missing cells of a frame; None if there are none.
 
-    Parameters
-    ----------
-    X : table
-        Of any kind, in memory.
-
-    Returns
-    -------
-    ndarray of bool of shape (n_records, n_columns), or None
-        None for a container in which no column has a missing value of that kind.
+    Only columns whose dtype as an array depends on missing values are considered.
     """
     if isinstance(X, pd.DataFrame):
         fixed = [isinstance(dtype, np.dtype) for dtype in X.dtypes]
@@ -154,23 +137,23 @@ def missing_cells(X: Any) -> np.ndarray | None:
 
 
 def _is_fixed(dtype: Any) -> bool:
-    """Whether a dtype of pandas has one representation of every cell."""
+    """Return whether a pandas dtype represents each cell independently of others."""
     return isinstance(dtype, pd.SparseDtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O")
 
 
 def _float_column(values: Any) -> np.ndarray:
-    """A column of a frame as float64, with NaN for missing values."""
+    """Return a column of a frame as float64, with NaN for missing values."""
     dtype = values.dtype if isinstance(values, pd.Series) else None
     if isinstance(dtype, pd.CategoricalDtype):
         categories = _floats(object_array(dtype.categories))
-        return np.append(categories, np.nan)[values.cat.codes]  # -1, a missing value, is the last
-    # Integers with missing values become float64 in every container, as they do without.
+        return np.append(categories, np.nan)[values.cat.codes]  # the code of a missing value is -1
+    # Integers become float64 in every container, with or without missing values.
     array = values.to_numpy()
     return array.astype(np.float64) if array.dtype.kind in _NUMBERS else _floats(array)
 
 
 def _floats(values: np.ndarray) -> np.ndarray:
-    """Each cell of an array of objects as a float."""
+    """Convert each cell of an array of objects to a float."""
     if values.dtype.kind != "O":
         raise TypeError(f"X must hold numbers; got dtype {values.dtype.name}")
     kinds = set(map(type, values.flat))
@@ -183,18 +166,10 @@ def _floats(values: np.ndarray) -> np.ndarray:
 
 
 def as_labels(y: Any) -> Any:
-    """Labels as a vector whose type does not depend on the records.
+    """Return labels as an array whose dtype does not depend on the records.
 
-    Parameters
-    ----------
-    y : array-like of shape (n_samples,)
-        Labels. A list of rows with one label each is a column.
-
-    Returns
-    -------
-    ndarray
-        Unchanged where the container has a dtype of its own. Else plain Python values in an
-        array of objects, with NaN for missing labels.
+    Containers with a dtype keep it. Labels of other containers become plain Python values in an
+    array of objects, with NaN for missing labels. A list of rows with one label each is a column.
     """
     names = column_names(y)
     if names is not None and len(names) == 1:
@@ -205,7 +180,11 @@ def as_labels(y: Any) -> Any:
         if y.dtype.kind not in "OT":  # numpy cannot compare a missing string with others
             return y
         return object_array(plain_values(y.ravel())).reshape(y.shape)
-    if sparse.issparse(y) or isinstance(y, (str, bytes, Mapping, Set)) or _has_two_axes(y):
+    if (
+        sparse.issparse(y)
+        or isinstance(y, (str, bytes, Mapping, Set))
+        or len(getattr(y, "shape", ())) > 1
+    ):
         return y
     cells = list_cells(y)
     if not isinstance(cells, Iterable):
@@ -213,21 +192,16 @@ def as_labels(y: Any) -> Any:
     return object_array(plain_values(cells, _label))
 
 
-def _has_two_axes(y: Any) -> bool:
-    return len(getattr(y, "shape", ())) > 1
-
-
 def _label(cell: Any) -> Any:
-    """A label as a plain value; it may be alone in a row."""
+    """Return a label, which may be the only cell of a row, as a plain value."""
     is_row = isinstance(cell, (list, tuple, np.ndarray)) and np.shape(cell) == (1,)
     return plain_value(cell[0] if is_row else cell)
 
 
 def to_common_dtype(name: str, labels: np.ndarray) -> np.ndarray:
-    """Labels as an array of numbers or of strings, if their values stay the same.
+    """Return labels as an array of numbers or strings, if this does not change their values.
 
-    This looks at all of them, so it is for public labels, or where the labels that occur are
-    declared not to be covered.
+    The dtype depends on all labels, so they must be public or declared as not covered.
     """
     if labels.dtype.kind != "O":
         return labels
@@ -238,14 +212,13 @@ def to_common_dtype(name: str, labels: np.ndarray) -> np.ndarray:
         return labels
     values = labels.tolist()
     typed = np.array(values)
-    return typed if typed.tolist() == values else labels  # integers may be no floats
+    return typed if typed.tolist() == values else labels  # large integers may not be floats
 
 
 def label_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The position of each label among the sorted classes, and -1 for other labels.
+    """Return the position of each label among the sorted classes, -1 for other labels.
 
-    A label is a class if the two are equal as Python values: 1, 1.0 and True are one label, and
-    "1" is another.
+    Labels are compared as Python values: 1, 1.0 and True are the same label, "1" is another.
     """
     if y.dtype.kind == classes.dtype.kind and y.dtype.kind in _NUMBERS + _TEXTS:
         codes = np.searchsorted(classes, y)
@@ -259,7 +232,7 @@ def label_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     def code(label: Any) -> int:
         try:
             return position.get(label, -1)
-        except Exception:  # it cannot be hashed or compared, and so is no class
+        except Exception:  # not hashable or comparable, so not a class
             return -1
 
     return np.fromiter(map(code, y), np.intp, len(y))

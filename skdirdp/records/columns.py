@@ -1,8 +1,8 @@
-"""Columns as codes of categories or as numbers, one cell at a time.
+"""Columns as category codes or as numbers, converted cell by cell.
 
 The code of a cell depends on that cell and on public facts: the container, its dtype, and declared
-states. Conversions of whole columns, as `pd.factorize`, `pd.to_numeric` and `to_numpy` of integers
-with a missing value, choose one type for all cells, by all of them.
+states. Conversions of whole columns, such as `pd.factorize`, `pd.to_numeric` or `to_numpy` of
+integers with missing values, choose one type from all cells.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -18,33 +18,19 @@ from .values import UNKNOWN, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
 
-#: Codes of a missing value, and of a value that is no state or cannot be rebuilt.
+#: Codes of missing values, and of values that are not states or cannot be rebuilt.
 MISSING, OUTSIDE = -1, -2
 
 
 def factorise(
     values: Any, rows: np.ndarray | None = None, declared: Collection[Hashable] = ()
 ) -> tuple[np.ndarray, list[Any]]:
-    """Codes of the values of a column, and the distinct values that they number.
+    """Return the codes of the cells in `rows`, and the distinct values that they refer to.
 
-    Which cells share a code depends on the two cells alone: they have the same type and value.
-
-    Parameters
-    ----------
-    values : column
-        A pandas, Polars or PyArrow column, a one-dimensional array, or a list.
-    rows : ndarray of int, default=None
-        Positions of the rows that are counted. None for all.
-    declared : collection, default=()
-        Public values. Cells of a type that cannot be rebuilt are looked up among them.
-
-    Returns
-    -------
-    codes : ndarray of int
-        Of the counted rows; `MISSING` or `OUTSIDE` where a cell has no value to publish.
-    distinct : list
-        Rebuilt values, each of which occurs in a counted row. Equal values of several types, as
-        1 and True, are several entries.
+    Two cells have the same code if they have the same type and value. Codes are `MISSING` or
+    `OUTSIDE` for cells without a value to publish. The distinct values are rebuilt, and each
+    occurs in a counted row. Equal values of several types, such as 1 and True, are separate.
+    Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     codes, distinct = _numbered(values, declared)
     codes = codes if rows is None else codes[rows]
@@ -59,14 +45,14 @@ def factorise(
 
 
 def state_codes(codes: np.ndarray, distinct: Sequence[Any], states: Sequence[Any]) -> np.ndarray:
-    """Positions among the states of values that `factorise` numbered, `MISSING` or `OUTSIDE`."""
+    """Convert codes of `factorise` to positions among the states, `MISSING` or `OUTSIDE`."""
     lookup = {state: position for position, state in enumerate(states)}
     found = [lookup.get(value, OUTSIDE) for value in distinct]
     return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
 
 
 def has_float_dtype(values: Any) -> bool:
-    """Whether the dtype of a column, which is public, is that of floating-point numbers."""
+    """Return whether a column has a floating-point dtype, which is public."""
     dtype: Any = getattr(values, "dtype", getattr(values, "type", None))
     if isinstance(dtype, pd.CategoricalDtype):
         dtype = dtype.categories.dtype
@@ -76,27 +62,10 @@ def has_float_dtype(values: Any) -> bool:
 
 
 def column_numbers(values: Any, rows: np.ndarray | None = None, what: str = "cells") -> np.ndarray:
-    """The cells of a column as floats, with NaN for missing ones.
+    """Return the cells in `rows` as floats, with NaN for missing cells.
 
-    Texts are read as numbers, and numbers beyond the range of floats are infinite.
-
-    Parameters
-    ----------
-    values : column
-        As for `factorise`.
-    rows : ndarray of int, default=None
-        Positions of the rows that are counted. None for all.
-    what : str, default="cells"
-        The name of the cells in errors.
-
-    Returns
-    -------
-    ndarray of float64
-
-    Raises
-    ------
-    ValueError
-        If a cell in a counted row is no number.
+    Texts are parsed, and numbers beyond the range of floats are infinite. Cells that are not
+    numbers raise a ValueError; `what` is the name of the cells in its message.
     """
     numbers, wrong = _numbers(values)
     if rows is not None:
@@ -107,7 +76,7 @@ def column_numbers(values: Any, rows: np.ndarray | None = None, what: str = "cel
 
 
 def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The cells as floats, and which of them are no numbers."""
+    """Return the cells as floats, and a mask of the cells that are not numbers."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
         codes = values.cat.codes.to_numpy()
@@ -119,7 +88,7 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
         data = cells.to_list()
         if {int, float, bool, type(None)}.issuperset(map(type, data)):
             with suppress(OverflowError):
-                # A zero loses its sign, as it does below.
+                # Adding 0 removes the sign of zeros, as below.
                 return np.array(data, dtype=np.float64) + 0.0, np.zeros(len(data), dtype=bool)
         found = [_number(cell) for cell in data]
         return np.array(found, dtype=np.float64), np.array([n is None for n in found], dtype=bool)
@@ -133,7 +102,7 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _number(cell: Any) -> float | None:
-    """A cell as a float, or None if it is no number."""
+    """Return a cell as a float, or None if it is not a number."""
     value = rebuild(cell)
     if isinstance(value, str):
         value = value.strip() or np.nan
@@ -148,16 +117,13 @@ def _number(cell: Any) -> float | None:
 
 
 class _Cells(NamedTuple):
-    """The cells of a column, none of which depends on another.
+    """Cells of a column.
 
     Attributes
     ----------
-    data : ndarray, list, or Arrow array of texts
-        An array of objects, or a list, holds the cells themselves.
-    missing : ndarray of bool, or None
-        Where an array of another type has no value of its own.
-    in_utc : bool
-        Whether times are in UTC, and not in a time zone that is not known.
+    data : ndarray, list, or Arrow array of texts. Object arrays and lists hold the cells.
+    missing : mask of the missing values, if the dtype cannot represent them.
+    in_utc : whether times are in UTC; otherwise their time zone is unknown.
     """
 
     data: Any
@@ -166,11 +132,11 @@ class _Cells(NamedTuple):
 
     @property
     def has_dtype(self) -> bool:
-        """Whether all cells have the type of the array."""
+        """Whether all cells have the dtype of the array."""
         return isinstance(self.data, np.ndarray) and self.data.dtype != object
 
     def to_list(self) -> list[Any]:
-        """The cells as Python objects, where they have no common type."""
+        """Return the cells as Python objects, for cells without a common dtype."""
         if isinstance(self.data, list):
             return self.data
         objects = isinstance(self.data, np.ndarray)
@@ -184,7 +150,7 @@ def _cells_of_column(values: Any) -> _Cells:
     if package == "pyarrow" and hasattr(values, "to_pylist"):
         return _arrow_cells(values)
     if isinstance(values, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray)):
-        # With the dtype that it has: pandas 2 looks at all cells for another.
+        # Keep the dtype: otherwise pandas 2 infers one from all cells.
         return _pandas_cells(pd.Series(values, dtype=values.dtype))
     if isinstance(values, np.ndarray):
         return _numpy_cells(values)
@@ -222,7 +188,7 @@ def _pandas_cells(values: pd.Series) -> _Cells:
     return _Cells(list(values))
 
 
-# Types of Polars that numpy has too.
+# Types of Polars that numpy has, too.
 _POLARS_NUMBERS = frozenset(
     ["Boolean", "Float32", "Float64"]
     + [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -230,7 +196,7 @@ _POLARS_NUMBERS = frozenset(
 
 
 def _polars_cells(values: Any) -> _Cells:
-    # Polars would turn integers with a missing value into floats.
+    # Polars converts integers with missing values to floats.
     dtype = values.dtype
     if str(dtype) in _POLARS_NUMBERS:
         filled = values.fill_null(False if str(dtype) == "Boolean" else 0)
@@ -263,14 +229,14 @@ def _arrow_cells(values: Any) -> _Cells:
     elif not kinds.is_date32(dtype):
         return _Cells(values.to_pylist())
     numbers = values.cast(whole).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if kinds.is_date64(dtype):  # a cast to date32 refuses values within a day
+    if kinds.is_date64(dtype):  # a cast to date32 fails for values within a day
         numbers, unit = numbers // _MILLISECONDS_PER_DAY, "D"
     kind = "m8" if kinds.is_duration(dtype) else "M8"
     return _Cells(numbers.view(f"{kind}[{unit}]"), missing, bool(getattr(dtype, "tz", None)))
 
 
 def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, list[Any]]:
-    """Codes and distinct values, some of which may not occur or be `UNKNOWN`."""
+    """Return codes and distinct values; some may not occur or be `UNKNOWN`."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
         codes, distinct = _numbered(values.cat.categories, declared)
@@ -297,9 +263,9 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
 
 
 def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
-    """The result of `_numbered_cells` for texts, sooner; None if some cells are no texts.
+    """Return the result of `_numbered_cells` for texts, but faster; None if some are not texts.
 
-    Arrow reads the characters of a text, and none of the methods of its type.
+    Arrow reads the characters of a text, and calls no methods of its type.
     """
     try:
         import pyarrow as pa
@@ -313,7 +279,7 @@ def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
             encoded = encoded.unify_dictionaries().combine_chunks()
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
         return codes.astype(np.intp), encoded.dictionary.to_pylist()
-    except Exception:  # without Arrow, and for texts that are no Unicode
+    except Exception:  # Arrow is missing, or some texts are not valid Unicode
         return None
 
 
@@ -324,7 +290,7 @@ def _numbered_cells(
     distinct: list[Any] = []
     kinds = set(map(type, cells)) - {str, type(None)}
     if len(kinds) == 0 or kinds in ({int}, {bool}, {float}):
-        # The same as below, several times faster: values of one type are equal or distinct.
+        # Faster than the loop below: values of one type are equal or distinct.
         for cell in dict.fromkeys(cells):
             value = rebuild(cell)
             numbers[cell] = MISSING if value is np.nan else len(distinct)
@@ -336,7 +302,7 @@ def _numbered_cells(
     for cell in cells:
         value = rebuild(cell)
         if value is UNKNOWN:
-            with suppress(Exception):  # it cannot be hashed or compared, or is no state
+            with suppress(Exception):  # not hashable, not comparable, or not a state
                 value = public[cell]
         if value is UNKNOWN:
             codes.append(OUTSIDE)

@@ -1,7 +1,7 @@
 """Cells as plain Python values, rebuilt from their type and value.
 
-A published name must not be an object of a record: an instance of a subclass may carry further
-data, and of equal objects the first would tell which record came first.
+A published name must not be an object of a record: an instance of a subclass may carry other
+data, and which of several equal objects is kept would reveal which record came first.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,27 +25,20 @@ class _Unknown:
         return "UNKNOWN"
 
 
-#: Stands for a cell of a type that cannot be rebuilt.
+#: Value of a cell whose type cannot be rebuilt.
 UNKNOWN = _Unknown()
 
-# Instances of exactly these types have nothing but their value.
+# Instances of exactly these types carry no other data.
 _IMMUTABLE = frozenset({str, bool, int, bytes})
 
 
 def rebuild(value: Any) -> Any:
-    """A copy of a cell that has nothing but its type and value, so that it can be published.
+    """Return a copy of a cell that carries only its type and value and can be published.
 
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    object
-        A str, bytes, bool, int, float, complex, Decimal, Fraction, date, datetime, time,
-        timedelta, Timestamp, Timedelta, Period or Interval, or a tuple of these, of exactly
-        that type. NaN for a missing value, and `UNKNOWN` for a value of another type. Two values
-        of one type that are equal have the same copy: times are in UTC, and zeros have no sign.
+    The result is a str, bytes, bool, int, float, complex, Decimal, Fraction, date, datetime, time,
+    timedelta, Timestamp, Timedelta, Period or Interval, or a tuple of these, of exactly that type;
+    NaN for a missing value; `UNKNOWN` for other types. Equal values of one type have equal copies:
+    times are in UTC, and zeros have no sign.
     """
     kind = type(value)
     if kind in _IMMUTABLE:
@@ -60,14 +53,14 @@ def rebuild(value: Any) -> Any:
             if issubclass(kind, known):
                 return copy(value)
         return int(value) if isinstance(value, Integral) else UNKNOWN
-    except Exception:  # a record's own method may raise anything
+    except Exception:  # methods of a record may raise anything
         return UNKNOWN
 
 
 def plain_value(value: Any) -> Any:
-    """The copy of a cell that `rebuild` makes, or the cell if its type is not known.
+    """Return `rebuild(value)`, or the cell itself if its type is unknown.
 
-    A cell of an unknown type can be compared with declared values; it must not be published.
+    A cell of an unknown type can be compared with declared values, but must not be published.
     """
     copy = rebuild(value)
     return value if copy is UNKNOWN else copy
@@ -104,7 +97,7 @@ def _timestamp(value: pd.Timestamp) -> pd.Timestamp:
 
 
 def _finest(value: Any) -> Any:
-    """The same time or duration in the finest unit that can hold it."""
+    """Convert a time or duration to the finest unit that can represent it."""
     for unit in ("ns", "us", "ms"):
         try:
             return value.as_unit(unit)
@@ -148,7 +141,7 @@ def _tuple(value: tuple) -> Any:
     return tuple(None if part is np.nan else part for part in parts)
 
 
-# The first that fits counts: subclasses stand before their bases.
+# The first match is used, so subclasses come before their bases.
 _COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (str, str.__str__),
     (bool, bool),
@@ -174,7 +167,7 @@ _COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (tuple, _tuple),
 )
 
-# Of equal values of several types, that of the first type is the name of all.
+# Among equal values of several types, the value of the first type is the name.
 _RANKS = {
     kind: rank
     for rank, kind in enumerate(
@@ -185,11 +178,11 @@ _RANKS = {
 
 
 def type_and_value(value: Any) -> tuple:
-    """Type and value of a rebuilt value: different for 1, 1.0 and True, and sortable."""
+    """Return a sortable key of a rebuilt value that differs for 1, 1.0 and True."""
     kind = type(value)
     if value is None:
         return (-1,)
-    if kind not in _RANKS:  # a declared value, which is one object
+    if kind not in _RANKS:  # a declared value
         return len(_RANKS), id(value)
     rank = _RANKS[kind]
     if kind is tuple:
@@ -206,17 +199,9 @@ def type_and_value(value: Any) -> tuple:
 
 
 def sort_values(names: Iterable[Any]) -> list[Any]:
-    """Rebuilt values, one of each set of equal ones, in an order that depends on nothing else.
+    """Sort rebuilt values, without duplicates, in an order that depends only on the values.
 
-    Parameters
-    ----------
-    names : iterable
-        Values that `rebuild` or `factorise` returned.
-
-    Returns
-    -------
-    list
-        Sorted by value where all can be compared, otherwise by type and value.
+    They are sorted by value if all can be compared, otherwise by type and value.
     """
     distinct = list(dict.fromkeys(sorted(names, key=type_and_value)))
     try:

@@ -1,5 +1,4 @@
-"""What a guarantee says, for people: sentences, pages and notebooks.
+"""Statements and HTML pages about privacy guarantees.
 
-Only numbers and names come in here: a claim, points of a curve, labels. Who has them, an
-accountant or a fitted model, stands above and hands them down.
+Functions take numbers and names only, never a model or an accountant.
 """

@@ -1,6 +1,7 @@
 """Accuracy at a privacy budget, and exact moments and divergences of Dirichlet releases."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,10 +55,6 @@ def accuracy_from_budget(
     releases : int, default=1
         Number of histograms that share the budget.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from skdirdp.utility import accuracy_from_budget
@@ -99,14 +96,8 @@ def budget_for_accuracy(
         Error measure, as in `accuracy_from_budget`.
     target : float
         Largest error.
-    n_samples, n_categories : int
-        Public number of records and of categories.
-    delta : float, default=1e-5
-        Delta of all releases together.
-    beta : float, default=0.05
-        Largest probability that the bound fails.
-    releases : int, default=1
-        Number of histograms that share the budget.
+    n_samples, n_categories, delta, beta, releases
+        As in `accuracy_from_budget`.
 
     Returns
     -------
@@ -122,19 +113,12 @@ def budget_for_accuracy(
     """
     target = check_real("target", target, above=0)
 
-    def excess(log_epsilon):
-        return np.log(
-            accuracy_from_budget(
-                measure,
-                n_samples,
-                n_categories,
-                epsilon=float(np.exp(log_epsilon)),
-                delta=delta,
-                beta=beta,
-                releases=releases,
-            )
-            / target
-        )
+    options: dict[str, Any] = {"delta": delta, "beta": beta, "releases": releases}
+
+    def excess(log_epsilon: float) -> float:
+        epsilon = float(np.exp(log_epsilon))
+        error = accuracy_from_budget(measure, n_samples, n_categories, epsilon=epsilon, **options)
+        return np.log(error / target)
 
     return float(np.exp(_first_within(excess, 0.0, np.log(1e-3), np.log(1e3))))
 
@@ -157,14 +141,8 @@ def rows_for_accuracy(
         Error measure, as in `accuracy_from_budget`.
     target : float
         Largest error.
-    n_categories : int
-        d, the number of categories.
-    epsilon, delta : float
-        The privacy budget of all releases together.
-    beta : float, default=0.05
-        Largest probability that the bound fails.
-    releases : int, default=1
-        Number of histograms that share the budget.
+    n_categories, epsilon, delta, beta, releases
+        As in `accuracy_from_budget`.
 
     Returns
     -------
@@ -179,19 +157,16 @@ def rows_for_accuracy(
     """
     target = check_real("target", target, above=0)
 
-    def excess(log_rows):
-        return np.log(
-            accuracy_from_budget(
-                measure,
-                round(np.exp(log_rows)),
-                n_categories,
-                epsilon=epsilon,
-                delta=delta,
-                beta=beta,
-                releases=releases,
-            )
-            / target
-        )
+    options: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "beta": beta,
+        "releases": releases,
+    }
+
+    def excess(log_rows: float) -> float:
+        error = accuracy_from_budget(measure, round(np.exp(log_rows)), n_categories, **options)
+        return np.log(error / target)
 
     return float(np.ceil(np.exp(_first_within(excess, np.log(1e4), 0.0, np.log(1e12)))))
 
@@ -217,10 +192,6 @@ def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
     r, alpha : float
         Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from skdirdp.utility import expected_kl
@@ -239,14 +210,8 @@ def bias(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
 
     Parameters
     ----------
-    counts : array-like of shape (n_categories,)
-        x, the true counts.
-    r, alpha : float
-        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
-
-    Returns
-    -------
-    ndarray of shape (n_categories,)
+    counts, r, alpha
+        As in `expected_kl`.
 
     Examples
     --------
@@ -265,14 +230,8 @@ def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
 
     Parameters
     ----------
-    counts : array-like of shape (n_categories,)
-        x, the true counts.
-    r, alpha : float
-        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
-
-    Returns
-    -------
-    ndarray of shape (n_categories,)
+    counts, r, alpha
+        As in `expected_kl`.
 
     Examples
     --------
@@ -299,10 +258,6 @@ def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
     k : float
         Concentration.
 
-    Returns
-    -------
-    ndarray of shape (n_categories,)
-
     Examples
     --------
     >>> from skdirdp.utility import simplex_variance
@@ -320,10 +275,6 @@ def concentration_for_variance(target: float) -> float:
     ----------
     target : float
         Largest variance.
-
-    Returns
-    -------
-    float
 
     Examples
     --------

@@ -24,20 +24,14 @@ def linf_bound(
 
     Parameters
     ----------
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
+    n_samples, n_categories : float and int
+        N and d, the numbers of records and of categories.
     alpha : float
         Prior of every cell.
     beta : float in (0, 1)
         Largest probability that the bound fails.
     r : float, default=1.0
         Weight of a record.
-
-    Returns
-    -------
-    float
 
     Examples
     --------
@@ -58,18 +52,8 @@ def linf_rows(target: float, n_categories: int, alpha: float, beta: float, r: fl
     ----------
     target : float
         Largest error.
-    n_categories : int
-        d, the number of categories.
-    alpha : float
-        Prior of every cell.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    r : float, default=1.0
-        Weight of a record.
-
-    Returns
-    -------
-    int
+    n_categories, alpha, beta, r
+        As in `linf_bound`.
 
     Examples
     --------
@@ -89,18 +73,8 @@ def linf_alpha(
     ----------
     target : float
         Largest error.
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    r : float, default=1.0
-        Weight of a record.
-
-    Returns
-    -------
-    float
+    n_samples, n_categories, beta, r
+        As in `linf_bound`.
 
     Examples
     --------
@@ -136,21 +110,10 @@ def linf_rows_order(
     ----------
     target : float
         Largest error.
-    n_categories : int
-        d, the number of categories.
-    rho : float
-        Budget of tCDP.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    gamma : float, default=1.0
-        The tCDP guarantee holds up to the order gamma + 1, for counts that a record changes
-        by at most 1.
-    squared_sensitivity : float, default=2.0
-        D^2, the largest squared l2 norm of the change of the counts by one record.
-
-    Returns
-    -------
-    float
+    n_categories, beta
+        As in `linf_bound`.
+    rho, gamma, squared_sensitivity
+        As in `tcdp_alpha`.
 
     Examples
     --------
@@ -173,20 +136,12 @@ def gaussian_linf_bound(
 
     Parameters
     ----------
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
+    n_samples, n_categories, beta
+        As in `linf_bound`.
     rho : float
         Budget of zCDP.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
     squared_sensitivity : float, default=2.0
         D^2, the largest squared l2 norm of the change of the counts by one record.
-
-    Returns
-    -------
-    float
 
     Examples
     --------
@@ -210,18 +165,8 @@ def gaussian_linf_rows(
     ----------
     target : float
         Largest error.
-    n_categories : int
-        d, the number of categories.
-    rho : float
-        Budget of zCDP.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    squared_sensitivity : float, default=2.0
-        D^2, the largest squared l2 norm of the change of the counts by one record.
-
-    Returns
-    -------
-    int
+    n_categories, rho, beta, squared_sensitivity
+        As in `gaussian_linf_bound`.
 
     Examples
     --------
@@ -248,18 +193,8 @@ def gaussian_linf_rho(
     ----------
     target : float
         Largest error.
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    squared_sensitivity : float, default=2.0
-        D^2, the largest squared l2 norm of the change of the counts by one record.
-
-    Returns
-    -------
-    float
+    n_samples, n_categories, beta, squared_sensitivity
+        As in `gaussian_linf_bound`.
 
     Examples
     --------
@@ -288,20 +223,8 @@ def cdf_bound(
 
     Parameters
     ----------
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
-    alpha : float
-        Prior of every cell.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    r : float, default=1.0
-        Weight of a record.
-
-    Returns
-    -------
-    float
+    n_samples, n_categories, alpha, beta, r
+        As in `linf_bound`.
 
     Examples
     --------
@@ -323,18 +246,8 @@ def cdf_rows(target: float, n_categories: int, alpha: float, beta: float, r: flo
     ----------
     target : float
         Largest error.
-    n_categories : int
-        d, the number of categories.
-    alpha : float
-        Prior of every cell.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    r : float, default=1.0
-        Weight of a record.
-
-    Returns
-    -------
-    int
+    n_categories, alpha, beta, r
+        As in `linf_bound`.
 
     Examples
     --------
@@ -359,10 +272,8 @@ def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: fl
     ----------
     eta : float
         Divergence.
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
+    n_samples, n_categories
+        As in `linf_bound`.
     r, alpha : float
         Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
 
@@ -393,12 +304,8 @@ def kl_tail_error(
     ----------
     beta : float in (0, 1)
         Largest probability that the bound fails.
-    n_samples : float
-        N, the number of records.
-    n_categories : int
-        d, the number of categories.
-    r, alpha : float
-        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+    n_samples, n_categories, r, alpha
+        As in `kl_tail`.
 
     Returns
     -------
@@ -430,18 +337,10 @@ def kl_tail_rows(eta: float, beta: float, n_categories: int, r: float, alpha: fl
 
     Parameters
     ----------
-    eta : float
-        Divergence.
+    eta, n_categories, r, alpha
+        As in `kl_tail`.
     beta : float in (0, 1)
         Largest probability that the bound fails.
-    n_categories : int
-        d, the number of categories.
-    r, alpha : float
-        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
-
-    Returns
-    -------
-    int
 
     Examples
     --------
@@ -483,10 +382,6 @@ def posterior_kl_bound(p: ArrayLike, n_samples: float, extra: float) -> float:
     extra : float
         s, the increase of the prior of every cell.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from skdirdp.utility import posterior_kl_bound
@@ -502,16 +397,10 @@ def posterior_kl_rows(p: ArrayLike, extra: float, target: float) -> int:
 
     Parameters
     ----------
-    p : array-like of shape (n_categories,)
-        Positive probabilities.
-    extra : float
-        s, the increase of the prior of every cell.
+    p, extra
+        As in `posterior_kl_bound`.
     target : float
         Largest value of the bound.
-
-    Returns
-    -------
-    int
 
     Examples
     --------
@@ -528,16 +417,10 @@ def posterior_kl_extra(p: ArrayLike, n_samples: float, target: float) -> float:
 
     Parameters
     ----------
-    p : array-like of shape (n_categories,)
-        Positive probabilities.
-    n_samples : float
-        N, the number of records.
+    p, n_samples
+        As in `posterior_kl_bound`.
     target : float
         Largest value of the bound.
-
-    Returns
-    -------
-    float
 
     Examples
     --------
@@ -570,10 +453,6 @@ def tcdp_alpha(rho: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
     squared_sensitivity : float, default=2.0
         D^2, the largest squared l2 norm of the change of the counts by one record.
 
-    Returns
-    -------
-    float
-
     Examples
     --------
     >>> from skdirdp.utility import tcdp_alpha, tcdp_rho
@@ -593,15 +472,8 @@ def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
     ----------
     alpha : float
         Prior of every cell, greater than gamma.
-    gamma : float, default=1.0
-        The tCDP guarantee holds up to the order gamma + 1, for counts that a record changes
-        by at most 1.
-    squared_sensitivity : float, default=2.0
-        D^2, the largest squared l2 norm of the change of the counts by one record.
-
-    Returns
-    -------
-    float
+    gamma, squared_sensitivity
+        As in `tcdp_alpha`.
 
     Examples
     --------

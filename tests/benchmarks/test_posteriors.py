@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import betaln
 
+from benchmarks.experiments.posteriors import clamped_laplace_pmf
+from skdirdp.posterior.estimator import laplace_scale
+from tests.test_posterior import brute_cell
+
 
 def test_laplace_mechanisms_hit_with_the_probabilities_of_table_1(quick):
     results = quick("posterior-distances")
@@ -49,3 +53,27 @@ def test_losses_are_those_that_were_enumerated(quick):
     assert losses.max()["EHDS (expMech smooth)"] == pytest.approx(0.38, abs=0.005)
     assert losses.max()["EHDL (not private)"] == pytest.approx(0.92, abs=0.005)
     assert losses.max()["EHD, √(1 − π/4)"] == pytest.approx(0.94, abs=0.005)
+
+
+def test_table_1_and_2_of_the_paper():
+    """Probabilities of the true posterior and of those one and two steps away."""
+    lap = clamped_laplace_pmf(50, 100, laplace_scale("lsdim", 2, 1.0))
+    improved = clamped_laplace_pmf(50, 100, laplace_scale("lshist", 2, 1.0))
+    printed = {0: (0.19673467014, 0.31606027941), 1: (0.11932560927, 0.11627207896)}
+    printed[2] = (0.07237464051, 0.04277410743)
+    for step, values in printed.items():
+        assert lap[50 + step] == pytest.approx(values[0], abs=1.1e-11)
+        assert improved[50 + step] == pytest.approx(values[1], abs=1.1e-11)
+    # Balanced data: both sides are at one distance.
+    both = {1: (0.31606027941, 0.43233235838), 2: (0.19170024978, 0.1590461864)}
+    for step, values in both.items():
+        assert lap[[50 - step, 50 + step]].sum() == pytest.approx(values[0], abs=1.1e-11)
+        assert improved[[50 - step, 50 + step]].sum() == pytest.approx(values[1], abs=1.1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_the_clamped_noise_matches_the_laplace_distribution(n):
+    for count in range(n + 1):
+        np.testing.assert_allclose(
+            clamped_laplace_pmf(count, n, 1.7), brute_cell(count, n, 1.7), rtol=1e-12
+        )

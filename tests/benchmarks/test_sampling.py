@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.experiments.sampling import GRID, Sampling, opendp_noise
+from benchmarks.experiments.sampling import GRID, Sampling, log_weights, opendp_noise
 from benchmarks.experiments.sampling_fits import SamplingFits, float_draws
 from skdirdp.mechanisms import DirichletMechanism
+from skdirdp.mechanisms.sampling import relative_weights
 
 
 def test_what_is_timed_has_the_expectation_of_its_distribution(quick):
@@ -16,6 +17,14 @@ def test_what_is_timed_has_the_expectation_of_its_distribution(quick):
     assert (results["deviation"].abs() < 4).all()
     assert (results[["ours", "numpy"]] > 0).all(axis=None)
     assert (results["undecided"] < results["drawn"] / 1000).all()
+
+
+def test_log_weights_are_logarithms_of_relative_weights_and_do_not_underflow():
+    mantissa = np.array([[2**19, 2**20 - 1, 2**19], [3 * 2**18, 2**19, 2**19]])
+    exponent = np.array([[0, 0, -3], [5, 5, -(10**15)]])
+    logs = log_weights(mantissa, exponent)
+    assert np.exp(logs) == pytest.approx(relative_weights(mantissa, exponent), abs=1e-12)
+    assert logs[1, 2] == pytest.approx(-(10**15 + 5) * np.log(2), rel=1e-12)
 
 
 def test_promises_are_judged_by_the_worst_case():

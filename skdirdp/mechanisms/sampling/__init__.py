@@ -28,46 +28,39 @@ Examples
 (2, 3)
 """
 
-from .bits import BitStream, ScriptedStream
+from .bits import BitStream, check_platform
 from .distributions import (
     bernoulli,
     choose,
-    exponential_cells,
     floored_laplace_cells,
     laplace_cells,
     normal_cells,
 )
-from .float_error import check_platform
 from .gamma import gamma_cells, gamma_cells_of_all
 from .grids import (
     MAX_PLACES,
     check_noise,
     gamma_shapes,
-    log_weights,
     middles,
     noise_grid,
     places_for,
     relative_weights,
     round_down,
     round_up,
-    truncate,
 )
 
 __all__ = [
     "MAX_PLACES",
     "BitStream",
-    "ScriptedStream",
     "bernoulli",
     "check_noise",
     "check_platform",
     "choose",
-    "exponential_cells",
     "floored_laplace_cells",
     "gamma_cells",
     "gamma_cells_of_all",
     "gamma_shapes",
     "laplace_cells",
-    "log_weights",
     "middles",
     "noise_grid",
     "normal_cells",
@@ -75,5 +68,4 @@ __all__ = [
     "relative_weights",
     "round_down",
     "round_up",
-    "truncate",
 ]

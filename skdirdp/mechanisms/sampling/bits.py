@@ -1,20 +1,38 @@
-"""Uniform random bits, and rejection sampling in blocks of cells.
+"""Uniform random bits, exact decisions about functions of them, and rejection sampling.
 
 A uniform real number is stored as its first 64-bit word. Further words are drawn only when
 a decision needs them, which is rare.
+
+A decision is taken in doubles if it holds by a relative distance of `MARGIN`. The proofs
+(docs/sampling.md) need less than half of this margin, assuming IEEE 754 operations with an
+error of 2^-53 and elementary functions with an error of at most `MAX_ULPS`.
+
+All other decisions use ball arithmetic. A ball is an interval that contains the true value
+at any precision. A result that holds for all numbers in the balls is therefore the true one.
+If the balls are too wide, the precision is increased and further bits are drawn.
+
+Quantities in such a decision other than its uniforms must be exact: doubles or rationals
+(`fmpq`), converted to balls at the current precision. A precomputed ball would never become
+narrower, and the decision would never end.
 """
 
-import hashlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
-from flint import arb
+from flint import arb, ctx
 from randomgen import AESCounter
 
 WORD = 64
 #: Number of cells sampled at once. The arrays of one block fit into the processor's cache.
 BLOCK = 1 << 14
+#: Relative error allowed for in decisions in doubles.
+MARGIN = 2.0**-44
+#: A uniform u differs from its first word by at most this over u, relative.
+LOST_BITS = 2.0**-62
+#: Largest error of numpy's elementary functions, in units in the last place (2^-50, relative).
+MAX_ULPS = 4
 
 # Bit generators whose raw output is a 64-bit word. Others may return 32 bits.
 _GENERATORS_OF_64_BITS = (
@@ -28,24 +46,23 @@ _GENERATORS_OF_64_BITS = (
 # proposals at once and keeps the first accepted one, as if they were made one by one.
 _SMALL_BATCH = 1 << 10
 _MAX_REPEATS = 4
+_N_POINTS = 307  # odd, so that vectorised loops have a scalar remainder
+_MAX_PRECISION = 1 << 14
 
 #: Maps cells (a slice or indices) to a mask of accepted proposals and the proposed values.
 Propose = Callable[[slice | np.ndarray], tuple[np.ndarray, tuple[np.ndarray, ...]]]
+Size = int | tuple[int, ...]
+Result = TypeVar("Result")
+
+
+# Uniforms ------------------------------------------------------------------------------
 
 
 class BitStream:
-    """Stream of uniform random words.
+    """Stream of uniform random words from a generator of independent, fair bits.
 
-    Parameters
-    ----------
-    generator : numpy.random.Generator
-        Source of independent, fair bits. Private releases need a cryptographically secure
-        generator.
-
-    Attributes
-    ----------
-    undecided : int
-        Number of proposals so far that needed exact arithmetic.
+    Private releases need a cryptographically secure generator. `undecided` is the number of
+    proposals so far that needed exact arithmetic.
     """
 
     def __init__(self, generator: np.random.Generator):
@@ -54,17 +71,7 @@ class BitStream:
         self.undecided = 0
 
     def draw(self, size: int) -> "Uniforms":
-        """Draw the first words of new uniforms.
-
-        Parameters
-        ----------
-        size : int
-            Number of uniforms.
-
-        Returns
-        -------
-        Uniforms
-        """
+        """Draw the first words of new uniforms."""
         first = self._position
         self._position += size
         return Uniforms(self, self._words(size), first)
@@ -76,57 +83,19 @@ class BitStream:
         return self._generator.integers(0, 1 << WORD, size, dtype=np.uint64)
 
     def next_word(self, index: int, n_words: int) -> int:
-        """Draw the next word of a uniform.
+        """Draw the next word of the uniform at an index, after `n_words` words.
 
-        Parameters
-        ----------
-        index : int
-            Index of the uniform in the stream.
-        n_words : int
-            Number of its words drawn so far. A generator ignores both arguments;
-            `ScriptedStream` needs them.
-
-        Returns
-        -------
-        int
+        A generator ignores both arguments. Tests override this method with reproducible words.
         """
         return int(self._words(1)[0])
 
 
-class ScriptedStream(BitStream):
-    """Reproducible stream for tests, in which a uniform's bits depend only on seed and index.
-
-    Two runs with different error margins see the same uniforms, even if they draw different
-    numbers of further words. Not suitable for private releases.
-
-    Parameters
-    ----------
-    seed : int
-    """
-
-    def __init__(self, seed: int):
-        super().__init__(np.random.default_rng(seed))
-        self._seed = seed
-
-    def next_word(self, index: int, n_words: int) -> int:
-        text = f"{self._seed}/{index}/{n_words}".encode()
-        return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
-
-
 class Uniforms:
-    """Uniforms with their first words, one for each cell of a block.
-
-    Parameters
-    ----------
-    stream : BitStream
-    words : ndarray of uint64
-    first : int
-        Index of the first uniform in the stream.
-    """
+    """Uniforms with their first words, one for each cell of a block."""
 
     def __init__(self, stream: BitStream, words: np.ndarray, first: int):
         self._stream = stream
-        self._first = first
+        self._first = first  # index of the first uniform in the stream
         self._reals: dict[int, Uniform] = {}
         self.words = words
 
@@ -165,15 +134,7 @@ class Uniforms:
 
 
 class Uniform:
-    """One uniform real number in [head, head + 1) / 2^bits.
-
-    Parameters
-    ----------
-    head, bits : int
-    stream : BitStream
-    index : int
-        Index of the uniform in the stream.
-    """
+    """One uniform real number in [head, head + 1) / 2^bits."""
 
     def __init__(self, head: int, bits: int, stream: BitStream, index: int):
         self._head, self._bits = head, bits
@@ -191,17 +152,12 @@ class Uniform:
         self._n_words += 1
 
 
-def as_stream(source: np.random.Generator | BitStream) -> BitStream:
-    """Convert a generator to a stream; return a stream unchanged.
+#: Source of random bits.
+Source = np.random.Generator | BitStream
 
-    Parameters
-    ----------
-    source : numpy.random.Generator or BitStream
 
-    Returns
-    -------
-    BitStream
-    """
+def as_stream(source: Source) -> BitStream:
+    """Convert a generator to a stream; return a stream unchanged."""
     if isinstance(source, BitStream):
         return source
     if isinstance(source, np.random.Generator):
@@ -209,18 +165,128 @@ def as_stream(source: np.random.Generator | BitStream) -> BitStream:
     raise TypeError(f"generator must be a numpy Generator or a BitStream; got {source!r}")
 
 
-def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
-    """Fill arrays with the first accepted proposal for every cell.
+# Decisions in ball arithmetic ----------------------------------------------------------
 
-    Parameters
-    ----------
-    size : int
-        Number of cells.
-    propose : callable
-        Called with cells; returns a mask of accepted proposals and one array of proposed
-        values per output. Values of rejected proposals are ignored.
-    *outputs : ndarray of shape (size,)
-        Filled in place.
+
+def decide(function: Callable[..., Result | None], *uniforms: Uniform) -> Result:
+    """Evaluate a function of uniforms at increasing precision until its result is certain.
+
+    The function maps the balls of the uniforms to a result, or to None if the balls are too
+    wide. Uniforms are extended in place, so that later decisions see the same real numbers.
+
+    The loop ends with probability one: decisions are inequalities between continuous functions of
+    the uniforms, and equality has probability zero. More than 2^14 bits are needed only if a ball
+    does not become narrower, or otherwise with a probability of about 2^-8000.
+    """
+    # All threads share the context. A precision set by another thread makes balls wider or
+    # narrower, but never wrong.
+    before = ctx.prec
+    precision = 2 * WORD
+    try:
+        while precision <= _MAX_PRECISION:
+            ctx.prec = precision
+            result = function(*(uniform.ball() for uniform in uniforms))
+            if result is not None:
+                return result
+            for uniform in uniforms:
+                uniform.extend()
+            precision += 2 * WORD
+    finally:
+        ctx.prec = before
+    raise RuntimeError(
+        f"{_MAX_PRECISION} bits are not enough for a decision; a ball does not become narrower"
+    )
+
+
+def is_positive(ball: Any) -> bool | None:
+    """Return whether a number is positive, or None if its ball contains both signs."""
+    if ball > 0:
+        return True
+    return False if ball < 0 else None
+
+
+def floor(ball: Any) -> int | None:
+    """Return the floor of a number, or None if its ball has no unique floor."""
+    integer = ball.floor().unique_fmpz()
+    return None if integer is None else int(integer)
+
+
+def leading_bits(ball: Any, bits: int) -> tuple[int, int] | None:
+    """Return the leading bits of a positive number and their exponent.
+
+    ``mantissa * 2^exponent`` is the number rounded down, with mantissa in
+    ``[2^(bits - 1), 2^bits)``. The result is None if the ball meets several such cells.
+    """
+    if not ball > 0:
+        return None
+    mantissa, exponent = ball.mid().man_exp()
+    exponent = int(exponent) + int(mantissa).bit_length() - bits
+    # A ball that extends below the power of two under its midpoint has no unique floor.
+    integer = floor(ball * arb(2) ** -exponent)
+    return None if integer is None else (integer, exponent)
+
+
+# Error of the platform's elementary functions ------------------------------------------
+
+
+def _points() -> dict[str, np.ndarray]:
+    """Return test arguments for each function, from the range that the samplers use."""
+    rng = np.random.default_rng(20)
+    fine = rng.random(_N_POINTS)
+    near = 2.0 ** -rng.uniform(1, 52, _N_POINTS)
+    return {
+        "log": np.concatenate([fine, 2.0 ** -rng.uniform(0, 64, _N_POINTS), 1 - near]),
+        "log1p": np.concatenate([-fine, 4 * fine, near, -near, near - 1]),
+        "exp": -np.concatenate([fine, near]),
+        "tan": np.pi / 2 * np.concatenate([2 * fine - 1, near, near - 1]),
+    }
+
+
+def measured_error(name: str, function: Callable, points: np.ndarray) -> float:
+    """Measure the largest error of a function of `arb`, in units in the last place."""
+    # A single number takes numpy's scalar loop, several take the vectorised loop.
+    values = np.concatenate([function(points[:1]), function(points[1:])])
+    true_function, before = getattr(arb, name), ctx.prec
+    # At this precision the balls are about 2^-40 ulps wide, so their midpoints suffice.
+    ctx.prec = 96
+    try:
+        true = [true_function(arb(x)) for x in points.tolist()]
+        errors = [float(arb(x) - y) for x, y in zip(values.tolist(), true, strict=True)]
+    finally:
+        ctx.prec = before
+    _, sizes = np.frexp([float(y) for y in true])
+    return float(np.max(np.abs(np.ldexp(errors, 53 - sizes))))
+
+
+def check_functions(functions: Mapping[str, Callable]) -> None:
+    """Raise an error if elementary functions are less precise than the proofs assume."""
+    for name, points in _points().items():
+        error = measured_error(name, functions[name], points)
+        if not error <= MAX_ULPS:
+            raise RuntimeError(
+                f"exact sampling needs {name} with an error of at most {MAX_ULPS} units in the "
+                f"last place; numpy's error on this platform is {error:.3g}"
+            )
+
+
+@cache
+def check_platform() -> None:
+    """Raise an error if numpy is less precise on this platform than the proofs assume.
+
+    Runs once per process. It tests a fixed set of points, which detects imprecise builds of
+    numpy but does not prove that the error is small at every point.
+    """
+    check_functions({name: getattr(np, name) for name in _points()})
+
+
+# Rejection sampling --------------------------------------------------------------------
+
+
+def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
+    """Fill arrays of a size with the first accepted proposal for every cell.
+
+    `propose` is called with cells and returns a mask of accepted proposals, and one array of
+    proposed values per output. Values of rejected proposals are ignored.
     """
     small = 2 * size <= _SMALL_BATCH
     left = np.arange(size) if small else _fill_blocks(size, propose, outputs)

@@ -1,8 +1,8 @@
-"""Exact samples of exponential, Laplace, normal and discrete distributions.
+"""Exact samples of Laplace, normal and discrete distributions.
 
-Continuous samples are rounded to a grid. The exponential and Laplace distributions use
-inversion, the normal distribution uses the Box-Muller method, and indices are drawn by
-rejection.
+Continuous samples are rounded to a grid, a power of two; their scale is used exactly. The Laplace
+distribution uses inversion, the normal distribution uses the Box-Muller method, and indices are
+drawn by rejection.
 """
 
 import math
@@ -14,12 +14,18 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike
 
-from .bits import BLOCK, BitStream, Uniform, as_stream, fill
-from .float_error import (
+from .bits import (
+    BLOCK,
     LOST_BITS,
     MARGIN,
+    BitStream,
+    Size,
+    Source,
+    Uniform,
+    as_stream,
     check_platform,
     decide,
+    fill,
     floor,
     is_positive,
     leading_bits,
@@ -34,91 +40,37 @@ _MAX_ERROR = 0.25
 _UNIFORM_ERROR = 2.0**-60
 
 
-# Exponential and Laplace ---------------------------------------------------------------
+def _floors(value, error, steps, offset) -> tuple[np.ndarray, np.ndarray]:
+    """Return floors of ``steps * value + offset``, and where they are not certain.
 
-
-def exponential_cells(
-    scale: float,
-    grid: float,
-    size: int | tuple[int, ...],
-    generator: np.random.Generator | BitStream,
-    *,
-    _margin: float = MARGIN,
-) -> np.ndarray:
-    """Draw exponential noise, rounded down to a multiple of a grid.
-
-    With a grid of 1 this is the geometric variable with ``P(k or more) = exp(-k / scale)``.
-
-    Parameters
-    ----------
-    scale : float
-        Mean, used exactly.
-    grid : float
-        A power of two.
-    size : int or tuple of int
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    ndarray of int64
-        Multiples of the grid: k if ``scale * E`` lies in ``[k, k + 1) * grid``.
+    Overwrites `value` and `error`. A nan compares unequal and so is not certain.
     """
-    magnitudes, _ = _exponential_floors(scale, grid, 0.0, size, generator, _margin)
-    return magnitudes
+    error *= steps
+    value *= steps
+    value += offset
+    low = np.floor(value - error)
+    value += error
+    return low, low != np.floor(value, out=value)
+
+
+# Laplace -------------------------------------------------------------------------------
 
 
 def laplace_cells(
-    scale: float,
-    grid: float,
-    size: int | tuple[int, ...],
-    generator: np.random.Generator | BitStream,
-    *,
-    _margin: float = MARGIN,
+    scale: float, grid: float, size: Size, generator: Source, *, _margin: float = MARGIN
 ) -> np.ndarray:
-    """Draw Laplace noise, rounded to the nearest multiple of a grid.
+    """Draw Laplace noise of density ``exp(-|x| / scale) / (2 scale)``, rounded to the grid.
 
-    Parameters
-    ----------
-    scale : float
-        The b of the density ``exp(-|x| / b) / (2 b)``, used exactly.
-    grid : float
-        A power of two.
-    size : int or tuple of int
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    ndarray of int64
-        Multiples of the grid: k if the noise lies in ``[k - 1/2, k + 1/2) * grid``.
+    The result is k if the noise lies in ``[k - 1/2, k + 1/2) * grid``.
     """
     magnitudes, negative = _exponential_floors(scale, grid, 0.5, size, generator, _margin)
     return np.negative(magnitudes, out=magnitudes, where=negative)
 
 
 def floored_laplace_cells(
-    scale: float,
-    grid: float,
-    size: int | tuple[int, ...],
-    generator: np.random.Generator | BitStream,
-    *,
-    _margin: float = MARGIN,
+    scale: float, grid: float, size: Size, generator: Source, *, _margin: float = MARGIN
 ) -> np.ndarray:
-    """Draw Laplace noise, rounded down to a multiple of a grid.
-
-    Parameters
-    ----------
-    scale : float
-        The b of the density ``exp(-|x| / b) / (2 b)``, used exactly.
-    grid : float
-        A power of two.
-    size : int or tuple of int
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    ndarray of int64
-        Multiples of the grid: k if the noise lies in ``[k, k + 1) * grid``.
-    """
+    """Draw Laplace noise, rounded down to the grid: k if it lies in ``[k, k + 1) * grid``."""
     magnitudes, negative = _exponential_floors(scale, grid, 0.0, size, generator, _margin)
     # The floor of -x is -1 - floor(x), except for integers x, which have probability zero.
     return np.invert(magnitudes, out=magnitudes, where=negative)
@@ -147,14 +99,7 @@ def _fill_exponential_block(steps, offset, stream, margin, cells, signs) -> None
     unit *= 2.0**-63
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         value, error = _negative_log(unit, margin)
-        error *= steps
-        value *= steps
-        value += offset
-        low = np.floor(value - error)
-        value += error
-        # A unit of 0 gives nan, which compares unequal and so remains undecided.
-        undecided = low != np.floor(value, out=value)
-        cells[:] = low
+        cells[:], undecided = _floors(value, error, steps, offset)
 
     def exact_floor(u):
         return floor(-u.log() * arb(steps) + arb(offset))
@@ -167,21 +112,7 @@ def _fill_exponential_block(steps, offset, stream, margin, cells, signs) -> None
 def unit_shape_cells(
     size: int, stream: BitStream, bits: int, margin: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw standard exponential variables, rounded down to their leading bits.
-
-    Parameters
-    ----------
-    size : int
-        At most `BLOCK`.
-    stream : BitStream
-    bits : int
-        Number of leading bits.
-    margin : float
-
-    Returns
-    -------
-    mantissa, exponent : ndarray of int64
-    """
+    """Draw at most `BLOCK` standard exponential variables, rounded down to their leading bits."""
     uniforms = stream.draw(size)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         value, error = _negative_log(uniforms.unit_floats(), margin)
@@ -206,28 +137,11 @@ def _negative_log(unit: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarr
 
 
 def normal_cells(
-    scale: float,
-    grid: float,
-    size: int | tuple[int, ...],
-    generator: np.random.Generator | BitStream,
-    *,
-    _margin: float = MARGIN,
+    scale: float, grid: float, size: Size, generator: Source, *, _margin: float = MARGIN
 ) -> np.ndarray:
-    """Draw normal noise, rounded to the nearest multiple of a grid.
+    """Draw normal noise of standard deviation `scale`, rounded to the grid.
 
-    Parameters
-    ----------
-    scale : float
-        Standard deviation, used exactly.
-    grid : float
-        A power of two.
-    size : int or tuple of int
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    ndarray of int64
-        Multiples of the grid: k if ``scale * Z`` lies in ``[k - 1/2, k + 1/2) * grid``.
+    The result is k if the noise lies in ``[k - 1/2, k + 1/2) * grid``.
     """
     check_platform()
     steps = check_noise(scale, grid)
@@ -242,15 +156,7 @@ def normal_cells(
 def _fill_normal_block(steps: float, stream: BitStream, margin: float, cells: np.ndarray) -> None:
     with np.errstate(all="ignore"):
         normals = Normals(stream, cells.size, margin)
-        value, error = normals.values, normals.errors
-        value *= steps
-        value += 0.5
-        error *= steps
-        low = np.floor(value - error)
-        value += error
-        # nan compares unequal and so remains undecided.
-        undecided = low != np.floor(value, out=value)
-        cells[:] = low
+        cells[:], undecided = _floors(normals.values, normals.errors, steps, 0.5)
     for i in np.flatnonzero(undecided).tolist():
         z, uniforms = normals.exact(i)
         cells[i] = decide(lambda u, w: floor(z(u, w) * arb(steps) + arb(0.5)), *uniforms)  # noqa: B023
@@ -260,18 +166,8 @@ def _fill_normal_block(steps: float, stream: BitStream, margin: float, cells: np
 class Normals:
     """Standard normal variables by the Box-Muller method.
 
-    Each pair of uniforms gives two variables, ``sqrt(-2 log U) (cos, sin)(pi W)``.
-
-    Parameters
-    ----------
-    stream : BitStream
-    size : int
-    margin : float
-
-    Attributes
-    ----------
-    values, errors : ndarray of float
-        Each variable lies in ``[value - error, value + error]``.
+    Each pair of uniforms gives two variables, ``sqrt(-2 log U) (cos, sin)(pi W)``. Each lies in
+    ``[value - error, value + error]``.
     """
 
     def __init__(self, stream: BitStream, size: int, margin: float):
@@ -334,33 +230,20 @@ def choose(
     log_weights: ArrayLike,
     error: float,
     exact: Callable[[int], Any] | None,
-    size: int | tuple[int, ...],
-    generator: np.random.Generator | BitStream,
+    size: Size,
+    generator: Source,
     *,
     _margin: float = MARGIN,
 ) -> np.ndarray:
     """Draw indices with probabilities proportional to ``exp(L_i)``, as exponential mechanisms do.
 
-    The ``L_i`` are real numbers. They are given as doubles, a bound on the error of these, and
-    a function that returns balls of any precision.
+    `log_weights` are from 1 to 2^20 finite approximations of the real numbers ``L_i``. `error` is a
+    bound on their absolute errors, at most 1/4. The smaller it is, the less often `exact` is
+    called.
 
-    Parameters
-    ----------
-    log_weights : array of float, shape (n,)
-        Finite approximations of ``L_i``; n is at most 2^20.
-    error : float
-        Upper bound on the absolute errors of `log_weights`; at most 1/4. The smaller it is,
-        the less often `exact` is called.
-    exact : callable or None
-        Maps an index to a ball (`flint.arb`) that contains ``L_i``, computed at the current
-        precision of `flint.ctx`. The ball must become narrower as the precision increases.
-        None if `log_weights` are exact; the error must then be 0.
-    size : int or tuple of int
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    ndarray of int64
+    `exact` maps an index to a ball (`flint.arb`) that contains ``L_i``, computed at the current
+    precision of `flint.ctx`. The ball must become narrower as the precision increases. None means
+    that `log_weights` are exact; the error must then be 0.
     """
     check_platform()
     logs = np.asarray(log_weights, dtype=float)
@@ -438,24 +321,8 @@ def _n_cells(cells: slice | np.ndarray) -> int:
     return cells.stop - cells.start if isinstance(cells, slice) else cells.size
 
 
-def bernoulli(
-    probability: float,
-    size: int | tuple[int, ...],
-    generator: np.random.Generator | BitStream,
-) -> np.ndarray:
-    """Draw booleans that are True with exactly the given probability.
-
-    Parameters
-    ----------
-    probability : float
-        From 0 to 1, used exactly.
-    size : int or tuple of int
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    ndarray of bool
-    """
+def bernoulli(probability: float, size: Size, generator: Source) -> np.ndarray:
+    """Draw booleans that are True with exactly the given probability, from 0 to 1."""
     if not 0 <= probability <= 1:
         raise ValueError(f"probability must be from 0 to 1; got {probability}")
     stream = as_stream(generator)

@@ -12,17 +12,23 @@ import numpy as np
 from flint import arb, fmpq
 from numpy.typing import ArrayLike
 
-from .bits import BLOCK, WORD, BitStream, Uniform, as_stream, fill
-from .distributions import Normals, unit_shape_cells
-from .float_error import (
+from .bits import (
+    BLOCK,
     LOST_BITS,
     MARGIN,
+    WORD,
+    BitStream,
+    Source,
+    Uniform,
+    as_stream,
     check_platform,
     decide,
+    fill,
     floor,
     is_positive,
     leading_bits,
 )
+from .distributions import Normals, unit_shape_cells
 from .grids import MAX_NUMERATOR, MAX_PLACES, interval_cells
 
 BITS = 20
@@ -45,26 +51,17 @@ _LOG2 = float(np.log(2))
 def gamma_cells(
     numerators: ArrayLike,
     places: int,
-    generator: np.random.Generator | BitStream,
+    generator: Source,
     *,
     _bits: int = BITS,
     _margin: float = MARGIN,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw standard gamma variables, rounded down to their first 20 bits.
 
-    Parameters
-    ----------
-    numerators : array of int
-        From 1 to below 2^62. The shapes are ``numerators / 2^places``.
-    places : int
-        From 0 to 50. `gamma_shapes` computes numerators and places.
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    mantissa, exponent : ndarray of int64
-        The variable lies in ``[mantissa, mantissa + 1) * 2^exponent``, with mantissa in
-        ``[2^19, 2^20)``. Every such pair is possible for every shape.
+    The shapes are ``numerators / 2^places``, with numerators from 1 to below 2^62 and places from 0
+    to 50, as `gamma_shapes` computes them. The variable lies in
+    ``[mantissa, mantissa + 1) * 2^exponent``, with mantissa in ``[2^19, 2^20)``. Every such pair is
+    possible for every shape.
     """
     check_platform()
     numerators = np.asarray(numerators)
@@ -80,10 +77,10 @@ def gamma_cells(
     settings = _Settings(as_stream(generator), places, _bits, _margin)
     tiny = max(one >> _INVERSION_BITS, 1)
     ranges = (
-        (one + 1, most, _fill_large_shapes),
+        (one + 1, most, partial(_fill_by, _propose_large_shapes)),
         (one, one, _fill_unit_shapes),
-        (tiny, one - 1, partial(_fill_small_shapes, PowerByInversion)),
-        (1, tiny - 1, partial(_fill_small_shapes, PowerByParts)),
+        (tiny, one - 1, partial(_fill_by, partial(_propose_small_shapes, PowerByInversion))),
+        (1, tiny - 1, partial(_fill_by, partial(_propose_small_shapes, PowerByParts))),
     )
     for low, high, sample in ranges:
         if low <= least and most <= high:
@@ -97,21 +94,12 @@ def gamma_cells(
 
 
 def gamma_cells_of_all(
-    shapes: Sequence[tuple[np.ndarray, int]], generator: np.random.Generator | BitStream
+    shapes: Sequence[tuple[np.ndarray, int]], generator: Source
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw `gamma_cells` for several arrays with different places, and concatenate them.
+    """Draw `gamma_cells` for several one-dimensional arrays, concatenated.
 
-    One call draws all of them if their shapes fit a common power of two.
-
-    Parameters
-    ----------
-    shapes : sequence of (numerators, places)
-        One-dimensional, as for `gamma_cells`.
-    generator : numpy.random.Generator or BitStream
-
-    Returns
-    -------
-    mantissa, exponent : ndarray of int64
+    Each array is (numerators, places). One call draws all of them if their shapes fit a common
+    power of two.
     """
     if len(shapes) == 1:
         return gamma_cells(*shapes[0], generator)
@@ -148,14 +136,8 @@ def _fill_unit_shapes(numerators, settings, mantissa, exponent):
         )
 
 
-def _fill_large_shapes(numerators, settings, mantissa, exponent):
-    propose = partial(_propose_large_shapes, numerators, settings)
-    fill(numerators.size, propose, mantissa, exponent)
-
-
-def _fill_small_shapes(power_class, numerators, settings, mantissa, exponent):
-    propose = partial(_propose_small_shapes, power_class, numerators, settings)
-    fill(numerators.size, propose, mantissa, exponent)
+def _fill_by(propose, numerators, settings, mantissa, exponent):
+    fill(numerators.size, partial(propose, numerators, settings), mantissa, exponent)
 
 
 def _propose_large_shapes(numerators, settings, cells):
@@ -170,14 +152,14 @@ def _propose_large_shapes(numerators, settings, cells):
     for i in np.flatnonzero(undecided).tolist():
         accepted[i], value, uniforms = gammas.exact(i)
         if accepted[i]:
-            exact_cell = partial(_gamma_cell, settings.bits, value)
-            mantissa[i], exponent[i] = decide(exact_cell, *uniforms)
+            mantissa[i], exponent[i] = _exact_cell(settings.bits, value, uniforms)
     settings.stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
-def _gamma_cell(bits, value, *balls):
-    return leading_bits(value(*balls), bits)
+def _exact_cell(bits, value, uniforms):
+    """Return the cell of a function of uniforms."""
+    return decide(lambda *balls: leading_bits(value(*balls), bits), *uniforms)
 
 
 def _propose_small_shapes(power_class, numerators, settings, cells):
@@ -202,15 +184,15 @@ def _propose_small_shapes(power_class, numerators, settings, cells):
             continue
         accepted[i], halvings, factor, others = powers.exact(i)
         if accepted[i]:
-            exact_cell = partial(_product_cell, bits, value, factor)
-            mantissa[i], exponent[i] = decide(exact_cell, *uniforms, *others)
+            product = partial(_product, value, factor)
+            mantissa[i], exponent[i] = _exact_cell(bits, product, (*uniforms, *others))
             exponent[i] -= halvings
     stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
-def _product_cell(bits, value, factor, u, w, other):
-    return leading_bits(value(u, w) * factor(other), bits)
+def _product(value, factor, u, w, other):
+    return value(u, w) * factor(other)
 
 
 # Shapes above 1: Marsaglia and Tsang ---------------------------------------------------
@@ -219,23 +201,10 @@ def _product_cell(bits, value, factor, u, w, other):
 class MarsagliaTsang:
     """Proposals ``d (1 + c z)^3`` of Marsaglia and Tsang for gamma variables of shape above 1.
 
-    With ``d = shape - 1/3``, z normal and ``y = c z``, a proposal is accepted if ``1 + y > 0``
-    and ``-log U + z^2 / 2 + d (3 log(1 + y) - 3 y - 3 y^2 - y^3) >= 0``.
-
-    Parameters
-    ----------
-    numerators : ndarray of int64
-    places : int
-        The shapes are ``numerators / 2^places``, above 1.
-    stream : BitStream
-    margin : float
-
-    Attributes
-    ----------
-    low, high : ndarray of float
-        Lower and upper bounds on the proposed values.
-    accepted, undecided : ndarray of bool
-        Masks of accepted proposals and of those that need exact arithmetic.
+    With ``d = shape - 1/3``, z normal and ``y = c z``, a proposal is accepted if ``1 + y > 0`` and
+    ``-log U + z^2 / 2 + d (3 log(1 + y) - 3 y - 3 y^2 - y^3) >= 0``. `low` and `high` are bounds on
+    the proposed values. `accepted` and `undecided` are masks of accepted proposals and of those
+    that need exact arithmetic.
     """
 
     def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):
@@ -376,22 +345,8 @@ ExactPower = tuple[bool, int, Callable[[Any], Any], tuple[Uniform, ...]]
 class PowerByInversion:
     """Powers ``U^(1 / shape)`` by inversion, from one uniform; for shapes from 2^-8 to 1.
 
-    Parameters
-    ----------
-    numerators : ndarray of int64
-    places : int
-        The shapes are ``numerators / 2^places``.
-    stream : BitStream
-    margin : float
-
-    Attributes
-    ----------
-    halvings : ndarray of int64
-        The power is ``2^-halvings`` times a factor.
-    low, high : ndarray of float
-        Lower and upper bounds on the factor.
-    accepted, undecided : ndarray of bool
-        Masks of accepted proposals and of those that need exact arithmetic.
+    The power is ``2^-halvings`` times a factor between `low` and `high`. `accepted` and `undecided`
+    are masks of accepted proposals and of those that need exact arithmetic.
     """
 
     def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):
@@ -427,13 +382,11 @@ class PowerByInversion:
 class PowerByParts:
     """Powers ``U^(1 / shape)`` from several uniforms, for shapes below 2^-8.
 
-    One uniform would have too few bits. Let ``t = 2^s`` with ``b = shape * t`` in
-    [2^-9, 2^-8). Then ``-log2(U) / shape`` is ``t I + T``, where I is geometric,
-    ``floor(-log2(U) / b)``, and T in [0, t) has a density proportional to ``2^(-shape T)``. T is
-    drawn uniformly and accepted with that probability. I and T are independent, because the
-    exponential distribution is memoryless. The integer part of T consists of s bits of a word.
-
-    Parameters and attributes are the same as for `PowerByInversion`.
+    One uniform would have too few bits. Let ``t = 2^s`` with ``b = shape * t`` in [2^-9, 2^-8).
+    Then ``-log2(U) / shape`` is ``t I + T``, where I is geometric, ``floor(-log2(U) / b)``, and T
+    in [0, t) has a density proportional to ``2^(-shape T)``. T is drawn uniformly and accepted with
+    that probability. I and T are independent, because the exponential distribution is memoryless.
+    The integer part of T consists of s bits of a word. Attributes are those of `PowerByInversion`.
     """
 
     def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):

@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike
 MAX_NUMERATOR = 2**62
 #: Shapes are positive multiples of ``2^-MAX_PLACES``.
 MAX_PLACES = 50
+# The grid of noise is smaller than its scale by this many bits.
+_NOISE_BITS = 20
 # Largest number of grid cells per noise scale, so that samples fit into 64 bits.
 _MAX_STEPS = 2.0**50
 
@@ -28,35 +30,14 @@ _MIN_NORMAL = 2.0**-1000  # well above the subnormal numbers
 
 
 def places_for(value: float, bits: int) -> int:
-    """Return the number of binary places that gives a value so many significant bits.
-
-    Parameters
-    ----------
-    value : float
-        Positive.
-    bits : int
-        Number of significant bits.
-
-    Returns
-    -------
-    int
-        May be negative.
-    """
+    """Return the number of binary places, possibly negative, for so many significant bits."""
     return bits - math.frexp(value)[1]
 
 
 def round_down(value: float, places: int) -> float:
     """Round down to a multiple of ``2^-places``.
 
-    Parameters
-    ----------
-    value : float
-    places : int
-
-    Returns
-    -------
-    float
-        Exact: the multiple has no more bits than the value.
+    The result is exact, because it has no more bits than the value.
     """
     return math.ldexp(math.floor(Fraction(value) * Fraction(2) ** places), -places)
 
@@ -64,54 +45,19 @@ def round_down(value: float, places: int) -> float:
 def round_up(value: float, places: int) -> float:
     """Round up to a multiple of ``2^-places``.
 
-    Parameters
-    ----------
-    value : float
-    places : int
-
-    Returns
-    -------
-    float
-        Exact. If the grid is finer than the last bit of the value, the value itself.
+    The result is exact. If the grid is finer than the last bit of the value, it is the value.
     """
     return math.ldexp(math.ceil(Fraction(value) * Fraction(2) ** places), -places)
-
-
-def truncate(values: ArrayLike, places: int) -> np.ndarray:
-    """Round towards 0 to multiples of ``2^-places``.
-
-    Parameters
-    ----------
-    values : array of float
-    places : int
-
-    Returns
-    -------
-    ndarray of float
-        Exact. Their sums are exact too, as long as they are below ``2^(53 - places)``.
-    """
-    unit = 2.0**places
-    return np.trunc(np.asarray(values, dtype=float) * unit) / unit
 
 
 def gamma_shapes(
     counts: ArrayLike, r: float, alpha: float, count_places: int = 0
 ) -> tuple[np.ndarray, int]:
-    """Compute the shapes ``r * counts + alpha`` as integers over a power of two.
+    """Return the shapes ``r * counts + alpha`` as (numerators, places).
 
-    Parameters
-    ----------
-    counts : array of int or float
-        Non-negative multiples of ``2^-count_places``.
-    r, alpha : float
-        Positive, used exactly. Shorten them with `round_down` and `round_up` first.
-    count_places : int, default=0
-
-    Returns
-    -------
-    numerators : ndarray of int64
-    places : int
-        The shapes are ``numerators / 2^places``.
+    The shapes are ``numerators / 2^places``. Counts are non-negative multiples of
+    ``2^-count_places``. r and alpha are used exactly; shorten them with `round_down` and `round_up`
+    first.
     """
     counts = np.asarray(counts)
     scaled = np.ldexp(counts.astype(float), count_places) if count_places else counts
@@ -150,39 +96,20 @@ def _as_fraction(value: float) -> tuple[int, int]:
 # Grids of additive noise ---------------------------------------------------------------
 
 
-def noise_grid(scale: float, bits: int = 20, at_most: float = 1.0) -> float:
+def noise_grid(scale: float, at_most: float = 1.0) -> float:
     """Return a public grid for additive noise: a power of two much smaller than its scale.
 
-    Parameters
-    ----------
-    scale : float
-    bits : int, default=20
-        The grid is at most ``scale / 2^bits``, and more than half of it.
-    at_most : float, default=1.0
-        Upper bound on the grid, a power of two. With the grid of the values that receive the
-        noise, the rounded sum equals the value plus the rounded noise.
-
-    Returns
-    -------
-    float
+    The grid is at most ``scale / 2^20``, and more than half of it, but at most `at_most`, a power
+    of two. If that is the grid of the values that receive the noise, the rounded sum equals the
+    value plus the rounded noise.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
-    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - bits), at_most)
+    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - _NOISE_BITS), at_most)
 
 
 def check_noise(scale: float, grid: float) -> float:
-    """Validate scale and grid of additive noise, and return their exact ratio.
-
-    Parameters
-    ----------
-    scale, grid : float
-
-    Returns
-    -------
-    float
-        Number of grid cells per scale.
-    """
+    """Validate scale and grid of additive noise, and return their exact ratio."""
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
     if not 0 < grid < math.inf or math.frexp(grid)[0] != 0.5:
@@ -199,21 +126,10 @@ def check_noise(scale: float, grid: float) -> float:
 def interval_cells(
     low: np.ndarray, high: np.ndarray, bits: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find the cell that contains each interval.
+    """Return (mantissa, exponent, undecided): the cell that contains each interval.
 
-    Parameters
-    ----------
-    low, high : ndarray of float
-        Endpoints of the intervals.
-    bits : int
-        Number of leading bits of a cell.
-
-    Returns
-    -------
-    mantissa, exponent : ndarray of int64
-        ``mantissa * 2^exponent`` is the lower endpoint, rounded down to its leading bits.
-    undecided : ndarray of bool
-        True if the endpoints lie in different cells, or are not normal positive numbers.
+    ``mantissa * 2^exponent`` is the lower endpoint, rounded down to its leading bits. `undecided`
+    is True if the endpoints lie in different cells, or are not normal positive numbers.
     """
     # The bit pattern of a positive double, taken as an integer, increases with its value. A
     # right shift leaves the exponent and the leading mantissa bits, which form the cell.
@@ -231,44 +147,26 @@ def interval_cells(
     return code, exponent, ~decided
 
 
-def relative_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -> np.ndarray:
+def relative_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     """Divide the numbers ``mantissa * 2^exponent`` by the largest of their row.
 
-    Floating-point arithmetic is safe here, because it only post-processes the cells.
-
-    Parameters
-    ----------
-    mantissa, exponent : array of int
-    axis : int, default=-1
-        Axis along which rows run.
-
-    Returns
-    -------
-    ndarray of float
-        At most 1, and 1 for the largest. Ratios below about 2^-1022 become 0.
+    Ratios below about 2^-1022 become 0. Floating-point arithmetic is safe here, because it only
+    post-processes the cells.
     """
-    mantissa, exponent = np.asarray(mantissa), np.asarray(exponent, dtype=np.int64)
     # All mantissas have the same length, so the largest number has the largest exponent.
-    shift = exponent - exponent.max(axis=axis, keepdims=True)
+    shift = exponent - exponent.max(axis=-1, keepdims=True)
     # Subnormal weights are negligible next to the largest weight, and become 0.
     np.maximum(shift, -_EXPONENT_BIAS, out=shift)
     weights = mantissa.astype(float)
     weights *= _powers_of_two(shift)
-    weights /= weights.max(axis=axis, keepdims=True)
+    weights /= weights.max(axis=-1, keepdims=True)
     return weights
 
 
 def middles(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     """Return the midpoints of cells, ``(mantissa + 1/2) * 2^exponent``.
 
-    Parameters
-    ----------
-    mantissa, exponent : ndarray of int64
-
-    Returns
-    -------
-    ndarray of float
-        Exact, except for underflow and overflow.
+    They are exact, except for underflow and overflow.
     """
     values = mantissa + 0.5
     if exponent.min(initial=0) > -_EXPONENT_BIAS and exponent.max(initial=0) <= _EXPONENT_BIAS:
@@ -282,24 +180,3 @@ def _powers_of_two(exponent: np.ndarray) -> np.ndarray:
     bits = exponent + _EXPONENT_BIAS
     bits <<= _MANTISSA_BITS
     return bits.view(np.float64)
-
-
-def log_weights(mantissa: ArrayLike, exponent: ArrayLike, axis: int = -1) -> np.ndarray:
-    """Compute natural logarithms of `relative_weights` without underflow.
-
-    Parameters
-    ----------
-    mantissa, exponent : array of int
-    axis : int, default=-1
-        Axis along which rows run.
-
-    Returns
-    -------
-    ndarray of float
-        At most 0, and 0 for the largest.
-    """
-    mantissa, exponent = np.asarray(mantissa), np.asarray(exponent, dtype=np.int64)
-    shift = exponent - exponent.max(axis=axis, keepdims=True)
-    logs = np.log(mantissa.astype(float)) + np.log(2) * shift
-    logs -= logs.max(axis=axis, keepdims=True)
-    return logs

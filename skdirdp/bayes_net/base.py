@@ -1,0 +1,467 @@
+"""Base class of released Bayesian networks, and computations with their tables.
+
+All functions work on whole columns of state codes; none loops over records or over
+configurations of parents.
+"""
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._contributions import UNWEIGHTED, Weights, count_cells
+from .._messages import errors_without_data, warn
+from .._validation import are_hashable
+from ..base import CountingEstimator
+from ..engines import lazy_for_dask
+
+#: Parents of each node; every node stands after its parents.
+Parents = dict[Hashable, tuple[Hashable, ...]]
+#: State codes of each column.
+Codes = Mapping[Hashable, np.ndarray]
+#: Probabilities of each node: rows are configurations of the parents, columns its states.
+Tables = Mapping[Hashable, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Records:
+    """A table as a dict of columns."""
+
+    columns: dict[Hashable, Any]
+    n_records: int
+
+    @property
+    def names(self) -> list[Hashable]:
+        return list(self.columns)
+
+
+def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = None) -> Records:
+    """Return the columns of a DataFrame (pandas, Polars), an Arrow table, an array or rows.
+
+    `columns` names the columns of an array, which are numbered otherwise. An array may lack
+    the column called `optional`.
+    """
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
+        with errors_without_data(X=X):
+            names, values = _arrow_columns(X)
+        _check_distinct("X", names)
+        return Records(dict(zip(names, values, strict=True)), int(X.num_rows))
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        _check_distinct("X", list(X.columns))
+        return Records({name: X[name] for name in X.columns}, int(X.shape[0]))
+    if sparse.issparse(X):
+        raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
+    with errors_without_data(X=X):
+        values, n_records = _array_columns(X)
+    names = list(range(len(values))) if columns is None else list(columns)
+    _check_distinct("columns", names)
+    if len(values) == len(names) - 1 and optional in names:
+        names.remove(optional)
+    if len(values) != len(names):
+        raise ValueError(f"X must have {len(names)} columns; got {len(values)}")
+    return Records(dict(zip(names, values, strict=True)), n_records)
+
+
+def _array_columns(X: Any) -> tuple[list[Any], int]:
+    """Return the columns of an array or of a list of rows, and the number of records."""
+    if isinstance(X, list | tuple) and len(X):
+        # numpy would look into cells, and convert some.
+        if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
+            raise ValueError(
+                "X must have two dimensions, records and columns; some records have none"
+            )
+        rows = [list(row) for row in X]
+        if len(set(map(len, rows))) > 1:
+            raise ValueError("X must have rows of one length; some are longer than others")
+        return list(zip(*rows, strict=True)), len(rows) if rows[0] else 0
+    X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, records and columns; got {X.ndim}")
+    return list(np.asarray(X).T), len(X)  # columns of a np.matrix would have two dimensions
+
+
+def _arrow_columns(X: Any) -> tuple[list[Hashable], list[Any]]:
+    """Return names and columns of an Arrow table, without the index of a DataFrame."""
+    metadata = X.schema.pandas_metadata or {}
+    index = {name for name in metadata.get("index_columns", []) if isinstance(name, str)}
+    kept = [i for i, name in enumerate(X.column_names) if name not in index]
+    # pandas restores names that are not strings.
+    names = list(X.schema.empty_table().to_pandas().columns)
+    return names, [X.column(i) for i in kept]
+
+
+def check_evidence(
+    records: Records, fitted: Sequence[Hashable], others: Sequence[Hashable]
+) -> None:
+    """Refuse unknown column names if columns are missing as well.
+
+    A column may be left out, and a column that is no node is not used; but if both occur, a
+    column was probably renamed and would be treated as unknown.
+    """
+    missing = [node for node in others if node not in records.names]
+    unknown = [name for name in records.names if name not in fitted]
+    if missing and unknown:
+        raise ValueError(
+            f"X must have columns of the names that were fitted; it lacks {missing} and has "
+            f"{unknown}, which fit did not see. Leave a column out if it is not known"
+        )
+    if others and records.names and len(missing) == len(others):
+        warn("X has no column of a node but the target: all records get the same prediction")
+
+
+def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
+    if not are_hashable(names):
+        raise TypeError(f"{what} must have column names that can be hashed; some cannot")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{what} must have distinct column names; some are duplicates")
+
+
+@dataclass(frozen=True)
+class Family:
+    """A node and its parents: a table with one row for each configuration of the parents.
+
+    Rows are in the order in which `itertools.product` lists the parents' states.
+    """
+
+    node: Hashable
+    parents: tuple[Hashable, ...]
+    n_states: int
+    parent_states: tuple[int, ...]
+
+    @property
+    def n_rows(self) -> int:
+        return prod(self.parent_states)
+
+    @property
+    def n_cells(self) -> int:
+        return self.n_rows * self.n_states
+
+    def row_numbers(self, codes: Codes) -> np.ndarray:
+        """Return the row of the table of each record."""
+        if not self.parents:
+            return np.zeros(len(codes[self.node]), dtype=np.intp)
+        rows = codes[self.parents[0]]
+        for parent, size in zip(self.parents[1:], self.parent_states[1:], strict=True):
+            rows = rows * size + codes[parent]
+        return rows
+
+    def count(self, codes: Codes, weights: Weights = UNWEIGHTED) -> np.ndarray:
+        """Return the number of records in each cell; each record is in one."""
+        cells = codes[self.node]
+        if self.parents:
+            cells = self.row_numbers(codes) * self.n_states + cells
+        return count_cells(cells, self.n_cells, weights).reshape(self.n_rows, self.n_states)
+
+    def stride(self, parent: Hashable) -> int:
+        """Return the distance between the rows of successive states of a parent."""
+        return prod(self.parent_states[self.parents.index(parent) + 1 :])
+
+
+Families = Mapping[Hashable, Family]
+
+
+class BaseBayesNet(DensityMixin, CountingEstimator):
+    """Base class of the estimators that release a discrete Bayesian network.
+
+    A subclass sets `structure_`, `states_`, `probabilities_` and `columns_` in its `fit`, and
+    converts values into state codes.
+    """
+
+    target: Any
+    structure_: Parents
+    states_: dict[Hashable, list]
+    probabilities_: dict[Hashable, np.ndarray]
+    columns_: list[Hashable]
+
+    @abstractmethod
+    def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
+        """Return the state codes of a column, negative for missing values."""
+
+    @abstractmethod
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log-likelihood of each record."""
+
+    @cached_property
+    def model_(self) -> Any:
+        """Released pgmpy network."""
+        check_is_fitted(self)
+        # Importing pgmpy takes seconds, and most uses do without.
+        from pgmpy.factors.discrete import TabularCPD
+        from pgmpy.models import DiscreteBayesianNetwork
+
+        network = DiscreteBayesianNetwork()
+        network.add_nodes_from(self.structure_)
+        for node, family in self._families.items():
+            network.add_edges_from((parent, node) for parent in family.parents)
+            network.add_cpds(
+                TabularCPD(
+                    node,
+                    family.n_states,
+                    self.probabilities_[node].T,
+                    evidence=list(family.parents),
+                    evidence_card=list(family.parent_states),
+                    state_names={name: self.states_[name] for name in (node, *family.parents)},
+                )
+            )
+        return network
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """States of the target."""
+        check_is_fitted(self)
+        if self.target is None:
+            raise AttributeError("classes_ are the states of target, which is not given")
+        states = self.states_[self.target]
+        # States of mixed types stay objects: numpy would convert them to strings.
+        if {type(state) for state in states} in ({str}, {int}, {float}, {bool}):
+            return np.array(states)
+        labels = np.empty(len(states), dtype=object)
+        labels[:] = states
+        return labels
+
+    @property
+    def _families(self) -> dict[Hashable, Family]:
+        sizes = {node: len(states) for node, states in self.states_.items()}
+        return {
+            node: Family(node, parents, sizes[node], tuple(sizes[parent] for parent in parents))
+            for node, parents in self.structure_.items()
+        }
+
+    def _set_columns(self, names: list[Hashable]) -> None:
+        """Set the attributes that describe the columns of X."""
+        self.columns_ = names
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "privacy_" in vars(self)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log-likelihood per record.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+        y : Ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(np.mean(self.score_samples(X)))
+
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probabilities of the target's states given the other columns.
+
+        Only the Markov blanket of the target is needed: its parents, its children and their
+        other parents. If one of these columns is absent, or missing in a record (nan or
+        None), pgmpy's exact inference uses all known values, once for each distinct record.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+            The column of the target is not used. Columns may be left out. A column that
+            `fit` did not see is an error if a node is missing, because it may be that node
+            under another name.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_states)
+            In the order of `classes_`. Equal probabilities if the known values of a record
+            have probability zero, which is possible only without noise.
+        """
+        check_is_fitted(self)
+        if self.target is None:
+            raise ValueError("target must be given to predict; got None")
+        self._check_target()
+        records = as_records(X, self.columns_, optional=self.target)
+        families = self._families
+        others = [node for node in families if node != self.target]
+        check_evidence(records, self.columns_, others)
+        present = [node for node in others if node in records.names]
+        needed = markov_blanket(families, self.target)
+        codes = {node: self._partial_codes(records, node) for node in needed if node in present}
+        complete = np.full(records.n_records, len(codes) == len(needed))
+        for found in codes.values():
+            complete &= found >= 0
+        result = np.empty((records.n_records, families[self.target].n_states))
+        if complete.any():
+            rows = slice(None) if complete.all() else complete  # a slice makes no copy
+            known = {node: found[rows] for node, found in codes.items()}
+            result[rows] = target_probabilities(
+                families, self.probabilities_, known, self.target, int(complete.sum())
+            )
+        if not complete.all():
+            for node in present:
+                if node not in codes:
+                    codes[node] = self._partial_codes(records, node)
+            partial = {node: found[~complete] for node, found in codes.items()}
+            result[~complete] = self._infer(partial, int((~complete).sum()))
+        return result
+
+    def _infer(self, codes: Codes, n_records: int) -> np.ndarray:
+        """Return target probabilities given the known values of each record."""
+        from pgmpy.inference import VariableElimination
+
+        engine = VariableElimination(self.model_)
+        known = np.empty((n_records, len(codes)), dtype=np.intp)
+        for column, found in enumerate(codes.values()):
+            known[:, column] = found
+        distinct, which = np.unique(known, axis=0, return_inverse=True)
+        answers = np.empty((len(distinct), len(self.states_[self.target])))
+        for answer, numbers in zip(answers, distinct.tolist(), strict=True):
+            evidence = {
+                node: self.states_[node][number]
+                for node, number in zip(codes, numbers, strict=True)
+                if number >= 0
+            }
+            with np.errstate(invalid="ignore"):
+                answer[:] = engine.query([self.target], evidence, show_progress=False).values
+        impossible = np.isnan(answers).any(axis=1)
+        answers[impossible] = 1 / answers.shape[1]
+        return answers[which.ravel()]
+
+    @lazy_for_dask(lambda model: (None, model.classes_[:0]))
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable state of the target given the other columns.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+            As for `predict_proba`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def _check_target(self) -> None:
+        # A list, because an unhashable target cannot be looked up in a dict.
+        if self.target is not None and self.target not in list(self.structure_):
+            raise ValueError(f"target must be a node of the structure; got {self.target!r}")
+
+    def _check_columns(self, names: Sequence[Hashable]) -> None:
+        present = set(names)
+        missing = [node for node in self.structure_ if node not in present]
+        if missing:
+            raise ValueError(
+                f"X must have a column for each node of the structure; it lacks {missing}. The "
+                "columns of an array are named by the parameter columns"
+            )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.no_validation = True
+        return tags
+
+
+def _log(table: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.log(table)
+
+
+def log_likelihood(families: Families, tables: Tables, codes: Codes) -> np.ndarray:
+    """Return the log-likelihood of each record."""
+    total: Any = 0.0
+    for node, family in families.items():
+        total = total + _log(tables[node])[family.row_numbers(codes), codes[node]]
+    return total
+
+
+def markov_blanket(families: Families, target: Hashable) -> list[Hashable]:
+    """Return the parents and children of a node, and the other parents of its children."""
+    members = dict.fromkeys(families[target].parents)
+    for node, family in families.items():
+        if target in family.parents:
+            members.update(dict.fromkeys((node, *family.parents)))
+    return [node for node in members if node != target]
+
+
+def target_probabilities(
+    families: Families, tables: Tables, codes: Codes, target: Hashable, n_records: int
+) -> np.ndarray:
+    """Return P(target | Markov blanket) of each record, of shape (n_records, n_states)."""
+    family = families[target]
+    states = np.arange(family.n_states)
+    # With the target's own state set to 0, `stride` gives the rows of its other states.
+    codes = {**codes, target: np.zeros(n_records, dtype=np.intp)}
+    joint = _log(tables[target])[family.row_numbers(codes)]
+    for node, child in families.items():
+        if target in child.parents:
+            rows = child.row_numbers(codes)[:, np.newaxis] + child.stride(target) * states
+            joint += _log(tables[node])[rows, codes[node][:, np.newaxis]]
+    # Equal probabilities for records that no state makes possible.
+    largest = joint.max(axis=1, keepdims=True)
+    impossible = np.isneginf(largest)
+    weights = np.exp(np.where(impossible, 0.0, joint) - np.where(impossible, 0.0, largest))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def sample_codes(
+    families: Families,
+    tables: Tables,
+    n_samples: int,
+    generator: np.random.Generator,
+    *,
+    even: bool = False,
+) -> dict[Hashable, np.ndarray]:
+    """Draw the state codes of records, each node after its parents.
+
+    With `even`, records in one row of a table are distributed over its states as evenly as
+    whole numbers allow: each record is a draw from the network, but counts hardly vary.
+    """
+    codes: dict[Hashable, np.ndarray] = {}
+    for node, family in families.items():
+        codes[node] = np.zeros(n_samples, dtype=np.intp)
+        if family.n_states > 1:
+            rows = family.row_numbers(codes)
+            uniform = (
+                _even_uniforms(rows, family.n_rows, generator)
+                if even
+                else generator.random(n_samples)
+            )
+            codes[node] = _select_states(tables[node], rows, uniform)
+    return codes
+
+
+def _even_uniforms(rows: np.ndarray, n_rows: int, generator: np.random.Generator) -> np.ndarray:
+    """Return uniform numbers that are evenly spaced within each row, in random order."""
+    shuffled = generator.permutation(len(rows))
+    order = shuffled[np.argsort(rows[shuffled], kind="stable")]
+    sizes = np.bincount(rows, minlength=n_rows)
+    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    within = np.arange(len(rows)) - starts + np.repeat(generator.random(n_rows), sizes)
+    uniform = np.empty(len(rows))
+    uniform[order] = within / np.repeat(sizes, sizes)
+    return uniform
+
+
+def _select_states(table: np.ndarray, rows: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Return a state for each record by binary search in the cumulative sums of its row."""
+    cumulated = np.cumsum(table, axis=1)
+    # The last is exactly 1, so that a state of probability 0 is never drawn.
+    cumulated /= cumulated[:, -1:]
+    n_states = table.shape[1]
+    flat, starts = cumulated.ravel(), rows * n_states
+    states = np.zeros(len(rows), dtype=np.intp)
+    step = 1 << ((n_states - 1).bit_length() - 1)
+    while step:
+        further = states + step
+        # The index stays inside the row even if the step would leave it.
+        beyond = flat[starts + np.minimum(further, n_states - 1) - 1] <= uniform
+        states = np.where(beyond & (further < n_states), further, states)
+        step >>= 1
+    return states

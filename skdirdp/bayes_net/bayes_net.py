@@ -1,0 +1,715 @@
+"""Bayesian network with learnt structure: one budget for structure and parameters."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from math import isqrt, prod
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from .._persons import CountedRows, select_rows
+from .._random import sampling_generator
+from .._sklearn_compat import Interval, _fit_context
+from .._validation import check_integer
+from ..base import Budget, CountingEstimator, PrivacyReport
+from ..mechanisms import CountTable
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import (
+    calibrate_gaussian,
+    split_with_selection,
+)
+from .base import (
+    BaseBayesNet,
+    Codes,
+    Family,
+    Parents,
+    Records,
+    as_records,
+    log_likelihood,
+    sample_codes,
+)
+from .clique_tree import (
+    MAX_TOTAL_CELLS,
+    Clique,
+    CliqueTree,
+    Measurement,
+    clip_counts,
+    clique_potentials,
+    combine_measurements,
+    eliminate_variables,
+    fit_tables,
+    ordered_marginal,
+)
+from .columns import (
+    Domain,
+    ReleasedColumn,
+)
+from .structure_learning import (
+    EncodedTable,
+    ReleaseSchedule,
+    StructureConstraints,
+    dependence_scores,
+    estimate_total,
+    learn_parents,
+    pair_distances,
+    parse_constraints,
+)
+
+# The constants below were chosen on the adult data set.
+# Share of the budget that finds the states of columns without a public list.
+_SELECTION_SHARE = 0.1
+# Cells whose count is below this many standard deviations of the noise are grouped.
+_MIN_SIGNAL_TO_NOISE = 3.0
+# Cost of a cell of a clique, as a fraction of the error that its noise is expected to add.
+_SIZE_PENALTY = 0.5
+# Smoothing in addition to alpha, in standard deviations of the noise.
+_NOISE_SMOOTHING = 0.5
+_MAX_FIT_STEPS = 150
+# All pairs of columns are counted, and all states of each.
+_MAX_COLUMNS = 1000
+_MAX_STATES = 10**6
+
+
+class BayesNetReport(PrivacyReport):
+    """Report of a network whose steps are charged as one Gaussian release."""
+
+    def _means(self) -> str:
+        *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
+        steps = "counts of columns, scores of pairs and tables of cliques"
+        names = "".join(f", and names by {mechanism}" for mechanism in selections)
+        return f"{steps} released for the price of one table by {gaussian}{names}"
+
+
+class PrivateBayesNet(BaseBayesNet):
+    """Bayesian network with learnt structure, for synthetic records.
+
+    Structure and parameters are learnt from one budget, in steps that depend on earlier ones:
+    the states of columns without a public list; the counts of each column; a dependence score
+    of each pair of columns; and the counts of small sets of columns, chosen by the scores,
+    together with the columns whose rare categories these sets do not separate. Everything else
+    is computed from these releases.
+
+    Parameters
+    ----------
+    states : dict of list, default=None
+        Public values of categorical columns.
+    bounds : dict of (low, high), default=None
+        Public ranges of numeric columns; two integers declare whole numbers. Values beyond
+        the bounds count as at them. For columns with neither states nor bounds, values that
+        enough records hold are found with a part of the budget; all others become "other".
+    constraints : dict, default=None
+        Public constraints on the structure: edges (parent, child) under "required" and
+        "forbidden", and under "order" columns of which none has a later one as parent.
+    max_parents : int, default=3
+        Largest number of parents of a column. Columns have fewer if the noise is large.
+    target : column, default=None
+        Variable that `predict` and `predict_proba` predict. Its rare states are not grouped.
+    alpha : float, default=1.0
+        Smallest smoothing: number of additional records for each configuration of a
+        column's parents, distributed as the column is. Post-processing adds more.
+    columns : array-like of column names, default=None
+        Names of the columns of X if it is an array. If None, they are numbered from 0.
+    max_family_cells : int, default=10_000
+        Largest table of a column with its parents that is learnt.
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added.
+    delta : float, default=1e-5
+        The fit is (epsilon, delta)-differentially private.
+    order : float, default=None
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
+    max_rows : int, default=1
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
+    postprocess : bool, default=True
+        Whether to post-process the noisy tables of cliques, at no privacy cost: they are made
+        consistent with each other and with the counts of columns, and smoothed. If False,
+        each table is used as drawn, with negative counts as 0.
+    accountant : PrivacyAccountant, default=None
+        Accountant that every fit charges before noise is drawn.
+    label : str, default=None
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
+
+    Attributes
+    ----------
+    model_ : pgmpy DiscreteBayesianNetwork
+        Released network, built when first accessed.
+    structure_ : dict of tuple
+        Released parents of each column; columns stand after their parents.
+    states_ : dict of list
+        Released states of each column: single values, tuples of rare values that are
+        grouped, ranges of numbers, and "(missing)".
+    probabilities_ : dict of ndarray of shape (n_configurations, n_states)
+        Released P(column | parents). Configurations of the parents are in the order of
+        `itertools.product` over their states.
+    n_records_ : float
+        Number of records: public under replacement, otherwise estimated from the release.
+    sigma_ : dict
+        Standard deviation of the noise on counts of "columns", on scores of "pairs", and on
+        counts of "cliques", a dict by their columns.
+    classes_ : ndarray of shape (n_classes,)
+        States of `target`.
+    privacy_ : PrivacyReport
+        Privacy guarantee of the fit.
+    columns_ : list
+        Columns of X.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
+
+    See Also
+    --------
+    PrivateBayesNetMLE : Private parameters for a network of given structure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdirdp import PrivateBayesNet
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.integers(18, 80, 20_000)
+    >>> works = np.where(rng.random(20_000) < np.where(age < 65, 0.8, 0.1), "yes", "no")
+    >>> X = pd.DataFrame({"age": age, "works": works})
+    >>> model = PrivateBayesNet({"works": ["yes", "no"]}, {"age": (18, 80)}).fit(X)
+    >>> records = model.sample(1000)
+    >>> records.dtypes["age"], set(records["works"]) == {"yes", "no"}
+    (dtype('int64'), True)
+    >>> old = model.sample(1000, given={"age": (70, 80)})
+    >>> bool((old["works"] == "yes").mean() < 0.3)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: constraint
+            for name, constraint in CountingEstimator._parameter_constraints.items()
+            if name not in ("mechanism", "calibration", "n_samples")
+        },
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "states": [dict, None],
+        "bounds": [dict, None],
+        "constraints": [dict, None],
+        "max_parents": [Interval(Integral, 0, None, closed="left")],
+        "target": [object],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "columns": ["array-like", None],
+        "max_family_cells": [Interval(Integral, 16, MAX_TOTAL_CELLS, closed="both")],
+        "postprocess": ["boolean"],
+    }
+
+    # Only Gaussian noise can be spent step by step without loss.
+    mechanism: ClassVar[str] = "gaussian"  # type: ignore[misc]
+    calibration: ClassVar[str] = "exact"  # type: ignore[misc]
+    n_samples: ClassVar[None] = None  # type: ignore[misc]
+
+    sigma_: dict[str, Any]
+
+    def __init__(
+        self,
+        states: Mapping[Any, Iterable[Any]] | None = None,
+        bounds: Mapping[Any, tuple[float, float]] | None = None,
+        *,
+        constraints: Mapping[str, Any] | None = None,
+        max_parents: int = 3,
+        target: Hashable | None = None,
+        alpha: float = 1.0,
+        columns: Sequence[Hashable] | None = None,
+        max_family_cells: int = 10_000,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        adjacency: str = "replace",
+        max_rows: int = 1,
+        postprocess: bool = True,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ):
+        self.states = states
+        self.bounds = bounds
+        self.constraints = constraints
+        self.max_parents = max_parents
+        self.target = target
+        self.alpha = alpha
+        self.columns = columns
+        self.max_family_cells = max_family_cells
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.postprocess = postprocess
+        self.accountant = accountant
+        self.label = label
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> "PrivateBayesNet":
+        """Learn structure and parameters, and release them.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+            All columns are learnt.
+        y : Ignored
+        groups : array-like of shape (n_samples,), default=None
+            Person of each record, as whole numbers or strings. Only the first `max_rows`
+            records of each person are counted. If None, no person has more.
+
+        Returns
+        -------
+        self
+        """
+        with self._fitting() as context:
+            records = as_records(X, self.columns)
+            if records.n_records == 0:
+                raise ValueError("X must hold at least one record; got 0")
+            if self.target is not None and self.target not in records.names:
+                raise ValueError(f"target must be a column of X; got {self.target!r}")
+            constraints = parse_constraints(self.constraints, records.names, int(self.max_parents))
+            counted = select_rows(groups, records.n_records, self.max_rows)
+            table = EncodedTable.from_records(
+                records, self.states or {}, self.bounds or {}, counted.rows
+            )
+            self._check_sizes(table, constraints)
+            schedule = self._plan(context.budget, counted, len(records.names), len(table.unlisted))
+            n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
+
+            schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
+            self._learn(table, schedule, n_records, constraints)
+            self._set_columns(records.names)
+            report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
+            self.privacy_ = BayesNetReport(**vars(report))
+        return self
+
+    def _check_sizes(self, table: EncodedTable, constraints: StructureConstraints) -> None:
+        """Refuse tables that are too large, by public sizes."""
+        max_cells, n_columns = int(self.max_family_cells), len(table.domains)
+        if n_columns > _MAX_COLUMNS:
+            raise ValueError(f"X must have at most {_MAX_COLUMNS} columns; got {n_columns}")
+        if max_cells * n_columns > MAX_TOTAL_CELLS:
+            raise ValueError(
+                f"max_family_cells must be at most {MAX_TOTAL_CELLS // n_columns} for {n_columns} "
+                f"columns, so that all tables fit into memory; got {max_cells}"
+            )
+        sizes = dict.fromkeys(table.domains, isqrt(max_cells))
+        for name in table.cells:
+            n_cells = table.domains[name].n_cells
+            if n_cells > _MAX_STATES:
+                raise ValueError(
+                    f"states of {name!r} must be fewer than {_MAX_STATES}; got more of them"
+                )
+            sizes[name] = min(n_cells, sizes[name])
+        for child, parents in constraints.required.items():
+            n_cells = prod(sizes[name] for name in (child, *parents))
+            if n_cells > max_cells:
+                raise ValueError(
+                    f"max_family_cells={max_cells} must be at least the size of tables that the "
+                    f"required edges need; that of {child!r} may have {n_cells} cells"
+                )
+
+    def _plan(
+        self, budget: Budget, counted: CountedRows, n_columns: int, n_unlisted: int
+    ) -> ReleaseSchedule:
+        """Calibrate the releases of all steps to the budget."""
+        table = CountTable(1.0, 2)
+        if counted.unit.is_person:
+            table = table.per_person(counted.unit.max_rows)
+        relation, bound = table.relation(budget.adjacency), table.contribution
+        selections: list[SelectionMechanism] = []
+        if not n_unlisted:
+            whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
+        elif budget.order is not None and budget.is_private:
+            raise ValueError(
+                "order must be None where columns have neither states nor bounds: a value of one "
+                "record is published with a small probability, which no Renyi divergence allows "
+                "for. State the budget with delta, or give the states"
+            )
+        else:
+            whole, selections = split_with_selection(
+                budget.epsilon, budget.delta, relation, bound, n_unlisted, _SELECTION_SHARE
+            )
+        return ReleaseSchedule(whole, selections, n_columns, int(self.max_family_cells))
+
+    def _learn(
+        self,
+        table: EncodedTable,
+        schedule: ReleaseSchedule,
+        n_records: int | None,
+        constraints: StructureConstraints,
+    ) -> None:
+        """Release all steps, and set the fitted attributes. Exact counts are not kept."""
+        table.add_states(schedule.select_states(table.unlisted))
+        counts = table.count()
+        noisy = schedule.release_columns(counts)
+        total = estimate_total(noisy.values()) if n_records is None else float(n_records)
+        columns = self._group_cells(table.domains, noisy, total, schedule)
+        codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
+        parents = self._choose_parents(columns, codes, total, schedule, constraints)
+        tree = CliqueTree.from_parents(parents, {n: c.n_groups for n, c in columns.items()})
+        repeated = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
+        cliques, again = schedule.release_cliques(_count_cliques(tree, codes), repeated)
+        for name, measurement in again.items():
+            noisy[name] = better = noisy[name].combine(measurement)
+            columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
+        beliefs = self._fit_cliques(tree, cliques, columns, noisy, total)
+        self._set_fitted_attributes(parents, columns, total, schedule, cliques)
+        self.probabilities_ = {
+            node: self._smooth(tree, beliefs, family) for node, family in self._families.items()
+        }
+
+    def _group_cells(
+        self,
+        domains: Mapping[Hashable, Domain],
+        noisy: Mapping[Hashable, Measurement],
+        total: float,
+        schedule: ReleaseSchedule,
+    ) -> dict[Hashable, ReleasedColumn]:
+        """Group the cells of each column by its noisy counts."""
+        sigma = schedule.column_sigma
+        return {
+            name: ReleasedColumn.from_counts(
+                domain,
+                noisy[name].values,
+                total,
+                sigma=sigma,
+                min_count=_MIN_SIGNAL_TO_NOISE * max(sigma, schedule.clique_sigma),
+                max_groups=isqrt(int(self.max_family_cells)),
+                keep_all=name == self.target,
+            )
+            for name, domain in domains.items()
+        }
+
+    def _choose_parents(
+        self,
+        columns: Mapping[Hashable, ReleasedColumn],
+        codes: Codes,
+        total: float,
+        schedule: ReleaseSchedule,
+        constraints: StructureConstraints,
+    ) -> Parents:
+        """Release the dependence of all pairs, and learn the parents of each column."""
+        shares = {name: column.group_shares for name, column in columns.items()}
+        distances = schedule.release_distances(pair_distances(codes, shares, total))
+        return learn_parents(
+            list(columns),
+            {name: column.n_groups for name, column in columns.items()},
+            dependence_scores(distances, shares, total),
+            _SIZE_PENALTY * np.sqrt(2 / np.pi) * schedule.clique_sigma,
+            int(self.max_parents),
+            int(self.max_family_cells),
+            constraints,
+        )
+
+    def _fit_cliques(
+        self,
+        tree: CliqueTree,
+        cliques: Mapping[Clique, Measurement],
+        columns: Mapping[Hashable, ReleasedColumn],
+        noisy: Mapping[Hashable, Measurement],
+        total: float,
+    ) -> list[np.ndarray]:
+        """Return a distribution for each clique from the noisy counts."""
+        if not self.postprocess:
+            return [clip_counts(cliques[clique].values) for clique in tree.cliques]
+        grouped = [
+            Measurement((name,), *columns[name].sum_groups(each.values, float(each.sigma)))
+            for name, each in noisy.items()
+        ]
+        measurements = combine_measurements(cliques, grouped, total)
+        return fit_tables(tree, measurements, total, _MAX_FIT_STEPS)
+
+    def _set_fitted_attributes(
+        self,
+        parents: Parents,
+        columns: dict[Hashable, ReleasedColumn],
+        total: float,
+        schedule: ReleaseSchedule,
+        cliques: Mapping[Clique, Measurement],
+    ) -> None:
+        self.structure_ = parents
+        self.states_ = {name: column.states for name, column in columns.items()}
+        self.n_records_ = total
+        self.sigma_ = {
+            "columns": schedule.column_sigma,
+            "pairs": schedule.pair_sigma,
+            "cliques": {clique: each.sigma for clique, each in cliques.items()},
+        }
+        self._released_ = columns
+
+    def _smooth(self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family) -> np.ndarray:
+        """Return P(node | parents), smoothed by records that are distributed as the column."""
+        clique = tree.cliques[tree.clique_containing((*family.parents, family.node))]
+        noise = _NOISE_SMOOTHING * self.sigma_["cliques"][clique] if self.postprocess else 0.0
+        # A row without any records has the distribution of the column.
+        additional = max(float(self.alpha) + noise, 1e-9)
+        shares = self._released_[family.node].group_shares
+        weights = self.n_records_ * tree.family_marginal(beliefs, family) + additional * shares
+        return weights / weights.sum(axis=1, keepdims=True)
+
+    def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
+        column = self._released_[node]
+        codes, cells = column.encode(node, records.columns[node])
+        if not column.can_draw[-1]:  # a missing value is no state of its own, so it is unknown
+            codes = np.where(cells == column.domain.n_cells - 1, -1, codes)
+        return codes
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log-likelihood of each record.
+
+        A number is scored as its fine bin. Bins depend on the bounds alone, so models with
+        the same bounds can be compared.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        records = as_records(X, self.columns_)
+        self._check_columns(records.names)
+        codes, total = {}, np.zeros(records.n_records)
+        for node in self.structure_:
+            column = self._released_[node]
+            codes[node], cells = column.encode(node, records.columns[node])
+            total = total + np.log(column.cell_shares[cells])
+        return log_likelihood(self._families, self.probabilities_, codes) + total
+
+    def marginal(self, columns: Any) -> pd.Series:
+        """Return the joint distribution of some columns, computed exactly from the network.
+
+        Parameters
+        ----------
+        columns : list
+            A few columns: the result has an entry for each combination of their states.
+
+        Returns
+        -------
+        Series
+            Probabilities, indexed by the `states_` of the columns.
+        """
+        check_is_fitted(self)
+        wanted = self._check_wanted(columns)
+        tree, products = clique_potentials(self._families, self.probabilities_)
+        i = tree.find_clique(wanted)
+        if i is not None:
+            table = ordered_marginal(tree.calibrate(products)[i], tree.cliques[i], wanted)
+        else:
+            table = eliminate_variables(list(zip(tree.cliques, products, strict=True)), wanted)
+        index = [pd.Index(self.states_[n], tupleize_cols=False, name=n) for n in wanted]
+        several = pd.MultiIndex.from_product(index) if len(wanted) > 1 else index[0]
+        return pd.Series(table.ravel(), several, name="probability")
+
+    def planned_sigma(self, n_columns: int, n_unlisted: int = 0) -> dict[str, float]:
+        """Return the standard deviation of the noise of a fit, without any data.
+
+        Parameters
+        ----------
+        n_columns : int
+            Number of columns of the table.
+        n_unlisted : int, default=0
+            Number of columns with neither states nor bounds.
+
+        Returns
+        -------
+        dict of float
+            Noise on counts of "columns", on scores of "pairs" and, if all shares are equal,
+            on counts of "cliques". Divide by the number of records for the noise of shares.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNet
+        >>> planned = PrivateBayesNet(epsilon=1.0).planned_sigma(14)
+        >>> {step: round(sigma) for step, sigma in planned.items()}
+        {'columns': 39, 'pairs': 318, 'cliques': 23}
+        """
+        n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MAX_COLUMNS)
+        n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
+        counted = select_rows(None, 1, self.max_rows)
+        schedule = self._plan(Budget.from_estimator(self), counted, n_columns, n_unlisted)
+        return {
+            "columns": float(schedule.column_sigma),
+            "pairs": float(schedule.pair_sigma),
+            "cliques": float(schedule.clique_sigma),
+        }
+
+    def marginal_error(self, columns: Any) -> float:
+        """Return the standard deviation of the noise in a cell of a marginal, as a probability.
+
+        Each cell of the marginal is a sum of cells of a released table, before they are
+        post-processed, which usually reduces the error. If no released table has all columns,
+        the independence that the network assumes adds an unknown error.
+
+        Parameters
+        ----------
+        columns : list
+
+        Returns
+        -------
+        float
+            Infinite if no released table has all columns.
+        """
+        check_is_fitted(self)
+        wanted = self._check_wanted(columns)
+        sizes = {name: len(states) for name, states in self.states_.items()}
+        cells = np.prod([sizes[name] for name in wanted])
+        errors = [
+            sigma * np.sqrt(np.prod([sizes[name] for name in clique]) / cells)
+            for clique, sigma in self.sigma_["cliques"].items()
+            if set(wanted) <= set(clique)
+        ]
+        return float(min(errors, default=np.inf) / self.n_records_)
+
+    def count_margins(
+        self, X: Any, margins: Sequence[tuple[Hashable, ...]]
+    ) -> dict[tuple[Hashable, ...], np.ndarray]:
+        """Return exact shares of given records, to compare with `marginal`.
+
+        Use it on public records only.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+        margins : list of tuples of columns
+
+        Returns
+        -------
+        dict of ndarray
+            By margin, an array with an axis for the `states_` of each of its columns.
+        """
+        check_is_fitted(self)
+        records = as_records(X, self.columns_)
+        self._check_columns(records.names)
+        names = dict.fromkeys(name for nodes in margins for name in self._check_wanted(nodes))
+        codes = {n: self._released_[n].encode(n, records.columns[n])[0] for n in names}
+        shares = {}
+        for nodes in margins:
+            shape = tuple(len(self.states_[name]) for name in nodes)
+            counts = Family(nodes[-1], tuple(nodes[:-1]), shape[-1], shape[:-1]).count(codes)
+            shares[tuple(nodes)] = (counts / records.n_records).reshape(shape)
+        return shares
+
+    def _check_wanted(self, columns: Any) -> list[Hashable]:
+        wanted = [columns] if isinstance(columns, str) else list(columns)
+        if not wanted or any(name not in self.columns_ for name in wanted):
+            raise ValueError("columns must be columns that were fitted, at least one")
+        if len(set(wanted)) < len(wanted):
+            raise ValueError("columns must be distinct; some are duplicates")
+        return wanted
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        given: Mapping[Any, Any] | None = None,
+        where: Callable[[pd.DataFrame], Any] | None = None,
+    ) -> pd.DataFrame:
+        """Draw synthetic records from the released network, at no privacy cost.
+
+        Each record is a draw from the network. Counts of all records together vary less than
+        those of independent draws.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None, default=None
+            Seed of the draws; not related to the noise.
+        given : dict, default=None
+            Conditions on columns: a state or a list of states of a categorical column, a
+            number or a pair (low, high) for a numeric column, None for a missing value.
+            Records are drawn from the conditional distribution.
+        where : callable, default=None
+            Public constraint: takes a DataFrame of records and returns a mask of those that
+            are kept. Others are drawn again.
+
+        Returns
+        -------
+        DataFrame
+            Columns in the order in which they were fitted. Whole numbers are integers, other
+            numbers are floats, uniform within their bins.
+        """
+        check_is_fitted(self)
+        n_samples = check_integer("n_samples", n_samples, at_least=0)
+        generator = sampling_generator(random_state)
+        draw = self._sampler(dict(given or {}), generator)
+        if where is None:
+            return draw(n_samples)
+        parts: list[pd.DataFrame] = []
+        found, tried = 0, 0
+        while found < n_samples or not parts:
+            size = max(1000, 2 * (n_samples - found))
+            drawn = draw(size)
+            kept = drawn[np.asarray(where(drawn), dtype=bool)]
+            parts.append(kept)
+            found, tried = found + len(kept), tried + size
+            if tried > 1000 * (found + 100):
+                raise ValueError(
+                    "where must hold for at least one in a thousand records of the network; it "
+                    "holds for fewer. Use given for conditions on single columns"
+                )
+        return pd.concat(parts, ignore_index=True).iloc[:n_samples]
+
+    def _sampler(
+        self, given: dict[Hashable, Any], generator: np.random.Generator
+    ) -> Callable[[int], pd.DataFrame]:
+        """Return a function that draws records under conditions on columns."""
+        unknown = [name for name in given if name not in self.columns_]
+        if unknown:
+            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is none")
+        columns = self._released_
+        weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
+        tables = self._condition(weights) if given else self.probabilities_
+
+        def draw(n_samples: int) -> pd.DataFrame:
+            codes = sample_codes(self._families, tables, n_samples, generator, even=True)
+            drawn = {
+                name: columns[name].draw(codes[name], given.get(name), weights.get(name), generator)
+                for name in self.columns_
+            }
+            return pd.DataFrame(drawn, columns=self.columns_)
+
+        return draw
+
+    def _condition(self, weights: Mapping[Hashable, np.ndarray]) -> dict[Hashable, np.ndarray]:
+        """Return P(node | parents, conditions) of each node, given the weights of cells."""
+        evidence = {name: self._released_[name].group_weights(w) for name, w in weights.items()}
+        tree, products = clique_potentials(self._families, self.probabilities_, evidence)
+        with np.errstate(invalid="ignore"):
+            beliefs = tree.calibrate(products)
+        if not np.isfinite(beliefs[0]).all():
+            raise ValueError(
+                "given is impossible in the network: its conditions exclude each other"
+            )
+        tables = {}
+        for node, family in self._families.items():
+            table = tree.family_marginal(beliefs, family)
+            sums = table.sum(axis=1, keepdims=True)
+            # No record reaches a row of probability 0.
+            tables[node] = np.divide(
+                table, sums, out=np.full_like(table, 1 / family.n_states), where=sums > 0
+            )
+        return tables
+
+
+def _count_cliques(tree: CliqueTree, codes: Codes) -> dict[Clique, np.ndarray]:
+    """Return the exact counts of each clique."""
+    counts = {}
+    for clique in tree.cliques:
+        shape = tree.shape(clique)
+        family = Family(clique[-1], clique[:-1], shape[-1], shape[:-1])
+        counts[clique] = family.count(codes).reshape(shape)
+    return counts

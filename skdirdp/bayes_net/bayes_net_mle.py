@@ -1,0 +1,585 @@
+"""Bayesian network with given structure: private parameters, for pgmpy."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from graphlib import CycleError, TopologicalSorter
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from .._contributions import check_given_counts
+from .._persons import CountedRows, select_rows
+from .._random import sampling_generator
+from .._sklearn_compat import Interval, StrOptions, _fit_context
+from .._validation import are_hashable, check_integer, check_tables
+from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
+from ..engines import Part, TableCounts, lazy_for_dask, open_table
+from ..mechanisms import Mechanism
+from ..mechanisms.base import smoothed_mean
+from ..mechanisms.splitting import SPLITS, calibrate_split
+from ..mechanisms.tables import CountTable
+from ..postprocessing import NoisyTable, read_tables
+from ..postprocessing.tables import CAUTION_OF_NETWORKS
+from .base import (
+    BaseBayesNet,
+    Family,
+    Parents,
+    Records,
+    as_records,
+    log_likelihood,
+    sample_codes,
+)
+from .columns import check_states, encode, encode_observed
+
+
+class PrivateBayesNetMLE(BaseBayesNet):
+    """Private parameters for a Bayesian network of given structure.
+
+    One table is released for each node: the counts of its states by configuration of its
+    parents. A record changes one count in each. The result is a pgmpy network.
+
+    Parameters
+    ----------
+    structure : iterable of edges, dict, or pgmpy DAG or network
+        Pairs ``(parent, child)``, with ``(node,)`` for a node without edges;
+        ``{child: parents}``; or a graph with `nodes` and `edges`. Public: the guarantee does
+        not cover a structure learnt from the same data.
+    states : dict of list, default=None
+        Public values of each variable. States that are not given are taken from the data,
+        with a warning. The states of a pgmpy network are ``network.states``.
+    target : node, default=None
+        Variable that `predict` and `predict_proba` predict.
+    alpha : float, default=1.0
+        Smoothing, in counts. Without post-processing, releases may need more: see `alpha_`.
+        With 0 and no noise, the tables are maximum likelihood estimates.
+    split : {"optimised", "even"}, default="optimised"
+        How the budget is split over the nodes: to maximise the expected log-likelihood, given
+        the public sizes of the tables, or evenly. The papers' calibrations split evenly.
+    columns : array-like of column names, default=None
+        Names of the columns of X if it is an array. If None, they are numbered from 0.
+    max_cells : int, default=10_000_000
+        Largest table of a node with its parents. A larger one is an error.
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added.
+    delta : float, default=1e-5
+        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+    order : float, default=None
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
+        Noise distribution. "auto" selects the mechanism with the smallest expected KL
+        divergence for the public table sizes and the budget.
+    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
+    n_samples : float, default=None
+        Public number of records, used to calibrate the noise. If None, the actual number
+        is used, which is public only under replacement.
+    max_rows : int, default=1
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
+    postprocess : bool, default=True
+        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
+        strength from similar rows and shared margins. If False, each cell is used as drawn.
+    accountant : PrivacyAccountant, default=None
+        Accountant that every fit charges before noise is drawn.
+    label : str, default=None
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
+
+    Attributes
+    ----------
+    model_ : pgmpy DiscreteBayesianNetwork
+        Released network, built when first accessed.
+    probabilities_ : dict of ndarray of shape (n_configurations, n_states)
+        Released P(node | parents). Configurations of the parents are in the order of
+        `itertools.product` over their states.
+    structure_ : dict of tuple
+        Parents of each node; nodes stand after their parents.
+    states_ : dict of list
+        States of each node.
+    classes_ : ndarray of shape (n_classes,)
+        States of `target`.
+    alpha_ : dict of float
+        Smoothing of the table of each node, in counts.
+    mechanisms_ : dict of Mechanism
+        Mechanism that released the table of each node with more than one state.
+    privacy_ : PrivacyReport
+        Privacy guarantee of the fit.
+    columns_ : list
+        Columns of X. Columns that are no nodes are not used.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
+
+    See Also
+    --------
+    PrivateBayesNet : Bayesian network with learnt structure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdirdp import PrivateBayesNetMLE
+    >>> rng = np.random.default_rng(0)
+    >>> rain = rng.random(5000) < 0.3
+    >>> wet = rng.random(5000) < np.where(rain, 0.9, 0.1)
+    >>> X = pd.DataFrame({"rain": rain, "wet": wet})
+    >>> yes_no = [False, True]
+    >>> model = PrivateBayesNetMLE(
+    ...     [("rain", "wet")], states={"rain": yes_no, "wet": yes_no}, target="rain"
+    ... ).fit(X)
+    >>> model.predict(X[["wet"]]).shape
+    (5000,)
+    >>> model.model_.check_model()
+    True
+    >>> model.privacy_.releases
+    2
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **CountingEstimator._parameter_constraints,
+        "structure": [object],  # parse_structure explains what is wrong
+        "states": [dict, None],
+        "target": [object],
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "split": [StrOptions(set(SPLITS))],
+        "columns": ["array-like", None],
+        "max_cells": [Interval(Integral, 1, None, closed="left")],
+        "postprocess": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        structure: Any,
+        *,
+        states: Mapping[Any, Iterable[Any]] | None = None,
+        target: Hashable | None = None,
+        alpha: float = 1.0,
+        split: str = "optimised",
+        columns: Sequence[Hashable] | None = None,
+        max_cells: int = 10_000_000,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        mechanism: str = "dirichlet",
+        calibration: str = "exact",
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_rows: int = 1,
+        postprocess: bool = True,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ):
+        self.structure = structure
+        self.states = states
+        self.target = target
+        self.alpha = alpha
+        self.split = split
+        self.columns = columns
+        self.max_cells = max_cells
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.adjacency = adjacency
+        self.n_samples = n_samples
+        self.max_rows = max_rows
+        self.postprocess = postprocess
+        self.accountant = accountant
+        self.label = label
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, groups: Any = None) -> "PrivateBayesNetMLE":
+        """Count the table of each node, and release the tables.
+
+        Parameters
+        ----------
+        X : DataFrame, array of shape (n_samples, n_columns), Dask collection or lazy frame
+            Has a column for each node; others are not used. Tables that are not in memory
+            are counted by their own engine (docs/scale.md).
+        y : Ignored
+        groups : array-like of shape (n_samples,), or str, default=None
+            Person of each record, as whole numbers or strings, or the name of the column
+            that holds them. Only the first `max_rows` records of each person are counted. If
+            None, no person has more.
+
+        Returns
+        -------
+        self
+        """
+        with self._fitting() as context:
+            self.structure_ = parse_structure(self.structure)
+            self._check_target()
+            table = open_table(X, groups=groups)
+            count = self._count_in_memory if table.in_memory else self._count_out_of_core
+            self._release_counts(context, *count(table))
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_counts(self, tables: Mapping[Any, Any], *, n_samples: int) -> "PrivateBayesNetMLE":
+        """Release tables that are already counted.
+
+        The caller ensures that each record, or each of the `max_rows` records of a person, is
+        in one cell of each table. This cannot be checked.
+
+        Parameters
+        ----------
+        tables : dict
+            For each node an array of whole numbers, of shape (n_configurations, n_states).
+            Configurations of the parents are in the order in which `itertools.product` lists
+            their `states`.
+        n_samples : int
+            Number of records that were counted.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNetMLE
+        >>> weather = PrivateBayesNetMLE(
+        ...     {"wet": ["rain"]}, states={"rain": ["no", "yes"], "wet": ["no", "yes"]}
+        ... )
+        >>> tables = {"rain": [[700, 300]], "wet": [[650, 50], [10, 290]]}
+        >>> weather.fit_counts(tables, n_samples=1000).probabilities_["wet"].shape
+        (2, 2)
+        """
+        with self._fitting() as context:
+            self.structure_ = parse_structure(self.structure)
+            self._check_target()
+            self._set_declared_states("given as counts")
+            given = check_tables(tables, self.structure_)
+            counted = self._selected(n_samples)
+            counts = [
+                check_given_counts(
+                    f"the table of {node!r}",
+                    given[node],
+                    (family.n_rows, family.n_states),
+                    counted.n_rows,
+                )
+                for node, family in self._families.items()
+            ]
+            self._release_counts(context, TableCounts(counted, counts), list(given), [])
+        return self
+
+    def _count_in_memory(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
+        """Return counts, column names, and the parameters that were taken from the data."""
+        part: Part = table.part
+        records = as_records(part.X, self.columns)
+        self._check_columns(records.names)
+        if records.n_records == 0:
+            raise ValueError("X must hold at least one record; got 0")
+        counted = select_rows(part.groups, records.n_records, self.max_rows)
+        given = check_states(self.states or {}, self.structure_)
+        self.states_, codes = {}, {}
+        for node in self.structure_:
+            if node in given:
+                self.states_[node] = given[node]
+                codes[node] = encode(node, records.columns[node], given[node], counted.rows)
+            else:
+                self.states_[node], codes[node] = encode_observed(
+                    node, records.columns[node], counted.rows
+                )
+        self._check_sizes()
+        tables = [family.count(codes) for family in self._families.values()]
+        return TableCounts(counted, tables), records.names, self._missing_states(given)
+
+    def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
+        """Return the same for a table that is not in memory; all states must be given."""
+        names = as_records(table.sample, self.columns).names
+        self._check_columns(names)
+        self._set_declared_states(table.kind)
+        counter = FamilyCounter(self._families, self.states_, self.columns, int(self.max_rows))
+        return table.select_features(list(self.structure_)).count(counter), names, []
+
+    def _set_declared_states(self, kind: str) -> None:
+        states = check_states(self.states or {}, self.structure_)
+        self._check_declared(kind, self._missing_states(states))
+        self.states_ = {node: states[node] for node in self.structure_}
+        self._check_sizes()
+
+    def _missing_states(self, given: Mapping[Hashable, list]) -> list[str]:
+        """Return the parameters that would have to be taken from the data."""
+        missing = [f"states[{node!r}]" for node in self.structure_ if node not in given]
+        return missing if self.states else ["states"] * bool(missing)
+
+    def _check_sizes(self) -> None:
+        for node, family in self._families.items():
+            if family.n_cells > int(self.max_cells):
+                raise ValueError(
+                    f"max_cells={self.max_cells} must be at least the size of each table; that of "
+                    f"{node!r} has {family.n_cells} cells, {family.n_states} states by "
+                    f"{family.n_rows} configurations of its parents"
+                )
+
+    def _release_counts(
+        self, context: ReleaseContext, counts: TableCounts, names: list[Hashable], leaks: list[str]
+    ) -> None:
+        """Release the tables of all families, and set the fitted attributes."""
+        n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
+        tables = [
+            CountTable(
+                n_samples,
+                family.n_states,
+                family.n_rows,
+                min_smoothing=float(self.alpha),
+                postprocess=self.postprocess,
+            )
+            for family in self._families.values()
+        ]
+        with_counts = list(zip(tables, counts.tables, strict=True))
+        plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
+        released = dict(zip(self.structure_, context.release(plan), strict=True))
+        self.mechanisms_ = {
+            node: release.mechanism
+            for node, release in released.items()
+            if release.mechanism is not None
+        }
+        self.probabilities_ = {node: release.drawn for node, release in released.items()}
+        self.alpha_ = dict.fromkeys(released, float(self.alpha))
+        if context.is_private and self.postprocess:
+            self._postprocess(None if plan.n_records is None else float(plan.n_records))
+        else:
+            self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
+        self._set_columns(names)
+
+    def _postprocess(self, total: float | None) -> None:
+        """Replace the noisy counts in `probabilities_` by probabilities."""
+        families = self._families
+        noisy = [
+            NoisyTable(
+                self.probabilities_[node].reshape(*families[node].parent_states, -1),
+                mechanism.noise,
+                (*families[node].parents, node),
+            )
+            for node, mechanism in self.mechanisms_.items()
+        ]
+        read = read_tables(noisy, total, caution=CAUTION_OF_NETWORKS)
+        self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
+        for node, table in self._readings_.items():
+            counts = table.counts.reshape(families[node].n_rows, -1)
+            self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
+
+    def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
+        if self.split == "even" or self.calibration != "exact" or not budget.is_private:
+            return super()._calibrate(tables, budget)
+        return calibrate_split(tables, partial(super()._calibrate, budget=budget))
+
+    def probability_limits(
+        self, confidence: float = 0.95
+    ) -> dict[Hashable, tuple[np.ndarray, np.ndarray]]:
+        """Return confidence limits on the shares among the counted records.
+
+        The limits depend only on the noise and hold for any data, each with at least this
+        probability. They do not cover sampling from a population.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+
+        Returns
+        -------
+        dict of (lower, upper)
+            Two arrays of the shape of `probabilities_` for each node with several states.
+        """
+        check_is_fitted(self)
+        if "_readings_" not in vars(self):
+            raise ValueError(
+                "limits need post-processed counts: postprocess must be True, and epsilon finite"
+            )
+        limits = {}
+        for node, table in self._readings_.items():
+            lower, upper = table.limits(confidence)
+            shape = self.probabilities_[node].shape
+            limits[node] = lower.reshape(shape), upper.reshape(shape)
+        return limits
+
+    @lazy_for_dask(lambda model: (None, np.empty(0)))
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the log-likelihood of each record.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        records = as_records(X, self.columns_)
+        self._check_columns(records.names)
+        codes = {
+            node: encode(node, records.columns[node], self.states_[node])
+            for node in self.structure_
+        }
+        return log_likelihood(self._families, self.probabilities_, codes)
+
+    def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
+        return encode(node, records.columns[node], self.states_[node], allow_missing=True)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> pd.DataFrame:
+        """Draw synthetic records from the released network, at no privacy cost.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None, default=None
+            Seed of the draws; not related to the noise.
+
+        Returns
+        -------
+        DataFrame with a column for each node
+            In the order of the columns that were fitted.
+        """
+        check_is_fitted(self)
+        n_samples = check_integer("n_samples", n_samples, at_least=0)
+        generator = sampling_generator(random_state)
+        codes = sample_codes(self._families, self.probabilities_, n_samples, generator)
+        nodes = [name for name in self.columns_ if name in codes]
+        drawn = {
+            node: pd.Index(self.states_[node], tupleize_cols=False).take(codes[node])
+            for node in nodes
+        }
+        return pd.DataFrame(drawn, columns=nodes)
+
+
+@dataclass(frozen=True)
+class FamilyCounter:
+    """Counts of all families in parts of a table that is not in memory.
+
+    Attributes
+    ----------
+    families : dict of Family
+    states : dict of list
+        States of each node.
+    columns : list or None
+        Names of the columns of an array.
+    max_rows : int
+        Largest number of counted records of one person.
+    """
+
+    families: dict[Hashable, Family]
+    states: dict[Hashable, list]
+    columns: Sequence[Hashable] | None
+    max_rows: int
+
+    def count_part(self, part: Part, before: CountedRows | None) -> TableCounts:
+        records = as_records(part.X, self.columns)
+        counted = select_rows(part.groups, records.n_records, self.max_rows, before)
+        codes = {
+            node: encode(node, records.columns[node], states, counted.rows)
+            for node, states in self.states.items()
+        }
+        tables = [family.count(codes) for family in self.families.values()]
+        return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
+
+    def count_frame(self, frame: Any) -> TableCounts:
+        tables = []
+        for family in frame.with_progress(list(self.families.values())):
+            found = frame.group([family.node, *family.parents], family.n_cells, self._encode)
+            tables.append(family.count(found.codes, found.weights))
+        return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
+
+    def _encode(self, found: Any) -> dict[Hashable, Any]:
+        records = as_records(found, None)
+        return {n: encode(n, values, self.states[n]) for n, values in records.columns.items()}
+
+
+def parse_structure(structure: Any) -> Parents:
+    """Return the parents of each node, in topological order.
+
+    `structure` is a mapping ``{child: parents}``; an iterable of pairs ``(parent, child)``
+    and, for nodes without edges, ``(node,)``; or an object with `nodes` and `edges`, such as
+    a pgmpy DAG.
+
+    Examples
+    --------
+    >>> from skdirdp.bayes_net.bayes_net_mle import parse_structure
+    >>> parse_structure([("rain", "grass"), ("sprinkler", "grass"), ("moon",)])
+    {'rain': (), 'sprinkler': (), 'moon': (), 'grass': ('rain', 'sprinkler')}
+    """
+    if isinstance(structure, Mapping):
+        parents = _parents_from_mapping(structure)
+    elif hasattr(structure, "nodes") and hasattr(structure, "edges"):
+        edges = [(edge[0], edge[1]) for edge in structure.edges]
+        parents = _parents_from_edges([*((node,) for node in structure.nodes), *edges])
+    elif isinstance(structure, Iterable) and not isinstance(structure, str | bytes):
+        parents = _parents_from_edges(structure)
+    else:
+        raise TypeError(
+            "structure must be edges (parent, child), a {child: parents} dict, or a pgmpy DAG or "
+            f"network; got {type(structure).__name__}"
+        )
+    if not parents:
+        raise ValueError("structure must have at least one node; got none")
+    try:
+        order = list(TopologicalSorter(parents).static_order())
+    except CycleError as error:
+        cycle = " -> ".join(str(node) for node in error.args[1])
+        raise ValueError(f"structure must have no cycle; got {cycle}") from None
+    return {node: tuple(parents[node]) for node in order}
+
+
+def _parents_from_mapping(structure: Mapping) -> dict[Hashable, list[Hashable]]:
+    parents: dict[Hashable, list[Hashable]] = {}
+    for child, given in structure.items():
+        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+            raise ValueError(
+                f"structure must give the parents of each node as a list; for {child!r} it gives "
+                f"{type(given).__name__}"
+            )
+        parents[child] = list(given)
+        _check_hashable(parents[child])
+        if len(set(parents[child])) < len(parents[child]):
+            raise ValueError(
+                f"structure must name each parent of a node once; {child!r} has duplicates"
+            )
+    # A parent without an entry of its own has no parents.
+    for given in list(parents.values()):
+        for parent in given:
+            parents.setdefault(parent, [])
+    return parents
+
+
+def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
+    parents: dict[Hashable, list[Hashable]] = {}
+    for edge in edges:
+        # A string of two letters would unpack like an edge.
+        is_tuple = isinstance(edge, Iterable) and not isinstance(edge, str | bytes)
+        nodes = tuple(edge) if is_tuple else ()
+        if len(nodes) not in (1, 2):
+            raise ValueError(
+                "structure must hold pairs (parent, child), or (node,) for a node without edges; "
+                f"got {edge!r}"
+            )
+        _check_hashable(nodes)
+        for node in nodes:
+            parents.setdefault(node, [])
+        if len(nodes) == 2:
+            if nodes[0] in parents[nodes[1]]:
+                raise ValueError(f"structure must name each edge once; {nodes!r} is a duplicate")
+            parents[nodes[1]].append(nodes[0])
+    return parents
+
+
+def _check_hashable(nodes: Iterable) -> None:
+    if not are_hashable(nodes):
+        raise TypeError(
+            "structure must have nodes that can be hashed, such as strings; some cannot"
+        )

@@ -1,0 +1,476 @@
+"""Learning a structure: public constraints, the schedule of releases, and the search."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
+from itertools import combinations, pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .._contributions import count_cells
+from .._validation import are_hashable
+from ..mechanisms import GaussianMechanism, JointMechanism
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.splitting import noise_for_distances, split_gaussian
+from ..records import has_float_dtype, sort_values
+from .base import Codes, Parents, Records
+from .clique_tree import Clique, Measurement
+from .columns import MISSING_STATE, Categories, Numbers, check_states, factorise_column
+
+# The constants were chosen on the adult data set.
+# Shares of the budget of column counts, of scores of pairs, and of clique tables.
+_BUDGET_SHARES = (0.25, 0.05, 0.70)
+# The share of a clique grows with its cells to this power, which minimises the l1 error.
+_CELL_EXPONENT = 2 / 3
+#: State of values that too few records hold.
+_OTHER_STATE = "other"
+
+
+@dataclass(frozen=True)
+class StructureConstraints:
+    """Public constraints on a structure that is learnt.
+
+    Attributes
+    ----------
+    required : dict of frozenset
+        Required parents of each column: the given edges, and edges that connect all required
+        parents of one column with each other.
+    forbidden : set of (parent, child)
+    order : tuple
+        Columns in the order in which they are added.
+    """
+
+    required: Mapping[Hashable, frozenset[Hashable]] = field(default_factory=dict)
+    forbidden: frozenset[tuple[Hashable, Hashable]] = frozenset()
+    order: tuple[Hashable, ...] = ()
+
+
+def parse_constraints(
+    given: Any, columns: Sequence[Hashable], max_parents: int
+) -> StructureConstraints:
+    """Check constraints against the columns and against each other.
+
+    `given` is None, or a dict with edges (parent, child) under "required" and "forbidden",
+    and columns under "order".
+    """
+    if given is None:
+        return StructureConstraints()
+    if not isinstance(given, Mapping) or not set(given) <= {"required", "forbidden", "order"}:
+        raise ValueError(
+            "constraints must be None or a dict with edges (parent, child) under 'required' and "
+            "'forbidden', and columns under 'order'"
+        )
+    required_edges = _check_edges("required", given, columns)
+    forbidden = frozenset(_check_edges("forbidden", given, columns))
+    order = list(given.get("order", ()))
+    _check_known("order", order, columns)
+    if len(set(order)) < len(order):
+        raise ValueError("constraints['order'] must name each column once; some are duplicates")
+    before: dict[Hashable, set[Hashable]] = {}
+    for parent, child in (*required_edges, *pairwise(order)):
+        before.setdefault(parent, set())
+        before.setdefault(child, set()).add(parent)
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError:
+        raise ValueError(
+            "constraints must have no cycle in the required edges and the order; they have one"
+        ) from None
+    required = _connect_parents(required_edges, order)
+    for child, parents in required.items():
+        if len(parents) > max_parents:
+            raise ValueError(
+                f"max_parents={max_parents} must be at least the number of parents that the "
+                f"required edges give {child!r}, {len(parents)} with those that connect the "
+                "parents of one column"
+            )
+        clash = [parent for parent in parents if (parent, child) in forbidden]
+        if clash:
+            raise ValueError(
+                f"constraints forbid {(clash[0], child)!r}, which the required edges need"
+            )
+    return StructureConstraints(required, forbidden, tuple(order))
+
+
+def _check_edges(
+    key: str, given: Mapping, columns: Sequence[Hashable]
+) -> list[tuple[Hashable, Hashable]]:
+    edges = [() if isinstance(edge, str | bytes) else tuple(edge) for edge in given.get(key, ())]
+    if any(len(edge) != 2 for edge in edges):
+        raise ValueError(f"constraints[{key!r}] must hold pairs (parent, child)")
+    _check_known(key, [node for edge in edges for node in edge], columns)
+    return [(edge[0], edge[1]) for edge in edges]
+
+
+def _check_known(key: str, nodes: Sequence[Any], columns: Sequence[Hashable]) -> None:
+    known = set(columns)
+    for node in nodes:
+        if not are_hashable([node]) or node not in known:
+            raise ValueError(f"constraints[{key!r}] must name columns of X; {node!r} is none")
+
+
+def _connect_parents(
+    edges: Sequence[tuple[Hashable, Hashable]], order: Sequence[Hashable]
+) -> dict[Hashable, frozenset[Hashable]]:
+    """Return the required parents of each column, with all parents of one connected.
+
+    From the last column to the first: of two parents of a column, the later gets the earlier.
+    """
+    position = {node: i for i, node in enumerate(order)}
+    parents: dict[Hashable, set[Hashable]] = {node: set() for node in order}
+    for parent, child in edges:
+        parents[child].add(parent)
+    for node in reversed(order):
+        for first, second in combinations(sorted(parents[node], key=position.__getitem__), 2):
+            parents[second].add(first)
+    return {node: frozenset(found) for node, found in parents.items() if found}
+
+
+# Releases ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnlistedColumn:
+    """Exact values of a column whose states are not public, in the counted rows.
+
+    Attributes
+    ----------
+    codes : ndarray of int
+    distinct : list
+        Distinct values, each of which occurs.
+    is_categorical : bool
+        Whether values are drawn as a pandas categorical.
+    """
+
+    codes: np.ndarray
+    distinct: list
+    is_categorical: bool
+
+
+@dataclass(frozen=True)
+class EncodedTable:
+    """Exact cells of all counted records.
+
+    Attributes
+    ----------
+    domains : dict
+        Cells of each column, None until the states of an unlisted column are selected.
+    cells : dict of ndarray
+        Cell of each record.
+    unlisted : dict of UnlistedColumn
+    """
+
+    domains: dict[Hashable, Any]
+    cells: dict[Hashable, np.ndarray]
+    unlisted: dict[Hashable, UnlistedColumn]
+
+    @classmethod
+    def from_records(
+        cls, records: Records, states: Mapping, bounds: Mapping, rows: np.ndarray | None
+    ) -> "EncodedTable":
+        """Encode columns by their public states or bounds."""
+        states = _check_schema(records.names, states, bounds)
+        table = cls(dict.fromkeys(records.names), {}, {})
+        for name, values in records.columns.items():
+            is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
+            if name in bounds:
+                table.domains[name] = Numbers.from_bounds(name, bounds[name])
+            elif name in states:
+                table.domains[name] = Categories(tuple(states[name]), False, is_categorical)
+            else:
+                codes, distinct = factorise_column(name, values, rows)
+                fractions = (isinstance(v, float) and not v.is_integer() for v in distinct)
+                if has_float_dtype(values) or any(fractions):
+                    raise ValueError(
+                        f"bounds must be given for columns of numbers; {name!r} has none. States "
+                        "are found privately for text and whole numbers alone"
+                    )
+                table.unlisted[name] = UnlistedColumn(codes, distinct, is_categorical)
+                continue
+            table.cells[name] = table.domains[name].encode(name, values, rows)
+        return table
+
+    def add_states(self, selected: Mapping[Hashable, Categories]) -> None:
+        """Encode the unlisted columns by their selected states."""
+        for name, domain in selected.items():
+            column = self.unlisted[name]
+            self.domains[name] = domain
+            self.cells[name] = domain.encode_codes(name, column.codes, column.distinct)
+
+    def count(self) -> dict[Hashable, np.ndarray]:
+        """Return the exact number of records in each cell of each column."""
+        return {n: count_cells(self.cells[n], d.n_cells) for n, d in self.domains.items()}
+
+
+def _check_schema(
+    names: Sequence[Hashable], states: Mapping, bounds: Mapping
+) -> dict[Hashable, list]:
+    """Check the names of states and bounds, and return the states as lists."""
+    both = [name for name in states if name in bounds]
+    if both:
+        raise ValueError(f"states and bounds must not both be given for {both[0]!r}")
+    for parameter, given in (("states", states), ("bounds", bounds)):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is none")
+    checked = check_states(states, states)
+    reserved = [name for name, values in checked.items() if MISSING_STATE in values]
+    if reserved:
+        raise ValueError(
+            f"states must not hold {MISSING_STATE!r}, which stands for missing values; those "
+            f"of {reserved[0]!r} do"
+        )
+    return checked
+
+
+class ReleaseSchedule:
+    """Releases of a fit, one after the other, as parts of one that is charged before.
+
+    Parameters
+    ----------
+    whole : GaussianMechanism
+        Gaussian release that is charged, and divided over all steps.
+    selections : list of SelectionMechanism
+        Mechanisms that select the states of unlisted columns.
+    n_columns : int
+    max_cells : int
+        Largest number of cells of a clique.
+    """
+
+    def __init__(
+        self,
+        whole: GaussianMechanism,
+        selections: Sequence[SelectionMechanism],
+        n_columns: int,
+        max_cells: int,
+    ):
+        columns, pairs, self._cliques = split_gaussian(whole, _BUDGET_SHARES)
+        self._column = split_gaussian(columns, [1.0] * n_columns)[0]
+        self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
+        self._selections = selections
+        self._max_cells = max_cells
+        self._generator: np.random.Generator | None = None
+        self.joint = JointMechanism.from_mechanisms([*selections, whole])
+        self.column_sigma = self._column.sigma
+        self.pair_sigma = self._pair.sigma
+        #: Approximate noise of the counts of a clique.
+        self.clique_sigma = self._cliques.sigma * np.sqrt(max(1, n_columns - 1))
+        # The smallest share of a clique, next to as many of the largest and as many columns.
+        smallest = np.sqrt(1 + 2 * n_columns * max_cells**_CELL_EXPONENT)
+        largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
+        # Noise that cannot be drawn is refused before the charge.
+        for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
+            mechanism.check_table(np.zeros(1))
+
+    def start(self, generator: np.random.Generator | None) -> None:
+        """Allow the releases, after the charge, with the generator of the noise."""
+        self._generator = generator
+
+    def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
+        if mechanism.is_exact:
+            return values
+        # Not an assert statement, which `python -O` removes.
+        if self._generator is None:
+            raise AssertionError("a step was about to be released before it was charged")
+        return mechanism.noisy(values, self._generator)
+
+    def select_states(
+        self, columns: Mapping[Hashable, UnlistedColumn]
+    ) -> dict[Hashable, Categories]:
+        """Release the states of unlisted columns."""
+        return {
+            name: select_categories(mechanism, column, self._generator)
+            for (name, column), mechanism in zip(columns.items(), self._selections, strict=True)
+        }
+
+    def release_columns(self, counts: Mapping[Hashable, np.ndarray]) -> dict[Hashable, Measurement]:
+        """Release the counts of each column."""
+        return {
+            name: Measurement((name,), self._add_noise(self._column, each), self.column_sigma)
+            for name, each in counts.items()
+        }
+
+    def release_distances(self, distances: np.ndarray) -> np.ndarray:
+        """Release the distance of each pair of columns from independence."""
+        return self._add_noise(self._pair, distances)
+
+    def release_cliques(
+        self, cliques: Mapping[Clique, np.ndarray], columns: Mapping[Hashable, np.ndarray]
+    ) -> tuple[dict[Clique, Measurement], dict[Hashable, Measurement]]:
+        """Release the counts of cliques, and the counts of some columns once more."""
+        counts = [*cliques.values(), *columns.values()]
+        weights = [min(each.size, self._max_cells) ** _CELL_EXPONENT for each in counts]
+        released = [
+            Measurement(nodes, self._add_noise(part, each), part.sigma)
+            for nodes, part, each in zip(
+                [*cliques, *((name,) for name in columns)],
+                split_gaussian(self._cliques, weights),
+                counts,
+                strict=True,
+            )
+        ]
+        n_cliques = len(cliques)
+        return (
+            dict(zip(cliques, released[:n_cliques], strict=True)),
+            dict(zip(columns, released[n_cliques:], strict=True)),
+        )
+
+
+def select_categories(
+    mechanism: SelectionMechanism, column: UnlistedColumn, generator: np.random.Generator | None
+) -> Categories:
+    """Release the values that enough records hold as states, and one state for all others."""
+    counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))
+    # Noise on a count of 0 would publish a name that no counted record holds. Not an assert
+    # statement, which `python -O` removes.
+    if not counts.all():
+        raise AssertionError("a name that no counted record holds was about to be published")
+    # An additional count without a name, so that the table is never empty.
+    published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
+    found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
+    # Sorted, because the order of the data would reveal the data. The text that stands for
+    # missing values cannot be a state.
+    names = sort_values(name for name in found if name != MISSING_STATE)
+    other = _OTHER_STATE
+    while other in names:
+        other = f"({other})"
+    return Categories((*names, other), has_other=True, is_categorical=column.is_categorical)
+
+
+def estimate_total(columns: Iterable[Measurement]) -> float:
+    """Return the number of records, as a weighted mean over columns of their sums."""
+    counts = [column.values for column in columns]
+    weights = np.array([1 / len(each) for each in counts])
+    return max(1.0, float(weights @ [each.sum() for each in counts] / weights.sum()))
+
+
+# Search -----------------------------------------------------------------------
+
+
+def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: float) -> np.ndarray:
+    """Return the exact l1 distance of each pair's counts from those of independent columns.
+
+    `shares` and `total` are released. Expected counts are rounded to whole numbers, so that
+    distances are whole, exact, and change by no more than the counts do: docs/theory.md,
+    section 17.
+    """
+    found = []
+    for first, second in combinations(codes, 2):
+        expected = np.rint(total * np.outer(shares[first], shares[second])).ravel()
+        cells = codes[first] * np.int64(len(shares[second])) + codes[second]
+        found.append(np.abs(count_cells(cells, expected.size) - expected).sum())
+    return np.array(found)
+
+
+def dependence_scores(
+    noisy: np.ndarray, shares: Mapping[Hashable, np.ndarray], total: float
+) -> np.ndarray:
+    """Return a symmetric matrix of released distances minus those expected by chance.
+
+    The mean of |x - m| is about sqrt(2 m / pi) for a count x with mean m.
+    """
+    scores = np.zeros((len(shares), len(shares)))
+    chance = [
+        np.sqrt(2 / np.pi * (total * np.outer(first, second))).sum()
+        for first, second in combinations(shares.values(), 2)
+    ]
+    scores[np.triu_indices(len(shares), 1)] = noisy - chance
+    return scores + scores.T
+
+
+def learn_parents(
+    columns: Sequence[Hashable],
+    sizes: Mapping[Hashable, int],
+    scores: np.ndarray,
+    cell_cost: float,
+    max_parents: int,
+    max_cells: int,
+    constraints: StructureConstraints,
+) -> Parents:
+    """Add one column after another, always the one with the largest gain.
+
+    The parents of a column all lie in the family of an earlier one. Its gain is the sum of its
+    scores with them, minus `cell_cost` for each cell of its table. So tables are small if noise
+    is large, down to columns without parents. A family has at most `max_cells` cells, unless
+    it is required.
+    """
+    search = _Search(columns, sizes, scores, cell_cost, max_cells, constraints)
+    search.offer(())
+    while search.remaining.any():
+        family = search.add_best()
+        for size in range(1, min(max_parents, len(family)) + 1):
+            for subset in combinations(family, size):
+                search.offer(subset)
+    return {
+        columns[i]: tuple(columns[parent] for parent in parents)
+        for i, parents in search.families.items()
+    }
+
+
+class _Search:
+    """Families so far, and the best parents that were offered to each remaining column.
+
+    Columns are numbers here. Of equal gains, the parents that were offered first win.
+    """
+
+    def __init__(self, columns, sizes, scores, cell_cost, max_cells, constraints):
+        number = {node: i for i, node in enumerate(columns)}
+        self._scores = scores
+        self._states = np.array([sizes[node] for node in columns], dtype=float)
+        self._cell_cost, self._max_cells = cell_cost, max_cells
+        self._allowed_scores = scores.copy()  # of parent, child
+        for parent, child in constraints.forbidden:
+            self._allowed_scores[number[parent], number[child]] = -np.inf
+        self._required = {
+            number[child]: {number[parent] for parent in parents}
+            for child, parents in constraints.required.items()
+        }
+        self._predecessor = {
+            number[later]: number[earlier] for earlier, later in pairwise(constraints.order)
+        }
+        self._offers: dict[frozenset[int], int] = {}
+        self._best_gain = np.full(len(columns), -np.inf)
+        self._best_offer = np.zeros(len(columns), dtype=int)
+        self.families: dict[int, tuple[int, ...]] = {}
+        self.remaining = np.ones(len(columns), dtype=bool)
+
+    def offer(self, parents: tuple[int, ...]) -> None:
+        """Offer parents to all columns."""
+        key = frozenset(parents)
+        if key in self._offers:
+            return
+        self._offers[key] = len(self._offers)
+        cells = prod(self._states[list(parents)]) * self._states
+        gains = self._allowed_scores[list(parents)].sum(axis=0) - self._cell_cost * cells
+        if parents:
+            gains[cells > self._max_cells] = -np.inf
+        for child, required in self._required.items():
+            if not required <= key:
+                gains[child] = -np.inf
+        better = gains > self._best_gain
+        self._best_gain[better] = gains[better]
+        self._best_offer[better] = self._offers[key]
+
+    def add_best(self) -> list[int]:
+        """Add the remaining column with the largest gain, and return its family."""
+        ready = self.remaining.copy()
+        for later, earlier in self._predecessor.items():
+            ready[later] &= not self.remaining[earlier]
+        free = np.flatnonzero(ready)
+        best = self._best_gain[free].max()
+        if not self.families:  # start with one of the two columns that depend most on each other
+            off_diagonal = np.where(np.eye(len(ready), dtype=bool), -np.inf, self._scores)
+            chosen, parents = int(free[off_diagonal[free].max(axis=1).argmax()]), set()
+        elif np.isneginf(best):  # only required parents remain, and their tables are too large
+            chosen = int(free[0])
+            parents = self._required[chosen]
+        else:
+            ties = free[self._best_gain[free] == best]
+            chosen = int(ties[self._best_offer[ties].argmin()])
+            parents = set(list(self._offers)[self._best_offer[chosen]])
+        self.remaining[chosen] = False
+        self.families[chosen] = tuple(sorted(parents, key=list(self.families).index))
+        return [*self.families[chosen], chosen]

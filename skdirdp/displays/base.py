@@ -1,0 +1,83 @@
+"""Base class of the displays, and SVG output."""
+
+import io
+from typing import Any, TypeVar
+
+import numpy as np
+
+_SVG_STYLE = {"svg.fonttype": "none", "svg.hashsalt": "skdirdp", "legend.frameon": False}
+
+Self = TypeVar("Self", bound="Display")
+
+
+class Display:
+    """Base class: `plot` prepares the axes, and `_draw` of a subclass draws on them."""
+
+    ax_: Any
+    figure_: Any
+    _legend_beside = False
+
+    def plot(self: Self, ax: Any = None, **options: Any) -> Self:
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            If None, a new figure is created. A title that the axes have is kept.
+        **options
+            Passed to matplotlib.
+
+        Returns
+        -------
+        display : the same object
+        """
+        legend = {}
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError(
+                    "matplotlib is needed to plot; install it, for example by "
+                    "pip install matplotlib"
+                ) from error
+            _, ax = plt.subplots(layout="constrained", figsize=self._figure_size())
+            if self._legend_beside:
+                legend = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        self.ax_, self.figure_ = ax, ax.figure
+        title = ax.get_title()
+        self._draw(ax, **options)
+        if title:
+            ax.set_title(title)
+        if ax.get_legend_handles_labels()[1]:
+            ax.legend(**legend)
+        return self
+
+    def _figure_size(self) -> Any:
+        """Return width and height of a new figure in inches; None is matplotlib's default."""
+
+    def _draw(self, ax: Any, **options: Any) -> None:
+        raise NotImplementedError
+
+
+def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
+    """Draw a display as an SVG element, or return None if matplotlib is not installed.
+
+    The result depends on the display alone, not on the user's style or the time. Black becomes
+    the colour of the text around it. Ids start with `prefix`, so that they are unique in a page.
+    """
+    try:
+        from matplotlib import style
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    file = io.StringIO()
+    with style.context(["default", _SVG_STYLE]), np.errstate(all="ignore"):
+        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+        display.plot(ax=figure.add_subplot(), **options).ax_.set_title("")
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = file.getvalue()
+    end = "</metadata>"
+    svg = svg[svg.index("<svg") : svg.index("<metadata>")] + svg[svg.index(end) + len(end) :]
+    for reference in (' id="', 'href="#', "url(#"):
+        svg = svg.replace(reference, f"{reference}{prefix}-")
+    return svg.replace("#000000", "currentColor").strip()

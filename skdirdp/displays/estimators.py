@@ -1,0 +1,355 @@
+"""Plots of a released histogram, and of scores by budget."""
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.utils.validation import check_is_fitted
+
+from .._validation import check_array, check_integer, check_real
+from .base import Display
+
+
+@dataclass(eq=False, repr=False)
+class HistogramDisplay(Display):
+    """Released histogram with its confidence band.
+
+    Use `from_estimator` to create one.
+
+    Parameters
+    ----------
+    edges : ndarray of shape (n_bins + 1,)
+        Edges of the bins.
+    density : ndarray of shape (n_bins,)
+        Released probability per unit of the feature.
+    lower, upper : ndarray of shape (n_bins,), or None
+        Bounds on the true density that hold for all bins simultaneously. If None, no band is
+        drawn.
+    confidence : float
+        Probability that the bounds hold.
+    name : str
+        Label of the horizontal axis.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Axes and figure of the last plot.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletHistogramTransformer
+    >>> from skdirdp.displays import HistogramDisplay
+    >>> X = np.random.default_rng(0).normal(size=(5000, 1))
+    >>> model = DirichletHistogramTransformer(bounds=(-5, 5), n_fine_bins=40).fit(X)
+    >>> display = HistogramDisplay.from_estimator(model, confidence=0.9)
+    >>> display.ax_.get_xlabel(), len(display.density)
+    ('x0', 40)
+    """
+
+    edges: np.ndarray
+    density: np.ndarray
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+    confidence: float
+    name: str
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        feature: int | str = 0,
+        *,
+        confidence: float = 0.95,
+        max_bins: int = 60,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "HistogramDisplay":
+        """Draw the histogram of one feature of a `DirichletHistogramTransformer`.
+
+        Parameters
+        ----------
+        estimator : DirichletHistogramTransformer
+            Fitted transformer.
+        feature : int or str, default=0
+            Position or name of the feature.
+        confidence : float in (0, 1), default=0.95
+            Confidence level of the band.
+        max_bins : int, default=60
+            Maximum number of bins. Adjacent fine bins are merged until there are at most this
+            many. The band holds for the merged bins.
+        ax : matplotlib Axes, default=None
+            If None, a new figure is created.
+        **line_options
+            Passed to matplotlib's `stairs`.
+        """
+        check_is_fitted(estimator)
+        check_real("confidence", confidence, above=0, below=1)
+        position, name = _find_feature(estimator, feature)
+        shares, fine_edges = estimator.histogram_[position], estimator.fine_edges_[position]
+        if len(shares) == 1:
+            raise ValueError(f"feature {name} is constant: no histogram of it was released")
+        starts = _merged_bins(fine_edges, check_integer("max_bins", max_bins, at_least=1))
+        edges = np.append(fine_edges[starts], fine_edges[-1])
+        widths = np.diff(edges)
+        density = np.add.reduceat(shares, starts) / widths
+        band = estimator.histogram_band(position, confidence=confidence, starts=starts)
+        lower, upper = (None, None) if band is None else (limit / widths for limit in band)
+        display = cls(edges, density, lower, upper, confidence, name)
+        return display.plot(ax=ax, **line_options)
+
+    def _draw(self, ax: Any, **line_options: Any) -> None:
+        line = ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
+        if self.lower is not None:
+            ax.stairs(
+                self.upper,
+                self.edges,
+                baseline=self.lower,
+                fill=True,
+                color=line.get_edgecolor(),
+                alpha=0.25,
+                label=f"{self.confidence:.0%} for all bins",
+            )
+        title = f"Released histogram of {self.name}"
+        ax.set(title=title, xlabel=self.name, ylabel="density")
+
+
+def _merged_bins(edges: np.ndarray, most: int) -> np.ndarray:
+    """Return the first fine bin of each merged bin; merged bins have about equal widths."""
+    if len(edges) - 1 <= most:
+        return np.arange(len(edges) - 1)
+    wanted = np.linspace(edges[0], edges[-1], most + 1)[:-1]
+    return np.unique(np.searchsorted(edges[:-1], wanted).clip(0, len(edges) - 2))
+
+
+def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:
+    """Return the position and the name of a feature."""
+    known = list(getattr(estimator, "feature_names_in_", []))
+    n_features = estimator.n_features_in_
+    if isinstance(feature, str):
+        if feature not in known:
+            raise ValueError(f"feature must be a name seen during fit; got {feature!r}")
+        return known.index(feature), feature
+    if not 0 <= feature < n_features:
+        raise ValueError(f"feature must be from 0 to {n_features - 1}; got {feature}")
+    return int(feature), str(known[feature]) if known else f"x{feature}"
+
+
+@dataclass(eq=False, repr=False)
+class BudgetCurveDisplay(Display):
+    """Score, accuracy or loss against the budget epsilon.
+
+    Use `from_estimator` to fit and score, or `from_results` to draw known scores.
+
+    Parameters
+    ----------
+    epsilons : ndarray of shape (n_epsilons,)
+        Budgets.
+    mean : ndarray of shape (n_epsilons,)
+        Mean score at each budget.
+    spread : ndarray of shape (n_epsilons,), or None
+        Standard deviation of the scores at each budget.
+    reference : float, default=None
+        Score without privacy.
+    score_name : str, default="score"
+        Label of the vertical axis.
+    name : str, default=None
+        Name of the curve in the legend.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Axes and figure of the last plot.
+    line_ : matplotlib Line2D
+        The mean scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletCategoricalNB
+    >>> from skdirdp.displays import BudgetCurveDisplay
+    >>> y = np.arange(1000) % 2
+    >>> X = np.column_stack([y, 1 - y])
+    >>> model = DirichletCategoricalNB(classes=[0, 1], n_categories=2)
+    >>> display = BudgetCurveDisplay.from_estimator(
+    ...     model, X[:800], y[:800], X_test=X[800:], y_test=y[800:],
+    ...     epsilons=[0.5, 1, 2], n_repeats=2, reference=True,
+    ... )
+    >>> display.mean.shape, display.reference
+    ((3,), 1.0)
+    """
+
+    epsilons: np.ndarray
+    mean: np.ndarray
+    spread: np.ndarray | None
+    reference: float | None = None
+    score_name: str = "score"
+    name: str | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        X_test: Any,
+        y_test: Any = None,
+        epsilons: ArrayLike = (0.1, 0.3, 1.0, 3.0, 10.0),
+        scoring: Any = None,
+        n_repeats: int = 5,
+        reference: float | bool | None = None,
+        param_name: str = "epsilon",
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "BudgetCurveDisplay":
+        """Fit several times at each budget, and draw the scores on test records.
+
+        Every fit is a release: ``n_epsilons * n_repeats`` fits are charged to the estimator's
+        accountant, if it has one. The scores are **not private**: they depend on the test
+        records without noise. Publish the curve only if the test records are public.
+
+        Parameters
+        ----------
+        estimator : private estimator
+            Estimator to clone and fit.
+        X, y : array-like
+            Records to fit.
+        X_test, y_test : array-like
+            Records to score.
+        epsilons : array-like of positive floats, default=(0.1, 0.3, 1, 3, 10)
+            Budgets.
+        scoring : str or callable, default=None
+            As in scikit-learn. If None, the estimator's `score`.
+        n_repeats : int, default=5
+            Number of fits at each budget. They use different noise, even with a
+            `random_state`.
+        reference : True or float, default=None
+            Score without privacy, drawn as a dashed line. If True, it is computed by a fit
+            with infinite epsilon, which is charged as well. An accountant with a limit
+            refuses it.
+        param_name : str, default="epsilon"
+            Name of the budget's parameter, such as ``"step__epsilon"`` in a pipeline.
+        name : str, default=None
+            Name in the legend. If None, the name of the estimator's class.
+        ax : matplotlib Axes, default=None
+            If None, a new figure is created.
+        **line_options
+            Passed to matplotlib's `plot`.
+        """
+        budgets = _check_budgets(epsilons)
+        n_repeats = check_integer("n_repeats", n_repeats, at_least=1)
+        scorer = check_scoring(estimator, scoring)
+        noise_name = param_name.removesuffix("epsilon") + "random_state"
+        parameters = estimator.get_params()
+        if param_name not in parameters:
+            raise ValueError(
+                "param_name must be the name of the estimator's budget, such as 'epsilon' or "
+                f"'step__epsilon'; got {param_name!r}"
+            )
+        noise = parameters.get(noise_name)
+        if isinstance(noise, Integral):
+            # All fits share one stream: with the same seed, each would draw the same noise.
+            noise = np.random.default_rng(int(noise))
+
+        def score(epsilon: float) -> float:
+            model = clone(estimator).set_params(**{param_name: epsilon})
+            if noise is not None:
+                model.set_params(**{noise_name: noise})
+            return float(scorer(model.fit(X, y), X_test, y_test))
+
+        scores = [[score(epsilon) for _ in range(n_repeats)] for epsilon in budgets.tolist()]
+        return cls.from_results(
+            budgets,
+            scores,
+            reference=score(np.inf) if reference is True else reference,
+            score_name=_score_name(estimator, scoring),
+            name=type(estimator).__name__ if name is None else name,
+            ax=ax,
+            **line_options,
+        )
+
+    @classmethod
+    def from_results(
+        cls,
+        epsilons: ArrayLike,
+        scores: ArrayLike,
+        spread: ArrayLike | None = None,
+        *,
+        reference: float | None = None,
+        score_name: str = "score",
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "BudgetCurveDisplay":
+        """Draw known scores.
+
+        Parameters
+        ----------
+        epsilons : array-like of shape (n_epsilons,)
+            Budgets.
+        scores : array-like of shape (n_epsilons,) or (n_epsilons, n_repeats)
+            Mean scores, or all scores.
+        spread : array-like of shape (n_epsilons,), default=None
+            Standard deviations. If None, computed from all scores.
+        reference, score_name, name
+            As for the class.
+        ax, **line_options
+            As for `from_estimator`.
+        """
+        budgets = _check_budgets(epsilons)
+        values = check_array("scores", scores)
+        if values.ndim not in (1, 2) or len(values) != len(budgets):
+            raise ValueError(
+                f"scores must have a row for each of the {len(budgets)} epsilons; got shape "
+                f"{values.shape}"
+            )
+        if values.ndim == 2:
+            spread = values.std(axis=1) if spread is None else spread
+            values = values.mean(axis=1)
+        order = np.argsort(budgets)
+        if spread is not None:
+            spread = check_array("spread", spread, at_least=0)
+            if spread.shape != budgets.shape:
+                raise ValueError(f"spread must have shape {budgets.shape}; got {spread.shape}")
+            spread = spread[order]
+        if reference is not None:
+            reference = check_real("reference", reference)
+        display = cls(budgets[order], values[order], spread, reference, score_name, name)
+        return display.plot(ax=ax, **line_options)
+
+    def _draw(self, ax: Any, **line_options: Any) -> None:
+        options = {"marker": "o", "label": self.name, **line_options}
+        (self.line_,) = ax.plot(self.epsilons, self.mean, **options)
+        colour = self.line_.get_color()
+        if self.spread is not None:
+            low, high = self.mean - self.spread, self.mean + self.spread
+            ax.fill_between(self.epsilons, low, high, color=colour, alpha=0.2, linewidth=0)
+        if self.reference is not None:
+            ax.axhline(self.reference, color=colour, linestyle="--", label="without privacy")
+        ax.set_xscale("log")
+        ax.set_xticks(self.epsilons, [f"{epsilon:g}" for epsilon in self.epsilons])
+        ax.set_xticks([], minor=True)
+        title = f"{self.score_name.capitalize()} by budget"
+        ax.set(title=title, xlabel=r"$\varepsilon$", ylabel=self.score_name)
+        ax.grid(alpha=0.3)
+
+
+def _check_budgets(epsilons: ArrayLike) -> np.ndarray:
+    budgets = check_array("epsilons", np.ravel(epsilons), above=0)
+    if budgets.size == 0 or not np.isfinite(budgets).all():
+        raise ValueError(f"epsilons must be one or more finite numbers; got {epsilons!r}")
+    return budgets
+
+
+def _score_name(estimator: Any, scoring: Any) -> str:
+    if isinstance(scoring, str):
+        return scoring.replace("_", " ")
+    if scoring is not None:
+        return getattr(scoring, "__name__", "score")
+    return "accuracy" if is_classifier(estimator) else "score"

@@ -1,0 +1,408 @@
+"""Plots of privacy profiles and of the charges of an accountant."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from .._messages import format_exact, plural
+from .._validation import check_array, check_choice, check_integer, check_real
+from ..accounting import Composition
+from ..accounting.composition import PrivacyCurves
+from .base import Display
+
+_POINTS = 120
+# A profile ends where delta reaches the first of these values that it reaches at all,
+_END_DELTAS = 10.0 ** np.arange(-10, 0)
+# or, if that is lower, this factor below the smallest marked delta.
+_BELOW_MARKS = 1e-2
+_MOST_LABELS = 9
+_NO_LABEL = "no label"
+_OTHERS = "other labels"
+
+Point = tuple[float, float]
+
+
+@dataclass(eq=False, repr=False)
+class PrivacyProfileDisplay(Display):
+    """Privacy profile: for each epsilon, the smallest delta that holds with it.
+
+    Use `from_estimator`, `from_accountant` or `from_mechanism` to create one. They draw the
+    exact `skdirdp.accounting.Composition` of the releases. For an accountant with an adaptive
+    limit, they draw the profile that the limit guarantees.
+
+    Parameters
+    ----------
+    epsilon, delta : ndarray of shape (n_points,)
+        Points of the profile.
+    budget : tuple of (epsilon, delta), default=None
+        Budget or limit to mark.
+    name : str, default=None
+        Name of the profile in the legend.
+    budget_name : str, default="budget"
+        Name of the budget in the legend.
+    total : tuple of (epsilon, delta), default=None
+        Total of the charges to mark.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Axes and figure of the last plot.
+    line_ : matplotlib Line2D
+        The profile.
+
+    Examples
+    --------
+    >>> from skdirdp.displays import PrivacyProfileDisplay
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> mechanism = DirichletMechanism(r=0.05, alpha=2.0)
+    >>> display = PrivacyProfileDisplay.from_mechanism(mechanism, releases=14)
+    >>> display.ax_.get_yscale()
+    'log'
+    >>> other = DirichletMechanism(r=0.1, alpha=4.0)
+    >>> both = PrivacyProfileDisplay.from_mechanism(other, releases=14, ax=display.ax_)
+    """
+
+    epsilon: np.ndarray
+    delta: np.ndarray
+    budget: Point | None = None
+    name: str | None = None
+    budget_name: str = "budget"
+    total: Point | None = None
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        epsilons: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "PrivacyProfileDisplay":
+        """Draw the profile of one fit.
+
+        An (epsilon, delta) budget is marked. For a `PrivateDirichletPosterior`, which is
+        epsilon-DP, the profile is that of randomised response, an upper bound.
+
+        Parameters
+        ----------
+        estimator : private estimator
+            Fitted estimator with finite epsilon.
+        epsilons : array-like of floats, default=None
+            Where to compute the profile. If None, from 0 until delta is negligible.
+        name : str, default=None
+            Name in the legend. If None, the name of the estimator's class.
+        ax : matplotlib Axes, default=None
+            If None, a new figure is created.
+        **line_options
+            Passed to matplotlib's `plot`.
+        """
+        check_is_fitted(estimator)
+        report = getattr(estimator, "privacy_", None)
+        if report is None:
+            raise TypeError(
+                "estimator must be a private estimator, which has privacy_ after fit; got a "
+                f"{type(estimator).__name__}"
+            )
+        if np.isinf(report.epsilon):
+            raise ValueError(
+                "epsilon must be finite for a profile; got a fit with epsilon=inf, whose delta "
+                "is 1 at every epsilon"
+            )
+        budget = None if report.delta is None else (report.epsilon, report.delta)
+        name = type(estimator).__name__ if name is None else name
+        points = profile_points([report.composition()], epsilons, [budget])
+        return cls(*points, budget, name).plot(ax=ax, **line_options)
+
+    @classmethod
+    def from_accountant(
+        cls,
+        accountant: Any,
+        *,
+        epsilons: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "PrivacyProfileDisplay":
+        """Draw the profile of all charges.
+
+        With an adaptive limit, it is the profile of everything that the limit can admit.
+        Otherwise it is the profile of the charges, valid if they were fixed in advance.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+            Accountant with at least one charge. Its (epsilon, delta) limit is marked, and the
+            total at the same delta.
+        name : str, default=None
+            Name in the legend. If None, the number of charges, or "whatever is admitted".
+        epsilons, ax, **line_options
+            As for `from_estimator`.
+        """
+        has_budget = accountant.epsilon is not None and accountant.order is None
+        budget = (accountant.epsilon, accountant.delta) if has_budget else None
+        filtered = has_budget and accountant.adaptive and len(accountant) > 0
+        if name is None:
+            name = "whatever is admitted" if filtered else plural(len(accountant), "charge")
+        # The total of an adaptive limit is the limit itself, which is marked already.
+        total = None
+        if accountant.order is None and not filtered:
+            total = (accountant.total(), accountant.delta)
+        points = profile_points(accountant.curves(), epsilons, [budget, total])
+        return cls(*points, budget, name, "limit", total).plot(ax=ax, **line_options)
+
+    @classmethod
+    def from_mechanism(
+        cls,
+        mechanism: PrivacyCurves,
+        releases: int = 1,
+        *,
+        epsilons: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "PrivacyProfileDisplay":
+        """Draw the profile of a number of releases.
+
+        Parameters
+        ----------
+        mechanism : mechanism, or guarantee of `skdirdp.accounting`
+            Mechanism of each release.
+        releases : int, default=1
+            Number of releases.
+        name : str, default=None
+            Name in the legend. If None, the mechanism and the number of releases.
+        epsilons, ax, **line_options
+            As for `from_estimator`.
+        """
+        releases = check_integer("releases", releases, at_least=1)
+        if name is None:
+            name = f"{mechanism}" if releases == 1 else f"{releases} x {mechanism}"
+        points = profile_points([Composition([(mechanism, releases)])], epsilons)
+        return cls(*points, name=name).plot(ax=ax, **line_options)
+
+    def _draw(self, ax: Any, **line_options: Any) -> None:
+        if np.any(self.delta > 0):
+            # A delta of 0 is below every logarithmic axis: the line leaves it downwards.
+            ax.set_yscale("log", nonpositive="clip")
+        (self.line_,) = ax.plot(self.epsilon, self.delta, **{"label": self.name, **line_options})
+        colour = self.line_.get_color()
+        if self.budget is not None:
+            epsilon, delta = self.budget
+            text = f"{self.budget_name} ({format_exact(epsilon)}, {format_exact(delta)})"
+            if delta > 0:
+                ax.plot([epsilon], [delta], "o", color=colour, label=text)
+            else:
+                ax.axvline(epsilon, linestyle=":", color=colour, label=text)
+        if self.total is not None and np.isfinite(self.total[0]):
+            epsilon, delta = self.total
+            text = f"total ({epsilon:.3g}, {format_exact(delta)})"
+            ax.plot([epsilon], [delta], "x", color=colour, label=text)
+        ax.set(title="Privacy profile", xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
+        ax.grid(alpha=0.3)
+
+
+def profile_points(
+    curves: Sequence[Any],
+    epsilons: ArrayLike | None = None,
+    marks: Sequence[Point | None] = (),
+    n_points: int = _POINTS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the smallest delta that holds for all curves at each epsilon.
+
+    By default, epsilon goes from 0 until delta is negligible, also compared with the marks.
+    """
+    if epsilons is None:
+        end = _profile_end(curves, [mark[1] for mark in marks if mark])
+        if end == 0:
+            if not marks or marks[0] is None:
+                raise ValueError("a profile needs at least one release or charge; got none")
+            end = marks[0][0]
+        points = np.linspace(0.0, end, n_points)
+    else:
+        points = np.sort(check_array("epsilons", np.ravel(epsilons), at_least=0))
+    return points, np.max([np.asarray(each.delta(points)) for each in curves], axis=0)
+
+
+def _profile_end(curves: Sequence[Any], marked: Sequence[float]) -> float:
+    """Find the epsilon at which the delta of all curves is negligible."""
+    below = [_BELOW_MARKS * delta for delta in marked if 0 < _BELOW_MARKS * delta < _END_DELTAS[0]]
+    for least in [*below, *_END_DELTAS]:
+        end = max(curve.epsilon(float(least)) for curve in curves)
+        if np.isfinite(end):
+            return end
+    raise ValueError(
+        "a profile needs a delta below 0.1 at some epsilon; something was released without noise"
+    )
+
+
+@dataclass(eq=False, repr=False)
+class LedgerDisplay(Display):
+    """Total of an accountant after each charge.
+
+    Use `from_accountant` to create one. Each charge is a dot in the colour of its label. If
+    there are too many charges to compose each total, the line is drawn through some of the
+    totals, in steps that never show less than was spent, and the charges are ticks at the
+    bottom.
+
+    Parameters
+    ----------
+    positions : sequence of int or datetime
+        Position of each charge on the horizontal axis.
+    labels : sequence of str, or None
+        Label of each charge. If None, no charges are drawn.
+    shown : ndarray of int
+        Indices of the charges that have a total, including the last charge.
+    totals : ndarray of shape (len(shown),)
+        Total of all charges up to each of these. With an adaptive limit, the share of the
+        limit that they use, times its epsilon.
+    limit : float, default=None
+        Limit of the total.
+    total_name : str, default="total epsilon"
+        Label of the vertical axis.
+    by : {"charge", "time"}, default="charge"
+        Horizontal axis.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+        Axes and figure of the last plot.
+    line_ : matplotlib Line2D
+        The totals.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivacyAccountant
+    >>> from skdirdp.displays import LedgerDisplay
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> accountant = PrivacyAccountant(epsilon=1.0)
+    >>> for label in ["survey", "survey", "report"]:
+    ...     accountant.charge(DirichletMechanism(r=0.05, alpha=2.0), releases=4, label=label)
+    >>> display = LedgerDisplay.from_accountant(accountant)
+    >>> bool(display.totals[-1] == accountant.epsilon - accountant.remaining())
+    True
+    """
+
+    positions: Sequence[Any]
+    labels: Sequence[str] | None
+    shown: np.ndarray
+    totals: np.ndarray
+    limit: float | None = None
+    total_name: str = "total epsilon"
+    by: str = "charge"
+    _legend_beside = True
+
+    @classmethod
+    def from_accountant(
+        cls,
+        accountant: Any,
+        *,
+        delta: float | None = None,
+        by: str = "charge",
+        max_points: int = 50,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "LedgerDisplay":
+        """Draw the total after each charge.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+            Accountant with at least one charge.
+        delta : float in (0, 1), default=None
+            If given, ``total(delta)`` is drawn. If None, the totals are in the terms of the
+            limit: the share spent of an adaptive limit, or the total at the delta or the Renyi
+            order of a fixed one.
+        by : {"charge", "time"}, default="charge"
+            Horizontal axis: the number of the charge, or its time (UTC).
+        max_points : int, default=50
+            Maximum number of totals that are computed, evenly spaced and including the last.
+            Each may take a tenth of a second.
+        ax : matplotlib Axes, default=None
+            If None, a new figure is created.
+        **line_options
+            Passed to matplotlib's `plot`.
+        """
+        check_choice("by", by, ("charge", "time"))
+        max_points = check_integer("max_points", max_points, at_least=1)
+        charges = accountant.history()
+        if not charges:
+            raise ValueError("accountant must have at least 1 charge; got 0")
+        limit, terms = accountant.epsilon, f"$\\delta$ = {format_exact(accountant.delta)}"
+        what = "total $\\varepsilon$"
+        if delta is not None:
+            delta = check_real("delta", delta, above=0, below=1)
+            if accountant.order is not None or delta != accountant.delta:
+                limit = None
+            terms = f"$\\delta$ = {format_exact(delta)}"
+        elif accountant.order is None and accountant.adaptive and limit is not None:
+            what = "spent of the limit, times its $\\varepsilon$,"
+        elif accountant.order is not None:
+            terms = f"Renyi order {format_exact(accountant.order)}"
+        shown = evenly_spaced(len(charges), max_points)
+        display = cls(
+            [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
+            [_NO_LABEL if row["label"] is None else row["label"] for row in charges],
+            shown,
+            np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
+            limit,
+            f"{what} at {terms}",
+            by,
+        )
+        return display.plot(ax=ax, **line_options)
+
+    def _figure_size(self) -> tuple[float, float]:
+        return 8.0, 4.8
+
+    def _draw(self, ax: Any, **line_options: Any) -> None:
+        x = np.asarray(self.positions)
+        thinned = len(self.shown) < len(x)
+        corners = np.append(x[:1] if self.by == "time" else [0], x[self.shown])
+        # Totals only grow, so the next total bounds those between two points from above.
+        options = {"color": "0.3", "drawstyle": "steps-pre" if thinned else "steps-post"}
+        (self.line_,) = ax.plot(
+            corners, np.append(0.0, self.totals), **{"zorder": 2, **options, **line_options}
+        )
+        self._draw_charges(ax, x, thinned)
+        if self.limit is not None:
+            ax.axhline(
+                self.limit, color="k", linestyle="--", label=f"limit {format_exact(self.limit)}"
+            )
+        if np.isinf(self.totals).any():
+            first = np.argmax(np.isinf(self.totals)) + (not thinned)
+            ax.axvline(corners[first], color="k", linestyle=":", label="infinite from here on")
+        ax.set(title="Privacy spent", ylabel=self.total_name)
+        ax.set_ylim(bottom=0)
+        if self.by == "time":
+            ax.set_xlabel("time (UTC)")
+            ax.tick_params(axis="x", rotation=30)
+        else:
+            ax.set_xlabel("charge")
+            ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.grid(alpha=0.3)
+
+    def _draw_charges(self, ax: Any, x: np.ndarray, thinned: bool) -> None:
+        """Draw a mark for each charge, in the colour of its label."""
+        given = self.labels or []
+        named = [label for label, _ in Counter(given).most_common(_MOST_LABELS)]
+        labels = np.array([label if label in named else _OTHERS for label in given])
+        for label in dict.fromkeys(labels.tolist()):
+            mine = np.flatnonzero(labels == label)
+            # Dollar signs would start a formula.
+            text = f"{label} ({mine.size})".replace("$", r"\$")
+            if thinned:
+                foot = np.full(mine.size, 0.02)
+                ticks = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "linestyle": "none"}
+                ax.plot(x[mine], foot, transform=ax.get_xaxis_transform(), label=text, **ticks)
+            else:
+                ax.plot(x[mine], self.totals[mine], "o", label=text, zorder=3)
+
+
+def evenly_spaced(size: int, most: int) -> np.ndarray:
+    """Return at most `most` indices below `size`, evenly spaced and including the last."""
+    return np.unique(np.linspace(size - 1, 0, min(size, most)).round().astype(int))

@@ -1,0 +1,207 @@
+"""Tables and parts of tables in memory, and the sum of the counts of parts.
+
+A part is counted like a table of its own. All counts are multiples of a public grid, on which
+sums are exact in any order (docs/theory.md, 2.6), so the result does not depend on how a table is
+divided into parts.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+
+from .._contributions import check_exact
+from .._messages import errors_without_data
+from .._persons import CountedRows, select_rows
+from ..records import column_names
+
+#: A progress bar is shown after this many seconds.
+PROGRESS_DELAY = 2.0
+
+
+class Part(NamedTuple):
+    """Some records of a table, in memory, with their labels, weights and ids."""
+
+    X: Any
+    y: Any = None
+    sample_weight: Any = None
+    groups: Any = None
+
+
+class Counter(Protocol):
+    """Counting code of an estimator, which may be sent to workers; it holds no accountant."""
+
+    max_rows: int
+
+    def count_part(self, part: Part, before: CountedRows | None) -> Any:
+        """Return counts that can be added; `before` has the persons of earlier parts."""
+
+    def count_frame(self, frame: Any) -> Any:
+        """Return the same counts for a `LazyTable`."""
+
+
+@dataclass(frozen=True)
+class TableCounts:
+    """Counts of several tables, in each of which every record is counted once."""
+
+    counted: CountedRows
+    tables: list[np.ndarray]
+
+    def __add__(self, other: "TableCounts") -> "TableCounts":
+        tables = [a + b for a, b in zip(self.tables, other.tables, strict=True)]
+        for table in tables:
+            check_exact(table, None)
+        return TableCounts(self.counted + other.counted, tables)
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Roles of the columns of a frame.
+
+    Attributes
+    ----------
+    features : names of the features, in the order of the frame.
+    named : parameters of `fit` that were given as column names, with these names.
+    """
+
+    features: list[Any]
+    named: dict[str, Any]
+
+    @classmethod
+    def from_names(cls, names: list[Any], given: dict[str, Any]) -> "ColumnRoles":
+        """Return the roles of columns; strings in `given` are column names."""
+        named = {role: name for role, name in given.items() if isinstance(name, str)}
+        for role, name in named.items():
+            if name not in names:
+                raise ValueError(f"{role} must be the name of a column of X; {name!r} is not one")
+        if len(set(named.values())) < len(named):
+            raise ValueError(f"{', '.join(named)} must name different columns; some are the same")
+        return cls([name for name in names if name not in named.values()], named)
+
+    @property
+    def columns(self) -> list[Any]:
+        """All columns that are used."""
+        return [*self.features, *self.named.values()]
+
+    def split(self, frame: pd.DataFrame, **others: Any) -> Part:
+        """Return the features and the other columns of a frame as a part."""
+        columns = {role: frame[name] for role, name in self.named.items()}
+        return Part(frame[self.features], **columns, **others)
+
+
+def check_column_names(given: dict[str, Any]) -> set[str]:
+    """Return the parameters of `fit` that are given; raise an error for other than names."""
+    for role, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise TypeError(
+                f"{role} must be the name of a column of X if X is not in memory; got "
+                f"{type(value).__name__}"
+            )
+    return {role for role, value in given.items() if value is not None}
+
+
+class TableInMemory:
+    """Table in memory: an array, a sparse matrix or a frame."""
+
+    in_memory = True
+
+    def __init__(self, X: Any, given: dict[str, Any]):
+        names = column_names(X)
+        if names is None or not any(isinstance(value, str) for value in given.values()):
+            self.part = Part(X, **given)
+            return
+        roles = ColumnRoles.from_names(names, given)
+        features = X.select(roles.features) if hasattr(X, "select") else X[roles.features]
+        others = {role: X[value] if role in roles.named else value for role, value in given.items()}
+        self.part = Part(features, **others)
+
+
+@dataclass(frozen=True)
+class FailedCount:
+    """Error of a part, returned as a value: engines would log the arguments of a failed task."""
+
+    kind: type[Exception]
+    message: str
+
+    @classmethod
+    def from_error(cls, error: Exception) -> "FailedCount":
+        kinds = (TypeError, ValueError)
+        kind = next((kind for kind in kinds if isinstance(error, kind)), RuntimeError)
+        return cls(kind, str(error))
+
+
+def count_part(counter: Counter, part: Part, before: Any = None) -> Any:
+    """Return the counts of a part; None if it is empty, a `FailedCount` after an error."""
+    if part.X.shape[0] == 0:
+        return None
+    if isinstance(before, FailedCount):
+        return before
+    try:
+        with errors_without_data(X=part.X):
+            return counter.count_part(part._replace(y=to_object_array(part.y)), before)
+    except Exception as error:
+        return FailedCount.from_error(error)
+
+
+def to_object_array(values: Any) -> Any:
+    """Return texts of a pandas series as objects, with NaN for missing values."""
+    if isinstance(values, pd.Series) and (
+        isinstance(values.dtype, pd.StringDtype) or values.dtype == object
+    ):
+        return values.to_numpy(dtype=object, na_value=np.nan)
+    return values
+
+
+def count_persons(before: Any, groups: Any, max_rows: int) -> Any:
+    """Return the counted records of each person up to the end of a part, or a `FailedCount`."""
+    if isinstance(before, FailedCount) or len(groups) == 0:
+        return before
+    try:
+        # The next part does not need the positions of the rows.
+        return replace(select_rows(groups, len(groups), max_rows, before), rows=None)
+    except Exception as error:
+        return FailedCount.from_error(error)
+
+
+def add_counts(counts: list[Any]) -> Any:
+    """Return the sum of the counts of parts, or the first failure."""
+    total = None
+    for found in counts:
+        if isinstance(found, FailedCount):
+            return found
+        if found is not None:
+            total = found if total is None else total + found
+    return total
+
+
+def check_total(counts: Any) -> Any:
+    """Return the counts of a table; raise the error of a failed or empty count."""
+    if isinstance(counts, FailedCount):
+        raise counts.kind(counts.message)
+    if counts is None:
+        raise ValueError("X must hold at least one record; got 0")
+    return counts
+
+
+def is_interactive() -> bool:
+    """Return whether stderr is a terminal or a notebook."""
+    with suppress(Exception):
+        if sys.stderr.isatty():
+            return True
+    return "ipykernel" in sys.modules
+
+
+def with_progress(steps: Iterable[Any], total: int | None, unit: str) -> Iterator[Any]:
+    """Iterate over the steps, with a progress bar in an interactive session."""
+    with suppress(ImportError):
+        from tqdm.auto import tqdm
+
+        hidden, delay = not is_interactive(), PROGRESS_DELAY
+        return iter(
+            tqdm(steps, "counting", total, unit=unit, disable=hidden, delay=delay, leave=False)
+        )
+    return iter(steps)

@@ -1,0 +1,525 @@
+"""Histograms of numeric columns: public fine bins, their counts, and released estimates.
+
+A grid consists of cells whose width is a power of two and whose borders are multiples of the
+width. These are exact in floating point, so a value that many rows share is on the same side of
+a border when it is counted and when it is binned later. Fine bins are runs of cells.
+
+Released histograms see only the release and the parameters of the mechanism, never a count.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+from scipy.optimize import isotonic_regression
+
+from .._contributions import count_cells
+from .._persons import CountedRows, select_rows
+from ..engines import Part, TableCounts
+from ..mechanisms.base import Mechanism
+from ..numerics.rows import row_blocks
+from ..postprocessing import NoisyTable
+from ..postprocessing.histogram import read_histogram
+
+#: Fraction of the borders that follow the logarithm of |x|; the others are evenly spaced.
+FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
+
+# Largest number of cells of a grid, and twice the smallest. A lookup table of all cells should
+# stay in the second-level cache.
+_MAX_CELLS = 1 << 17
+# Logarithmic borders become evenly spaced below this fraction of the larger bound. With the
+# default number of fine bins, the narrowest are then one cell wide.
+_SMALLEST_SCALE = 1 / 4096
+# Entries of X that are processed at once, and rows whose cells are kept between counts.
+BLOCK_ENTRIES = 1 << 15
+_COUNTED_ROWS = 1 << 18
+# Up to this number of borders, comparing with each is faster than a binary search.
+_FEW_BORDERS = 48
+# Codes of engines for numbers without a cell, and the numbers that they stand for.
+_INVALID_CODES = {-1: np.nan, -2: np.inf}
+#: Edges of the one bin of a constant feature, as in scikit-learn.
+EVERYTHING = np.array([-np.inf, np.inf])
+# A quantile bin with less than this fraction of its share is merged with another.
+_NEARLY_EMPTY = 0.1
+
+
+# Fine bins -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FineGrid:
+    """Fine bins between public bounds.
+
+    Attributes
+    ----------
+    low, high : float
+        Bounds; values beyond them count in the end bins.
+    width : float
+        Width of a cell.
+    first : float
+        Position of the first cell, in cells from 0.
+    starts : ndarray of int
+        First cell of each fine bin, counted from `first`.
+    """
+
+    low: float
+    high: float
+    width: float
+    first: float
+    starts: np.ndarray
+
+    @property
+    def n_bins(self) -> int:
+        return len(self.starts)
+
+    @property
+    def n_cells(self) -> int:
+        return _n_cells(self.high, self.width, self.first)
+
+    @cached_property
+    def bin_of_cell(self) -> np.ndarray:
+        """Fine bin of each cell, and of one more, which the upper bound itself may start."""
+        sizes = np.diff(self.starts, append=self.n_cells + 1)
+        return np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
+
+    @property
+    def edges(self) -> np.ndarray:
+        inner = (self.first + self.starts[1:]) * self.width
+        return np.concatenate([[self.low], inner, [self.high]])
+
+
+@lru_cache(maxsize=256)
+def fine_grid(low: float, high: float, n_bins: int, scale: str) -> FineGrid:
+    """Return a grid of `n_bins` fine bins, chosen from the bounds alone.
+
+    There are fewer bins if there are fewer floating-point numbers between the bounds.
+    """
+    # Half as many cells are enough for the bins.
+    most = max(_MAX_CELLS, 2 << (n_bins - 1).bit_length())
+    # Cells are no finer than the numbers themselves, so that borders stay exact.
+    width = max(high / most - low / most, _resolution(low, high))
+    width = 2.0 ** np.ceil(np.log2(width))
+    first = np.floor(low / width)
+    n_cells = _n_cells(high, width, first)
+    n_bins = min(n_bins, n_cells)
+    fraction = FINE_SCALES[scale]
+    progress = np.linspace(0, 1, n_cells)
+    with np.errstate(over="ignore"):  # at the largest floats, before clipping
+        position = np.clip((first + np.arange(n_cells)) * width, low, high)
+    unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
+    stretched = np.arcsinh(position / unit)
+    stretched -= stretched[0]
+    # Between close bounds the logarithm may have a single value.
+    if fraction > 0 and stretched[-1] > 0:
+        progress = (1 - fraction) * progress + fraction * (stretched / stretched[-1])
+    starts = np.searchsorted(progress, np.arange(n_bins) / n_bins)
+    starts[0] = 0
+    # Several borders in one cell move to the next cells and, at the upper end, to those before.
+    steps = np.arange(n_bins)
+    starts = np.maximum.accumulate(starts - steps) + steps
+    starts = np.minimum(starts, n_cells - n_bins + steps)
+    starts.flags.writeable = False
+    return FineGrid(float(low), float(high), float(width), float(first), starts)
+
+
+def _n_cells(high: float, width: float, first: float) -> int:
+    return int(np.ceil(high / width) - first)
+
+
+def _resolution(low: float, high: float) -> float:
+    """Return the smallest width of cells whose borders, and inverse width, are floats."""
+    largest = max(abs(low), abs(high))
+    return float(max(largest - np.nextafter(largest, 0.0), np.finfo(float).tiny))
+
+
+def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
+    """Return the smallest and largest value, or wider bounds that have room for `n_bins` bins.
+
+    The bounds of a constant column are widened too: the data must not choose the number of bins.
+    """
+    low, high = float(column.min()), float(column.max())
+    # With several numbers in a bin, edges at equal distances are distinct after rounding.
+    if high - low >= 4 * n_bins * _resolution(low, high):
+        return low, high
+    half = max(1.0, abs(low), abs(high)) / 2
+    largest = float(np.finfo(float).max)
+    return max(low - half, -largest), min(high + half, largest)
+
+
+def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) -> list[np.ndarray]:
+    """Count the fine bins of some columns: each row of X is in one bin of each."""
+    low = np.array([grid.low for grid in grids])
+    high = np.array([grid.high for grid in grids])
+    scale = np.array([1 / grid.width for grid in grids])
+    first = np.array([grid.first for grid in grids])
+    reaches_below = bool(first.min() < 0)
+    counts = [np.zeros(grid.n_bins) for grid in grids]
+    everything = columns == list(range(X.shape[1]))
+    cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
+    for part in range(0, len(X), _COUNTED_ROWS):
+        rows = X[part : part + _COUNTED_ROWS]
+        for block in row_blocks(len(rows), rows.shape[1], BLOCK_ENTRIES):
+            chosen = rows[block] if everything else rows[block][:, columns]
+            inside = np.clip(chosen, low, high, dtype=np.float64)
+            inside *= scale
+            if reaches_below:
+                # The difference below would round a value just below a border up to it.
+                np.floor(inside, out=inside)
+            inside -= first
+            cells[:, block] = inside.T
+        for total, column, grid in zip(counts, cells, grids, strict=True):
+            total += count_cells(grid.bin_of_cell[column[: len(rows)]], grid.n_bins)
+    return counts
+
+
+def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndarray:
+    """Return the number of a column's borders that are at most each value."""
+    bins = np.empty(X.shape, dtype=dtype)
+    most = max(len(inner) for inner in borders)
+    if most <= _FEW_BORDERS:
+        levels = np.full((most, X.shape[1]), np.inf)
+        for column, inner in enumerate(borders):
+            levels[: len(inner), column] = inner
+        for block in row_blocks(len(X), X.shape[1], BLOCK_ENTRIES):
+            passed = np.zeros(bins[block].shape, dtype=np.uint8)
+            for level in levels:
+                passed += X[block] >= level
+            bins[block] = passed
+        return bins
+    for block in row_blocks(len(X), X.shape[1], 16 * BLOCK_ENTRIES):
+        for column, inner in enumerate(borders):
+            bins[block, column] = np.searchsorted(inner, X[block, column], side="right")
+    return bins
+
+
+# Features ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FeatureBins:
+    """Categories of categorical features, and fine bins of the numeric ones that vary.
+
+    Attributes
+    ----------
+    sizes : list of int or None
+        Number of categories, None for a numeric feature.
+    grids : list of FineGrid or None
+        Fine bins, None for a categorical or constant feature.
+    """
+
+    sizes: list[int | None]
+    grids: list[FineGrid | None]
+
+    def edges(self) -> list[np.ndarray]:
+        """Return the edges of the bins of each feature."""
+        return [
+            (EVERYTHING if size is None else np.arange(size + 1) - 0.5)
+            if grid is None
+            else grid.edges
+            for size, grid in zip(self.sizes, self.grids, strict=True)
+        ]
+
+    def count(self, X: np.ndarray) -> list[np.ndarray]:
+        """Return exact counts of the bins; one empty bin for constant features."""
+        counts = [
+            np.zeros(1) if size is None else count_cells(X[:, k].astype(np.intp), size)
+            for k, size in enumerate(self.sizes)
+        ]
+        numeric = {k: grid for k, grid in enumerate(self.grids) if grid is not None}
+        if numeric:
+            found = count_fine_bins(X, list(numeric), list(numeric.values()))
+            for k, bins in zip(numeric, found, strict=True):
+                counts[k] = bins
+        return counts
+
+
+@dataclass(frozen=True)
+class BinCounter:
+    """Counts of fine bins in parts of a table that is not in memory.
+
+    Attributes
+    ----------
+    model : DirichletHistogramTransformer
+        Copy that `CountingEstimator._for_workers` makes.
+    bins : FeatureBins
+    """
+
+    model: Any
+    bins: FeatureBins
+
+    @property
+    def max_rows(self) -> int:
+        return self.model.max_rows
+
+    def count_part(self, part: Part, before: CountedRows | None) -> TableCounts:
+        # Validation sets attributes of the model, which threads share, so it is copied.
+        X = self.model._for_workers()._validate(part.X, reset=False)
+        counted = select_rows(part.groups, len(X), self.max_rows, before)
+        X = counted.take(X)
+        if len(X):
+            check_categories(X, self.bins.sizes)
+        return TableCounts(CountedRows(counted.unit, counted.n_rows), self.bins.count(X))
+
+    def count_frame(self, frame: Any) -> TableCounts:
+        numbers = frame.numbers()
+        if not numbers.are_numeric:
+            self._check(numbers.extreme_rows(None))
+        tables = []
+        for k, name in enumerate(frame.with_progress(frame.names)):
+            size, grid = self.bins.sizes[k], self.bins.grids[k]
+            if grid is None:
+                assert size is not None
+                found = frame.group([name], size, partial(self._categories, k))
+                tables.append(count_cells(found.codes, size, found.weights))
+            else:
+                n_cells = grid.n_cells + 1
+                found = frame.group_cells(
+                    name, grid.low, grid.high, grid.width, grid.first, n_cells, self._cells
+                )
+                cells = count_cells(found.codes, n_cells, found.weights)
+                tables.append(np.add.reduceat(cells, grid.starts))
+        return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
+
+    def _categories(self, feature: int, records: pd.DataFrame) -> np.ndarray:
+        X = self._check(records)
+        check_categories(X, [self.bins.sizes[feature]], feature)
+        return X[:, 0].astype(np.intp)
+
+    def _cells(self, records: pd.DataFrame) -> np.ndarray:
+        self._check(records.astype(np.float64).replace(_INVALID_CODES))
+        return records.iloc[:, 0].to_numpy(dtype=np.intp)
+
+    def _check(self, records: pd.DataFrame) -> np.ndarray:
+        return self.model._for_workers()._validate(records, reset=True)
+
+
+def check_categories(X: np.ndarray, sizes: list[Any], first: int = 0) -> None:
+    """Refuse values that are no categories, in the features from the first on."""
+    for k, size in enumerate(sizes, first):
+        if size is None:
+            continue
+        column = X[:, k - first]
+        if column.min() < 0 or column.max() >= size or np.any(column != np.floor(column)):
+            raise ValueError(
+                f"X must hold whole numbers from 0 to {size - 1} in feature {k}, which has "
+                f"n_categories {size}; some are not"
+            )
+
+
+def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
+    """Return the bin of each feature from one-hot columns."""
+    owner = np.repeat(np.arange(len(n_bins)), n_bins)
+    position = np.concatenate([np.arange(n) for n in n_bins]).astype(X.dtype)
+    rows = np.arange(owner.size)
+    shape = (owner.size, len(n_bins))
+    marks = X @ sparse.csr_array((np.ones(owner.size, X.dtype), (rows, owner)), shape)
+    marks = marks.toarray() if sparse.issparse(marks) else marks
+    if np.any(marks != 1):
+        raise ValueError("X must mark one bin per feature and row, as transform does")
+    bins = X @ sparse.csr_array((position, (rows, owner)), shape)
+    return bins.toarray() if sparse.issparse(bins) else bins
+
+
+# Quantile bins -------------------------------------------------------------------------
+
+
+def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return the positions of the edges of `n_bins` bins with about equally many records.
+
+    The position of each level is where the CDF is nearest. A value that many records share
+    covers several levels, whose borders would separate nothing, or nearly nothing. These
+    borders split other bins instead: always the one whose smaller half is the largest. So the
+    number of bins never depends on the data, as the noise of later steps requires.
+
+    Parameters
+    ----------
+    cdf : ndarray of shape (n_fine_bins + 1,)
+        From 0 to 1, at the borders of fine bins; non-decreasing.
+    n_bins : int
+        At most the number of fine bins.
+
+    Returns
+    -------
+    ndarray of int of shape (n_bins + 1,)
+        Strictly increasing, from the first position to the last.
+    """
+    levels = np.arange(1, n_bins) / n_bins
+    above = np.clip(np.searchsorted(cdf, levels), 1, len(cdf) - 1)
+    nearest = np.where(levels - cdf[above - 1] < cdf[above] - levels, above - 1, above)
+    borders = np.unique(np.concatenate([[0], nearest, [len(cdf) - 1]]))
+    borders = _merge_nearly_empty(cdf, borders, _NEARLY_EMPTY / n_bins)
+    return borders if len(borders) > n_bins else _split_largest(cdf, borders, n_bins)
+
+
+def _merge_nearly_empty(cdf: np.ndarray, borders: np.ndarray, least: float) -> np.ndarray:
+    """Merge each bin that holds too little with its smaller neighbour."""
+    while len(borders) > 2:
+        parts = np.diff(cdf[borders])
+        smallest = int(np.argmin(parts))
+        if parts[smallest] >= least:
+            break
+        beside = np.concatenate([[np.inf], parts, [np.inf]])
+        borders = np.delete(borders, smallest + (beside[smallest + 2] <= beside[smallest]))
+    return borders
+
+
+def _split_largest(cdf: np.ndarray, borders: np.ndarray, n_bins: int) -> np.ndarray:
+    """Split bins, between fine bins, until there are `n_bins`."""
+    found = borders.tolist()
+    candidates = [_best_split(cdf, *ends) for ends in pairwise(found) if ends[1] - ends[0] > 1]
+    heapify(candidates)
+    while len(found) <= n_bins:
+        _, _, start, middle, stop = heappop(candidates)
+        found.append(middle)
+        for ends in ((start, middle), (middle, stop)):
+            if ends[1] - ends[0] > 1:
+                heappush(candidates, _best_split(cdf, *ends))
+    return np.sort(found)
+
+
+def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int, int, int]:
+    """Return the best split of a bin, as a tuple that sorts by the share of its smaller half."""
+    level = (cdf[start] + cdf[stop]) / 2
+    above = start + 1 + int(np.searchsorted(cdf[start + 1 : stop - 1], level))
+    between = (max(above - 1, start + 1), above)
+    smaller, middle = max(
+        (min(cdf[middle] - cdf[start], cdf[stop] - cdf[middle]), middle) for middle in between
+    )
+    if smaller <= 0:  # one fine bin holds all records, or there are none
+        middle = (start + stop) // 2
+    return -float(smaller), start - stop, start, middle, stop
+
+
+# Released histograms -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReleasedHistogram:
+    """Histogram of one feature, released as probabilities.
+
+    Attributes
+    ----------
+    edges : ndarray
+        Borders of the bins.
+    release : ndarray
+        Values that the mechanism drew.
+    mechanism : Mechanism
+    n_samples : float or None
+        Public number of records.
+    ordered : bool
+        Whether adjacent bins are adjacent values.
+    """
+
+    edges: np.ndarray
+    release: np.ndarray
+    mechanism: Mechanism
+    n_samples: Any
+    ordered: bool = True
+
+    @cached_property
+    def _unbiased(self) -> np.ndarray:
+        """Shares of the bins with noise of mean 0; they sum to 1."""
+        return self.mechanism.unbiased(self.release, self.n_samples)
+
+    def _estimate_unordered(self) -> np.ndarray:
+        """Return estimated shares of bins without an order."""
+        return project_to_simplex(self._unbiased)
+
+    def _limits(
+        self, first: np.ndarray, stop: np.ndarray, confidence: float, estimate: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return limits of the true shares of runs of bins, given their estimates."""
+        if self.mechanism.is_exact:  # limits would differ by rounding errors
+            return estimate, estimate
+        return self.mechanism.limits(
+            self.release, first, stop, n_samples=self.n_samples, confidence=confidence
+        )
+
+    @cached_property
+    def cdf(self) -> np.ndarray:
+        """Estimated share of records below each edge, non-decreasing."""
+        if not self.ordered:
+            return np.concatenate([[0.0], np.cumsum(self.probabilities)[:-1], [1.0]])
+        # Isotonic regression does not increase the largest error.
+        inner = isotonic_regression(np.cumsum(self._unbiased)[:-1]).x
+        return np.concatenate([[0.0], np.clip(inner, 0.0, 1.0), [1.0]])
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """Estimated share of records in each bin."""
+        return np.diff(self.cdf) if self.ordered else self._estimate_unordered()
+
+    def means(self, edges: np.ndarray) -> np.ndarray:
+        """Return the estimated mean of the records in wider bins; the centre of empty bins."""
+        points = np.union1d(self.edges, edges)
+        shares = np.diff(np.interp(points, self.edges, self.cdf))
+        middles = points[:-1] / 2 + points[1:] / 2
+        bins = np.clip(np.searchsorted(edges, middles) - 1, 0, len(edges) - 2)
+        total = np.bincount(bins, shares, len(edges) - 1)
+        # Weights with sum 1 first: values may be as large as the largest float.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = np.bincount(bins, shares / total[bins] * middles, len(edges) - 1)
+        centres = edges[:-1] / 2 + edges[1:] / 2
+        inside = np.clip(means, edges[:-1], np.nextafter(edges[1:], edges[:-1]))
+        return np.where(total > 0, inside, centres)
+
+    def band(
+        self, confidence: float, starts: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return simultaneous limits of the true shares of all bins, or of runs of bins."""
+        size = len(self.release)
+        starts = np.arange(size) if starts is None else starts
+        estimate = np.add.reduceat(self.probabilities, starts)
+        return self._limits(starts, np.append(starts[1:], size), confidence, estimate)
+
+    def cdf_band(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return simultaneous limits of the true CDF at all edges."""
+        below = np.arange(1, len(self.release))
+        limits = self._limits(np.zeros_like(below), below, confidence, self.cdf[1:-1])
+        # A CDF is non-decreasing, so limits at one edge hold beyond it.
+        lower = np.maximum.accumulate(limits[0])
+        upper = np.minimum.accumulate(limits[1][::-1])[::-1]
+        return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
+
+
+@dataclass(frozen=True)
+class NoisyHistogram(ReleasedHistogram):
+    """Histogram of one feature, released as noisy counts; `n_samples` is None if not public.
+
+    In the CDF of ordered bins, errors of single counts cancel, so it is computed from the noisy
+    counts themselves. Shrinking each towards an equal share, as is best for unordered bins,
+    would make quantiles worse.
+    """
+
+    @cached_property
+    def _unbiased(self) -> np.ndarray:
+        noisy, size, total = self.release, len(self.release), self.n_samples
+        if total is None:
+            # The number of records is at least what the noise could hide.
+            variance = size * self.mechanism.noise.variance_at(max(noisy.mean(), 0.0))
+            total = max(noisy.sum(), np.sqrt(variance))
+        # The missing records are distributed evenly.
+        return (noisy + (total - noisy.sum()) / size) / total
+
+    def _estimate_unordered(self) -> np.ndarray:
+        noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
+        return read_histogram(noisy, self.n_samples)
+
+    def _limits(self, first, stop, confidence, estimate):
+        return self.mechanism.limits_from_noisy(
+            self.release, first, stop, n_samples=self.n_samples, confidence=confidence
+        )
+
+
+def project_to_simplex(shares: np.ndarray) -> np.ndarray:
+    """Return the nearest distribution to numbers that sum to 1."""
+    falling = np.sort(shares)[::-1]
+    excess = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
+    threshold = excess[np.flatnonzero(falling > excess)[-1]]
+    nearest = np.maximum(shares - threshold, 0.0)
+    return nearest / nearest.sum()

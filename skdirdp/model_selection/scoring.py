@@ -1,0 +1,564 @@
+"""Private scores on held-out records, computed from noisy sums.
+
+Each held-out record gets a value from 0 (the lowest score) to 1 (the highest). The value is added
+to the *gain*, and 1 minus the value to the *loss*. Replacing a record moves at most 1 from one sum
+to the other, and adding a record adds 1 to their total. So gain and loss are a table of counts
+with two cells, which gets Gaussian noise like any other table. Scores that are averaged by class
+have two cells for each class. Everything computed from the noisy table is post-processing.
+
+A record that cannot be scored gets the value 0, because an error would reveal it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
+
+from .._messages import errors_without_data, format_exact, is_error, suppress_other_warnings, warn
+from .._random import noise_generator
+from .._sklearn_compat import take_records
+from .._validation import check_choice, check_real
+from ..base import PrivacyReport
+from ..mechanisms import GaussianMechanism, calibrate
+from ..mechanisms.sampling import check_platform
+from ..records import as_labels, as_table, label_codes, missing_cells, without_dictionaries
+
+#: Values are rounded down to multiples of this, so that sums are exact.
+GRID = 2.0**-20
+#: Smaller probabilities are raised to this in the log loss.
+LEAST_PROBABILITY = 0.01
+
+
+@dataclass(frozen=True)
+class PrivateScorer:
+    """Score with a public range, which bounds the contribution of one record.
+
+    Use `make_private_scorer` to create one, or the names "accuracy", "balanced_accuracy",
+    "neg_log_loss" and "log_likelihood".
+
+    Parameters
+    ----------
+    function : callable
+        ``function(estimator, X, y)`` returns a value for each record; if `sensitivity` is given,
+        it returns one number.
+    low, high : float
+        Range of the values. Other values are clipped.
+    sensitivity : float, default=None
+        Largest change of the number when one record changes.
+    by_class : bool, default=False
+        Whether the score is the average of the means of the classes.
+    name : str, default="score"
+        Name of the score.
+
+    Examples
+    --------
+    >>> from skdirdp.model_selection import PrivateScorer
+    >>> PrivateScorer(lambda model, X, y: model.predict(X) == y, 0.0, 1.0).name
+    'score'
+    """
+
+    function: Callable[[Any, Any, Any], Any]
+    low: float
+    high: float
+    sensitivity: float | None = None
+    by_class: bool = False
+    name: str = "score"
+
+    def __post_init__(self) -> None:
+        check_real("low", self.low)
+        check_real("high", self.high, above=self.low)
+        if self.sensitivity is not None:
+            check_real("sensitivity", self.sensitivity, above=0)
+            if self.by_class:
+                raise ValueError("sensitivity must be None if scores are averaged by class")
+
+    def _number(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the clipped value of a function with declared sensitivity."""
+        try:
+            labels = _to_common_labels(estimator, y, n_records=0)[1]
+            number = float(self.function(estimator, as_table(X), labels))
+        except Exception:
+            number = np.nan
+        return self.low if np.isnan(number) else min(max(number, self.low), self.high)
+
+    def _step(self, adjacency: str) -> float:
+        """Return the value of one step of the grid, if the sensitivity is declared.
+
+        Both cells change by the whole sensitivity. For Gaussian noise this equals the distance of
+        one replaced record; for one added record it is scaled by the square root of 2. Two steps
+        are reserved for rounding.
+        """
+        assert self.sensitivity is not None
+        distance = self.sensitivity if adjacency == "replace" else self.sensitivity * math.sqrt(2)
+        return distance / (1 / GRID - 2)
+
+    def _n_steps(self, adjacency: str) -> int:
+        """Return the range in steps of the grid, if the sensitivity is declared."""
+        steps = math.ceil((self.high - self.low) / self._step(adjacency))
+        if steps >= 2**50:
+            raise ValueError(
+                "sensitivity must be at least 2^-30 of the range from low to high; "
+                f"got sensitivity={self.sensitivity}, low={self.low} and high={self.high}"
+            )
+        return steps
+
+
+@dataclass(frozen=True)
+class PrivateScore:
+    """Score with noise, which can be published.
+
+    Parameters
+    ----------
+    value : float
+        Score, with noise.
+    low, high : float
+        Confidence interval of the exact score of these records, not of the population.
+    confidence : float
+        Confidence level of the interval.
+    name : str
+        Name of the score.
+    privacy : PrivacyReport, default=None
+        Privacy guarantee, if the score was released by `private_score`.
+
+    Examples
+    --------
+    >>> from skdirdp.model_selection import PrivateScore
+    >>> print(PrivateScore(0.8123, 0.8051, 0.8195, 0.95, "accuracy"))
+    accuracy 0.8123, from 0.8051 to 0.8195 with confidence 0.95
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float
+    name: str
+    privacy: PrivacyReport | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
+            f"confidence {format_exact(self.confidence)}"
+        )
+
+
+def score_table(
+    scorer: PrivateScorer, estimator: Any, X: Any, y: Any, adjacency: str
+) -> np.ndarray:
+    """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`.
+
+    If one record is replaced, both cells of one row change by at most 1, or one cell of each of
+    two rows. If one is added, the total changes by 1.
+    """
+    if scorer.sensitivity is not None:
+        number = scorer._number(estimator, X, y)
+        gain = math.floor((number - scorer.low) / scorer._step(adjacency))
+        return np.array([[gain, scorer._n_steps(adjacency) - gain]], dtype=float) * GRID
+    values = _score_records(scorer.function, estimator, X, y)
+    share = (np.clip(values, scorer.low, scorer.high) - scorer.low) / (scorer.high - scorer.low)
+    share = np.floor(np.where(np.isnan(share), 0.0, share) / GRID) * GRID
+    if not scorer.by_class:
+        return np.array([[share.sum(), (1 - share).sum()]])
+    codes, n_classes = _codes(estimator, y), len(estimator.classes_)
+    rows = [codes == code for code in range(n_classes)]  # unknown labels are in no row
+    return np.array([[share[row].sum(), (1 - share[row]).sum()] for row in rows])
+
+
+def estimate_score(
+    scorer: PrivateScorer,
+    noisy: np.ndarray,
+    *,
+    sigma: float,
+    n_records: int | None,
+    adjacency: str,
+    runs: float = 1.0,
+    confidence: float = 0.95,
+) -> PrivateScore:
+    """Estimate the score from a noisy table, with an interval for the exact score.
+
+    `sigma` is the standard deviation of the noise of each cell. `n_records` is None if it is not
+    public. `runs` is the expected number of tables among which this is the best.
+    """
+    unit = scorer.high - scorer.low
+    tail = (1 - confidence) / runs
+    gain, loss = noisy.T
+    if scorer.sensitivity is not None or (n_records is not None and not scorer.by_class):
+        if scorer.sensitivity is not None:
+            step = scorer._step(adjacency) / GRID
+            total = scorer._n_steps(adjacency) * GRID
+        else:
+            assert n_records is not None
+            total, step = float(n_records), unit / max(n_records, 1)
+        value = scorer.low + step * (total + float(gain[0] - loss[0])) / 2
+        width = step * (_quantile(tail / 2) * sigma / math.sqrt(2) + 2 * GRID)
+        low, high = value - width, value + width
+    else:
+        # All cells are within this distance of the exact ones simultaneously.
+        width = _quantile(tail / (2 * noisy.size)) * sigma + GRID * (sigma > 0)
+        worst = _share(gain - width, loss + width, if_empty=0.0 if sigma else 0.5)
+        best = _share(gain + width, loss - width, if_empty=1.0 if sigma else 0.5)
+        value = scorer.low + unit * float(np.mean(_shrunk_share(gain, loss, sigma)))
+        low, high = (scorer.low + unit * float(np.mean(each)) for each in (worst, best))
+    low, high = (min(max(each, scorer.low), scorer.high) for each in (low, high))
+    return PrivateScore(min(max(value, low), high), low, high, confidence, scorer.name)
+
+
+def rank_table(scorer: PrivateScorer, noisy: np.ndarray, sigma: float) -> float:
+    """Return the number by which runs are compared; larger is better."""
+    gain, loss = noisy.T
+    if scorer.by_class:
+        return float(np.mean(_shrunk_share(gain, loss, sigma)))
+    # All runs have the same number of records, so the difference has the least noise.
+    return float(gain[0] - loss[0])
+
+
+def _quantile(tail: float) -> float:
+    return float(-ndtri(min(max(tail, 1e-300), 0.5)))
+
+
+def _share(gain: np.ndarray, loss: np.ndarray, if_empty: float) -> np.ndarray:
+    """Return gain / (gain + loss), after raising negative numbers to 0."""
+    gain, loss = np.maximum(gain, 0.0), np.maximum(loss, 0.0)
+    total = gain + loss
+    return np.divide(gain, total, out=np.full(gain.shape, if_empty), where=total > 0)
+
+
+def _shrunk_share(gain: np.ndarray, loss: np.ndarray, sigma: float) -> np.ndarray:
+    """Return the share of the gain, shrunk to one half if the total is within the noise."""
+    lacking = np.maximum(4 * sigma - (gain + loss), 0.0)
+    return _share(gain + lacking / 2, loss + lacking / 2, if_empty=0.5)
+
+
+def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.ndarray:
+    """Return a value for each record, NaN for records on which the function fails."""
+    n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
+    values = np.full(n_records, np.nan)
+    X = without_dictionaries(X)
+    rows, y = _to_common_labels(estimator, y, n_records)
+    waiting = _split_by_missing_cells(X, rows)
+    while waiting:
+        part = waiting.pop()
+        if part.size == 0:
+            continue
+        records = X if part.size == n_records else take_records(X, part)
+        labels = None if y is None else y[part]
+        try:
+            found = np.asarray(function(estimator, as_table(records), labels), dtype=float)
+        except BaseException as error:
+            if not is_error(error):
+                raise
+            found = np.empty((0, 0))
+        if found.ndim == 0:  # so it is for any records, and this error reveals nothing
+            raise TypeError(
+                "a scorer must return a value for each record; got one number. Declare its "
+                "sensitivity: make_private_scorer(..., sensitivity=...)"
+            )
+        if found.shape == part.shape:
+            values[part] = found
+        elif part.size > 1:
+            waiting += np.array_split(part, 2)
+    return values
+
+
+def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
+    """Split rows into parts with the same missing cells.
+
+    Other libraries convert a column of integers to floats if one record has a missing value. In
+    each part, a column has values in all records or in none.
+    """
+    missing = missing_cells(X)
+    if missing is None:
+        return [rows]
+    _, part = np.unique(missing[rows], axis=0, return_inverse=True)
+    order = np.argsort(part.ravel(), kind="stable")
+    return np.split(rows[order], np.cumsum(np.bincount(part.ravel()))[:-1])
+
+
+def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarray, Any]:
+    """Return the records that can be scored, and the labels of all records in one dtype.
+
+    Labels of a container without a dtype get the dtype of the classes, or become floats if the
+    estimator has no classes. Invalid labels cannot be scored; they become the last class or 0.
+    """
+    all_records = np.arange(n_records)
+    if y is None:
+        return all_records, None
+    y = as_labels(y)
+    if y.dtype.kind != "O":
+        return all_records, y
+    if hasattr(estimator, "classes_"):
+        codes = _codes(estimator, y)
+        return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
+    numbers = np.array([_to_float(label) for label in y])
+    return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
+
+
+def _to_float(label: Any) -> float:
+    try:
+        return float(label)
+    except Exception:
+        return math.nan
+
+
+def _codes(estimator: Any, labels: Any) -> np.ndarray:
+    """Return the position of each label among the classes, -1 for other labels."""
+    return label_codes(as_labels(labels), np.asarray(estimator.classes_))
+
+
+def make_private_scorer(
+    function: Callable[[Any, Any, Any], Any],
+    *,
+    low: float,
+    high: float,
+    sensitivity: float | None = None,
+    name: str = "score",
+) -> PrivateScorer:
+    """Make a scorer from a function, its range, and its sensitivity.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(estimator, X, y)`` returns a value for each record, which must depend only on
+        that record and the estimator; the score is the mean. With a `sensitivity` it returns one
+        number instead.
+    low, high : float
+        Range of the values. Other values are clipped, and failures count as `low`.
+    sensitivity : float, default=None
+        Largest change of the number when one record is replaced, or added or removed. It is not
+        checked: too small a value breaks the guarantee.
+    name : str, default="score"
+        Name of the score.
+
+    Returns
+    -------
+    PrivateScorer
+
+    Examples
+    --------
+    The share of records that are predicted within 1 of the true value:
+
+    >>> import numpy as np
+    >>> from skdirdp.model_selection import make_private_scorer
+    >>> near = make_private_scorer(
+    ...     lambda model, X, y: np.abs(model.predict(X) - y) <= 1, low=0, high=1
+    ... )
+    """
+    return PrivateScorer(function, float(low), float(high), sensitivity, name=name)
+
+
+def _correct(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    predicted = estimator.predict(X)
+    if not hasattr(estimator, "classes_"):
+        return np.asarray(predicted) == y
+    codes = _codes(estimator, y)
+    return (codes >= 0) & (codes == _codes(estimator, predicted))
+
+
+def _log_probability(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    probabilities = np.asarray(estimator.predict_proba(X))
+    codes = _codes(estimator, y)
+    of_label = np.where(codes >= 0, probabilities[np.arange(len(codes)), codes], 0.0)
+    return np.log(np.maximum(of_label, LEAST_PROBABILITY))
+
+
+def _log_likelihood(estimator: Any, X: Any, y: Any) -> np.ndarray:
+    return estimator.score_samples(X)
+
+
+SCORERS = {
+    "accuracy": PrivateScorer(_correct, 0.0, 1.0, name="accuracy"),
+    "balanced_accuracy": PrivateScorer(_correct, 0.0, 1.0, by_class=True, name="balanced_accuracy"),
+    "neg_log_loss": PrivateScorer(
+        _log_probability, math.log(LEAST_PROBABILITY), 0.0, name="neg_log_loss"
+    ),
+    # `set_range` sets the range from the states of the estimator.
+    "log_likelihood": PrivateScorer(_log_likelihood, -1.0, 0.0, name="log_likelihood"),
+}
+_METHODS = {
+    "accuracy": "predict",
+    "balanced_accuracy": "predict",
+    "neg_log_loss": "predict_proba",
+    "log_likelihood": "score_samples",
+}
+
+
+def get_scorer(scoring: Any, estimator: Any, y: Any) -> PrivateScorer:
+    """Return the scorer of the parameter `scoring`; the estimator need not be fitted."""
+    if isinstance(scoring, PrivateScorer):
+        return scoring
+    if callable(scoring):
+        raise TypeError(
+            "scoring must declare its range and sensitivity: wrap the function by "
+            "make_private_scorer(function, low=..., high=...)"
+        )
+    if scoring is None:
+        scoring = "log_likelihood" if y is None else "accuracy"
+    check_choice("scoring", scoring, tuple(SCORERS))
+    if not hasattr(estimator, _METHODS[scoring]):
+        raise TypeError(
+            f"scoring {scoring!r} needs an estimator with {_METHODS[scoring]}; "
+            f"got a {type(estimator).__name__}"
+        )
+    if y is None and scoring != "log_likelihood":
+        raise ValueError(f"scoring {scoring!r} needs labels; got y=None")
+    return SCORERS[scoring]
+
+
+def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
+    """Return the scorer with the range that follows from public sizes of a fitted estimator.
+
+    A log-likelihood is clipped at twice that of the uniform distribution over all states.
+    """
+    if scorer is not SCORERS["log_likelihood"]:
+        return scorer
+    states = getattr(estimator, "states_", None)
+    if states is None:
+        raise TypeError(
+            "scoring 'log_likelihood' needs the states of a Bayesian network for its range; got a "
+            f"{type(estimator).__name__}. Declare the range: make_private_scorer(lambda model, "
+            "X, y: model.score_samples(X), low=..., high=...)"
+        )
+    sizes = [len(each) for each in (states.values() if isinstance(states, dict) else states)]
+    return replace(scorer, low=-2 * math.fsum(math.log(size) for size in sizes if size) or -1.0)
+
+
+def score_mechanism(**budget: Any) -> GaussianMechanism:
+    """Return Gaussian noise for gains and losses, calibrated to a budget."""
+    found = calibrate("gaussian", min_smoothing=0.0, max_count=1.0, max_total=1.0, **budget)
+    assert isinstance(found, GaussianMechanism)
+    return found
+
+
+def as_label_vector(y: Any) -> Any:
+    """Return labels as a vector; a single column is flattened, as classifiers do."""
+    labels = as_labels(y)
+    if getattr(labels, "ndim", 1) != 2 or labels.shape[1] != 1:
+        return labels
+    warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
+    return labels.ravel()
+
+
+def _check_columns(estimator: Any, X: Any) -> None:
+    """Raise an error for a wrong number of columns, which is public."""
+    expected = getattr(estimator, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if expected is not None and len(shape) == 2 and shape[1] != expected:
+        raise ValueError(
+            f"X has {shape[1]} features, but {type(estimator).__name__} is expecting {expected} "
+            "features as input"
+        )
+
+
+def private_score(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    scoring: str | PrivateScorer | None = None,
+    confidence: float = 0.95,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    order: float | None = None,
+    adjacency: str = "replace",
+    accountant: Any = None,
+    label: str | None = None,
+    random_state: Any = None,
+) -> PrivateScore:
+    """Compute a private score of a fitted model on held-out records, with an interval.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+        It must be private, or not fitted to these records.
+    X : array-like of shape (n_samples, n_features)
+        Records that were not used for the fit.
+    y : array-like of shape (n_samples,), default=None
+        Labels.
+    scoring : str or PrivateScorer, default=None
+        "accuracy", "balanced_accuracy", "neg_log_loss" (probabilities are at least 0.01),
+        "log_likelihood" (of a Bayesian network, clipped at twice that of the uniform
+        distribution), or a scorer made by `make_private_scorer`. If None, accuracy, or the
+        log-likelihood if `y` is None.
+    confidence : float, default=0.95
+        Confidence level of the interval.
+    epsilon : float, default=1.0
+        Privacy budget of the score. With `float("inf")` no noise is added.
+    delta : float, default=1e-5
+        The score is (epsilon, delta)-differentially private.
+    order : float, default=None
+        If given, the score satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
+    accountant : PrivacyAccountant, default=None
+        Accountant that is charged before noise is drawn. If the model was fitted to the same
+        records, the cost of the score adds to that of the fit.
+    label : str, default=None
+        Name of the score in the accountant's history. If None, "private_score".
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
+
+    Returns
+    -------
+    PrivateScore
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp import DirichletCategoricalNB
+    >>> from skdirdp.model_selection import private_score
+    >>> X = np.random.default_rng(0).integers(3, size=(4000, 2))
+    >>> y = X[:, 0] > 0
+    >>> model = DirichletCategoricalNB(classes=[False, True], n_categories=3)
+    >>> score = private_score(model.fit(X[:3000], y[:3000]), X[3000:], y[3000:])
+    >>> bool(score.low <= model.score(X[3000:], y[3000:]) <= score.high)
+    True
+    """
+    epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    confidence = check_real("confidence", confidence, above=0, below=1)
+    if hasattr(estimator, "fit"):
+        check_is_fitted(estimator)  # otherwise all records would fail and count as lost
+    scorer = set_range(get_scorer(scoring, estimator, y), estimator)
+    mechanism = score_mechanism(epsilon=epsilon, delta=delta, order=order, adjacency=adjacency)
+    with errors_without_data(X=X, y=y):
+        X, y = indexable(X, as_label_vector(y))
+        _check_columns(estimator, X)
+        with suppress_other_warnings(math.isfinite(epsilon)):
+            table = score_table(scorer, estimator, X, y, adjacency)
+    mechanism.check_table(table, GRID)
+    generator = None
+    if not mechanism.is_exact:
+        check_platform()
+        generator = noise_generator(random_state)
+    if accountant is not None:
+        accountant.charge(mechanism, releases=1, label="private_score" if label is None else label)
+    noisy = table if generator is None else mechanism.noisy(table, generator, GRID)
+    n_records = round(float(table.sum())) if adjacency == "replace" else None
+    score = estimate_score(
+        scorer,
+        noisy,
+        sigma=mechanism.sigma,
+        n_records=n_records,
+        adjacency=adjacency,
+        confidence=confidence,
+    )
+    seeded = random_state is not None and generator is not None
+    report = PrivacyReport(
+        epsilon=epsilon,
+        delta=None if order is not None else float(delta),
+        order=None if order is None else float(order),
+        adjacency=adjacency,
+        mechanisms=((mechanism, 1),),
+        not_covered=("random_state",) if seeded else (),
+    )
+    return replace(score, privacy=report)

@@ -1,0 +1,323 @@
+"""HTML pages about guarantees: one file without references to others."""
+
+import html
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Container, Iterable, Sequence
+from datetime import datetime, timezone
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ..accounting import Composition
+from ..accounting.composition import PrivacyCurves
+from .redact import check_output, is_stream
+from .statements import EXAMPLE_DELTA, Claim, exceptions_to, number, rounded_up, visible
+
+#: Not covered by any statement of differential privacy: docs/statement.md.
+_NEVER_COVERED = (
+    "What can be learnt about everybody. If smokers fall ill more often, a private model says "
+    "so, and a reader then knows it of every smoker.",
+    "Groups. The factor is for one unit of protection; for k of them that share a secret it "
+    "grows, to about its k-th power.",
+    "What was declared public: the number of records under replacement, classes, categories, "
+    "bounds, the structure of a network, a vocabulary.",
+    "Steps outside: how records were collected, cleaned, selected and joined; scores on exact "
+    "held-out records, and parameters chosen by looking at them.",
+    "The source: raw data, memory, backups and logs need their own protection.",
+    "How long a computation takes, and how much memory it needs.",
+    "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
+    "lawyer to judge.",
+)
+_CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
+_EMPTY_ELEMENTS = frozenset({"meta", "br"})
+_PROFILE_POINTS = 80
+_TABLE_ROWS = 20  # of the table that replaces the plot of a profile
+
+Mechanisms = Sequence[tuple[PrivacyCurves, int]]
+
+
+# Markup ------------------------------------------------------------------------------
+
+
+class Markup(str):
+    """A text that is HTML; any other text is escaped."""
+
+    __slots__ = ()
+
+
+def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
+    """Return an element; escape every child and every value that is not `Markup`.
+
+    ``class_`` is the attribute class, and underscores in names become hyphens.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if element in _EMPTY_ELEMENTS:
+        return Markup(f"<{element}{given}/>")
+    return Markup(f"<{element}{given}>{''.join(map(_escaped, children))}</{element}>")
+
+
+def _escaped(value: Any) -> str:
+    return value if isinstance(value, Markup) else html.escape(visible(value))
+
+
+def table(
+    columns: Iterable[str], rows: Iterable[Iterable[Any]], numbers: Container[str] = ()
+) -> Markup:
+    """Return a table; the columns in `numbers` are aligned to the right."""
+    columns = list(columns)
+    classes = [
+        "number" if name in numbers else _CLASSES.get(name.partition(" ")[0]) for name in columns
+    ]
+
+    def line(element: str, cells: Iterable[Any], **attributes: Any) -> Markup:
+        pairs = zip(cells, classes, strict=True)
+        return tag("tr", *(tag(element, cell, class_=kind, **attributes) for cell, kind in pairs))
+
+    head = tag("thead", line("th", columns, scope="col"))
+    return tag("table", head, tag("tbody", *(line("td", row) for row in rows)))
+
+
+# Parts of a page ---------------------------------------------------------------------
+
+
+def page(title: str, body: Iterable[Any]) -> str:
+    """Return a page with a title, its time and version, and a body."""
+    package = sys.modules[__name__.partition(".")[0]]  # importing it would import upwards
+    now = datetime.now(timezone.utc)
+    made_by = f"Made on {now:%Y-%m-%d at %H:%M} UTC by skdirdp {package.__version__}"
+    head = (
+        tag("meta", charset="utf-8"),
+        # Nothing is loaded and no script runs, whatever a label contains.
+        tag(
+            "meta",
+            http_equiv="Content-Security-Policy",
+            content="default-src 'none'; style-src 'unsafe-inline'",
+        ),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", title),
+        tag("style", Markup(files(__package__).joinpath("page.css").read_text(encoding="utf-8"))),
+    )
+    top = tag("header", tag("h1", title), tag("p", made_by, class_="soft"))
+    content = tag("html", tag("head", *head), tag("body", top, *body), lang="en")
+    return f"<!doctype html>\n{content}\n"
+
+
+def section(title: str, *children: Any) -> Markup:
+    """Return a section with a heading."""
+    return tag("section", tag("h2", title), *children)
+
+
+def facts(pairs: Iterable[tuple[str, Any]]) -> Markup:
+    """Return boxes with a name and a value each."""
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs))
+
+
+def wide(table: Markup) -> Markup:
+    """Return a table that scrolls if it is wider than the screen."""
+    return tag("div", table, class_="scroll")
+
+
+def statement(sentence: str) -> Markup:
+    """Return the section with the statement of the guarantee."""
+    # A line must not break within "ε = 1".
+    return section("The statement", tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0")))
+
+
+def not_covered(also: Sequence[str] = ()) -> Markup:
+    """Return the section on what the statement does not cover."""
+    items = [tag("li", tag("span", item, class_="warn")) for item in also]
+    items += [tag("li", item) for item in _NEVER_COVERED]
+    return section("What is not covered", tag("ul", *items))
+
+
+def budget_bar(share: float, text: str) -> Markup:
+    """Return a bar that shows the used share of a limit, for a notebook."""
+    style = "height:.5em;background:currentColor;border-radius:.25em;opacity:.7"
+    inner = tag("div", style=f"width:{math.ceil(1000 * min(share, 1.0)) / 10}%;{style}")
+    outer = "max-width:24em;border:1px solid currentColor;border-radius:.25em;margin:.3em 0"
+    return tag("div", inner, style=outer, title=text)
+
+
+# Plots -------------------------------------------------------------------------------
+
+
+def profile_figure(
+    curves: Sequence[Any],
+    mark: tuple[float, float] | None,
+    mark_name: str,
+    caption: str,
+    n_points: int = _PROFILE_POINTS,
+) -> Markup:
+    """Return a privacy profile with a marked (epsilon, delta).
+
+    Raises a ValueError if there is no profile.
+    """
+    from ..displays.privacy import PrivacyProfileDisplay, evenly_spaced, profile_points
+
+    epsilons, deltas = profile_points(curves, marks=[mark], n_points=n_points)
+    display = PrivacyProfileDisplay(epsilons, deltas, mark, budget_name=mark_name)
+    thinned = evenly_spaced(len(epsilons), _TABLE_ROWS)
+    rows = [(rounded_up(epsilons[i]), rounded_up(deltas[i])) for i in thinned]
+    return _figure("profile", display, caption, ["ε", "δ"], rows)
+
+
+def ledger_figure(
+    totals_after: Callable[[list[int]], Sequence[float]],
+    n_charges: int,
+    n_points: int,
+    limit: float | None,
+    measure: str,
+    caption: str,
+) -> Markup:
+    """Return the totals after some of the charges, and their limit.
+
+    `totals_after` computes the totals after given numbers of charges.
+    """
+    import numpy as np
+
+    from ..displays.privacy import LedgerDisplay, evenly_spaced
+
+    shown = evenly_spaced(n_charges, n_points)
+    totals = np.array(totals_after((shown + 1).tolist()))
+    display = LedgerDisplay(range(1, n_charges + 1), None, shown, totals, limit, measure)
+    if len(shown) < n_charges:
+        caption += f" {len(shown)} totals are shown; in between, the next one is an upper bound."
+    rows = [(n + 1, rounded_up(total)) for n, total in zip(shown, totals, strict=True)]
+    return _figure("ledger", display, caption, ["charges", measure], rows, color="C0")
+
+
+def _figure(
+    name: str, display: Any, caption: str, columns: list[str], rows: list[Any], **options: Any
+) -> Markup:
+    """Return a plot, or a table of its numbers if matplotlib is not installed."""
+    from ..displays.base import to_svg
+
+    svg = to_svg(display, name, **options)
+    if svg is None:
+        content = wide(table(columns, rows, numbers=columns))
+    else:
+        content = tag("div", Markup(svg), class_="plot", role="img", aria_label=caption)
+    return tag("figure", content, tag("figcaption", caption))
+
+
+# The page of a model -----------------------------------------------------------------
+
+
+def model_page(
+    sentence: str,
+    claim: Claim,
+    mechanisms: Mechanisms,
+    leaks: Sequence[str],
+    steps: Sequence[tuple[str, Mechanisms]],
+) -> str:
+    """Return the page on the guarantee of one fit, its mechanisms, and what is not covered."""
+    answers = [("budget, ε", number(claim.epsilon))]
+    if claim.order is not None:
+        answers.append(("Rényi order, λ", number(claim.order)))
+    elif claim.delta is not None:
+        answers.append(("δ", number(claim.delta)))
+    answers.append(("protected against", claim.against))
+    answers.append(("tables released", str(sum(count for _, count in mechanisms))))
+    body = [
+        statement(sentence),
+        facts(answers),
+        section("What was released", *_releases(claim, mechanisms, steps)),
+        section("The privacy profile", _profile(claim, mechanisms)),
+        not_covered(exceptions_to(leaks)),
+    ]
+    return page("Privacy of a model", body)
+
+
+def _releases(
+    claim: Claim, mechanisms: Mechanisms, steps: Sequence[tuple[str, Mechanisms]]
+) -> list[Markup]:
+    """Return the table of mechanisms, by step of a pipeline."""
+    if not mechanisms:
+        return [tag("p", "Nothing was released.")]
+    terms = f"at δ = {number(claim.delta or EXAMPLE_DELTA)}"
+    if claim.order is not None:
+        terms = f"at order {number(claim.order)}"
+    columns = ["step", "mechanism", "releases", f"ε alone, {terms}"]
+    rows: list[Sequence[Any]] = [
+        (name, str(each), count, rounded_up(_epsilon_alone(each, count, claim)))
+        for name, several in steps or [("", mechanisms)]
+        for each, count in several
+    ]
+    if not steps:
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
+    return [
+        wide(table(columns, rows, numbers=columns[-2:])),
+        tag("p", note, class_="soft small"),
+    ]
+
+
+def _epsilon_alone(mechanism: PrivacyCurves, count: int, claim: Claim) -> float:
+    composed = Composition([(mechanism, count)])
+    if claim.order is not None:
+        return float(composed.rdp(claim.order))
+    # Only a positive delta has a finite epsilon for every mechanism.
+    return composed.epsilon(claim.delta or EXAMPLE_DELTA)
+
+
+def _profile(claim: Claim, mechanisms: Mechanisms) -> Markup:
+    mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
+    caption = "For each ε, the smallest δ that holds with it: smaller is more private."
+    try:
+        return profile_figure([Composition(mechanisms)], mark, "budget", caption)
+    except ValueError:
+        return tag("p", "There is no profile: nothing was released, or something without noise.")
+
+
+def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Markup:
+    """Return a summary of the guarantee for a notebook."""
+    guarantee = "no privacy: ε is infinite"
+    if claim.holds:
+        guarantee = f"{claim.kind} with respect to {claim.against}"
+    rows = [(str(mechanism), str(count)) for mechanism, count in mechanisms]
+    warnings = [tag("div", sentence, style="color:#d9534f") for sentence in exceptions_to(leaks)]
+    released = tag("div", "nothing was released")
+    if rows:
+        released = table(["mechanism", "releases"], rows)
+    return tag("div", tag("div", tag("strong", guarantee)), *warnings, released)
+
+
+# Files -------------------------------------------------------------------------------
+
+
+def write(
+    path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
+) -> str:
+    """Write a file atomically, and return its path.
+
+    A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are
+    never replaced.
+    """
+    check_output(path, inputs)
+    if is_stream(path):
+        Path(path).write_text(text, encoding="utf-8")
+        return str(path)
+    target = Path(os.path.realpath(os.fspath(path)))
+    handle, draft = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".new"
+    )
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        check_output(path, inputs)  # again: a ledger may have been created meanwhile
+        os.replace(draft, target)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    return str(target)

@@ -1,0 +1,303 @@
+"""Sentences that state a guarantee (docs/statement.md), and the numbers and texts in them."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+
+from .._messages import format_exact, plural
+from ..accounting import RenyiDP
+from ..accounting.worst_case import VECTORS, kind_of
+
+#: Delta at which a Renyi guarantee, which has no delta, is explained.
+EXAMPLE_DELTA = 1e-5
+RECORD = "record"
+#: Explanation of an adaptive limit, next to the share of it that is spent.
+ADAPTIVE_LIMIT = (
+    "An adaptive limit is one guarantee for all charges together. Its ε holds from the first "
+    "charge and is the total, regardless of how much of the limit is spent. The spent part is a "
+    "share of what the limit admits, not the sum of the ε of the charges."
+)
+# A ledger knows the charges, but not which parameters a fit took from the data.
+_EXCEPT_MODELS = (
+    "Not covered: what a published model took from the data without noise, or drew from a given "
+    "seed; its own statement says so."
+)
+_ROUNDING = 1e-12  # bound on the rounding error of a conversion
+
+# Every float is a finite decimal of fewer digits, so that nothing is rounded before it is shown.
+_EXACT = Context(prec=1200, Emax=10**9, Emin=-(10**9))
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_LARGEST_EXPONENT = 1e6  # of e, for a factor that is written out
+_POSITIONAL = range(-7, 7)  # powers of ten that are written out
+# Invisible but harmless: some languages need them, and they keep numbers together.
+_JOINERS = "\u200c\u200d\u00a0\u2009"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Privacy guarantee: (epsilon, delta)-DP, or (order, epsilon)-RDP if `order` is given.
+
+    `unit` is the protected unit, such as "one person with up to 3 records"; None is one record.
+    `chosen` is whether epsilon was chosen; a computed epsilon is shortened and rounded up.
+    """
+
+    epsilon: float
+    delta: float | None
+    order: float | None
+    adjacency: str
+    unit: Any = None
+    chosen: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether anything is guaranteed."""
+        return math.isfinite(self.epsilon)
+
+    @property
+    def kind(self) -> str:
+        """The guarantee with its numbers."""
+        epsilon = number(self.epsilon) if self.chosen else rounded_up(self.epsilon)
+        if self.order is not None:
+            return f"(λ = {number(self.order)}, ε = {epsilon})-Rényi differentially private"
+        if not self.delta:
+            return f"(ε = {epsilon})-differentially private"
+        return f"(ε = {epsilon}, δ = {number(self.delta)})-differentially private"
+
+    @property
+    def protected(self) -> str:
+        """The protected unit, with its number."""
+        if self._is_of_vectors:
+            return "one vector"
+        unit = "" if self.unit is None else visible(self.unit).removeprefix("one ")
+        if unit in ("", RECORD):
+            persons = self.adjacency.endswith("_person")
+            return "the data of one person" if persons else "one record"
+        return f"the data of one {unit}"
+
+    @property
+    def against(self) -> str:
+        """The change of the data that the guarantee hides."""
+        if self._is_of_vectors:
+            limits = visible(self.adjacency)
+            return f"the exchange of one vector for another within its limits, {limits}"
+        if self.adjacency.startswith("add_remove"):
+            return f"adding or removing {self.protected}"
+        return f"the replacement of {self.protected}{self._comma} by any other"
+
+    @property
+    def meaning(self) -> str:
+        """A sentence that explains the guarantee."""
+        others, change = "records", f"exchanging {self.protected}{self._comma} for any other"
+        if self._is_of_vectors:
+            others, change = "vectors", "exchanging one vector for another within these limits"
+        elif self.adjacency.startswith("add_remove"):
+            change = f"the presence or absence of {self.protected}"
+        start = (
+            f"whatever the other {others} are, and whatever a reader knows besides, "
+            f"{change} changes the probability of every set of possible publications by a "
+            "factor of at most"
+        )
+        if self.order is not None:
+            delta = EXAMPLE_DELTA if self.delta is None else self.delta
+            converted = RenyiDP(self.order, self.epsilon).to_approximate(delta).epsilon
+            epsilon = converted * (1 + _ROUNDING)
+            return (
+                f"It follows, for example, that {start} {factor_up(epsilon)}, up to an additive "
+                f"δ = {number(delta)} (ε = {rounded_up(epsilon)})."
+            )
+        up_to = f", up to an additive δ = {number(self.delta)}" if self.delta else ""
+        return f"That is: {start} e^ε = {factor_up(self.epsilon)}{up_to}."
+
+    @property
+    def _is_of_vectors(self) -> bool:
+        return kind_of(self.adjacency) == VECTORS
+
+    @property
+    def _comma(self) -> str:
+        """A comma if the protected unit ends with a clause outside brackets."""
+        return "," if "," in re.sub(r"\(.*?\)", "", self.protected) else ""
+
+
+def exceptions_to(not_covered: Sequence[str]) -> list[str]:
+    """Return sentences about the parts of a model that the guarantee does not cover."""
+    sentences = []
+    from_data = [visible(name) for name in not_covered if name != "random_state"]
+    if from_data:
+        verb = "was" if len(from_data) == 1 else "were"
+        sentences.append(f"Not covered: {', '.join(from_data)}, which {verb} taken from the data.")
+    if "random_state" in not_covered:
+        sentences.append(
+            "The noise was drawn from a given seed (random_state), and anyone who knows it can "
+            "remove the noise."
+        )
+    return sentences
+
+
+def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | None = None) -> str:
+    """Return the statement for one model; pass the number of records only if it is public."""
+    records = "the records" if n_records is None else plural(n_records, "record")
+    if not claim.holds:
+        return (
+            "The published model has no guarantee of differential privacy: epsilon is infinite, "
+            f"and nothing limits what it tells about {claim.protected}."
+        )
+    sentence = (
+        f"The published model was computed from {records} by a randomised procedure that is "
+        f"{claim.kind} with respect to {claim.against}."
+    )
+    return " ".join([sentence, claim.meaning, *exceptions_to(not_covered)])
+
+
+@dataclass(frozen=True)
+class LedgerFacts:
+    """Facts about a ledger that its statement needs.
+
+    `total` is the composition of all charges, for budgets that were fixed in advance. `admitted`
+    is whether the limit decided on all charges; merged charges were never admitted by it.
+    """
+
+    name: str | None
+    charges: int
+    limit: Claim | None
+    total: Claim
+    adaptive: bool
+    admitted: bool = True
+
+    @property
+    def claim(self) -> Claim:
+        """The guarantee to state: the limit for adaptive budgets, the total otherwise."""
+        if self.adaptive and self.limit is not None and self.admitted:
+            return self.limit
+        return self.total
+
+
+def ledger_statement(facts: LedgerFacts) -> str:
+    """Return the statement for everything that was published from a data set."""
+    data_set = f"the data set “{visible(facts.name)}”" if facts.name else "the data set"
+    if facts.charges == 0:
+        return (
+            f"Nothing that was published from {data_set} is charged to its ledger: there is "
+            "nothing to state."
+        )
+    charges, claim = plural(facts.charges, "charge"), facts.claim
+    if not claim.holds:
+        return (
+            f"What was published from {data_set} has no guarantee of differential privacy: of "
+            f"{charges} at least one was made without noise, or with too little for a finite "
+            "epsilon."
+        )
+    sentence = (
+        f"All that was published from {data_set} and is charged to its ledger, in {charges}, was "
+        f"computed by randomised procedures that together are {claim.kind} with respect to "
+        f"{claim.against}."
+    )
+    return " ".join([sentence, claim.meaning, _condition(facts), _EXCEPT_MODELS])
+
+
+def _condition(facts: LedgerFacts) -> str:
+    """Return the condition on the choice of budgets under which a statement holds."""
+    if facts.claim is facts.limit:
+        return (
+            "This is the limit that the ledger keeps. It holds however the budgets were chosen, "
+            "also by looking at earlier publications, and is stated as a whole even if a part of "
+            "it is not spent."
+        )
+    condition = (
+        "This holds if every budget was fixed before the first publication, and is not "
+        "guaranteed if one was chosen by looking at earlier ones."
+    )
+    if not facts.adaptive:
+        return condition
+    if facts.limit is None:
+        why = "the ledger has no limit"
+    else:
+        why = "not all of its charges were admitted by its limit"
+    return f"{condition} Nothing can be stated for adaptively chosen budgets, since {why}."
+
+
+def terms(claim: Claim) -> str:
+    """Return the delta or the order at which an epsilon holds, in words."""
+    if claim.order is not None:
+        return f"Rényi order {number(claim.order)}"
+    return f"δ = {number(claim.delta)}" if claim.delta else "δ = 0"
+
+
+# Numbers and texts -------------------------------------------------------------------
+
+
+def rounded_up(value: float) -> str:
+    """Return a number in few digits, never too small, because a reader may repeat it."""
+    return _rounded(value, ROUND_CEILING)
+
+
+def rounded_down(value: float) -> str:
+    """Return a remaining budget in few digits, never too large."""
+    return _rounded(value, ROUND_FLOOR)
+
+
+def _rounded(value: float, rounding: str) -> str:
+    if math.isinf(value):
+        return "infinite"
+    exact = Decimal(value)
+    # Four decimals, or four digits below 0.1.
+    return _to_text(exact, min(exact.adjusted() + 1, 0) - 4, rounding)
+
+
+def factor_up(epsilon: float) -> str:
+    """Return ``e ** epsilon`` in three digits, rounded up."""
+    if math.isinf(epsilon):
+        return "infinite"
+    if epsilon > _LARGEST_EXPONENT:
+        return f"e^({rounded_up(epsilon)})"
+    wide = Context(prec=40, Emax=10**12, Emin=-(10**12))
+    factor = Decimal(epsilon).exp(wide)  # to the nearest
+    factor = factor if epsilon == 0 else factor.next_plus(wide)
+    return _to_text(factor, factor.adjusted() - 2, ROUND_CEILING)
+
+
+def _to_text(exact: Decimal, last: int, rounding: str) -> str:
+    """Round a number to a power of ten; write large and small numbers with an exponent."""
+    if exact == 0:
+        return "0"
+    shown = exact.quantize(Decimal(1).scaleb(last, _EXACT), rounding, _EXACT)
+    if shown == 0 or shown.adjusted() in _POSITIONAL:
+        text = f"{shown:f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    size = shown.adjusted()
+    leading = shown.scaleb(-size, _EXACT).quantize(Decimal("0.001"), rounding, _EXACT)
+    power = f"10{str(size).translate(_SUPERSCRIPTS)}"
+    return power if leading == 1 else f"{leading.normalize(_EXACT):f} × {power}"
+
+
+def number(value: float) -> str:
+    """Return a number that somebody chose, with all its digits."""
+    if math.isinf(value):
+        return "infinite"
+    chosen = Decimal(repr(float(value)))
+    if chosen == 0 or chosen.adjusted() in _POSITIONAL:
+        return f"{chosen:f}".removesuffix(".0")
+    return format_exact(value)
+
+
+def visible(text: object) -> str:
+    """Escape every character of a text that is not visible.
+
+    Control characters can rewrite a terminal, and direction marks can reorder a line.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in _JOINERS
+        else character.encode("unicode_escape", "backslashreplace").decode("ascii")
+        for character in text
+    )
+
+
+def shortened(text: str, most: int = 120) -> str:
+    """Shorten a text to at most `most` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
