@@ -80,25 +80,14 @@ def _check(condition: Any) -> None:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights of the records.
+    """Weights of the records."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n_records,), or None if all weights are 1.
-    bound : upper bound on the weights, declared or else taken from the data.
-    missing : whether the bound was taken from the data.
-    grid : number of which the weights are multiples; None if they are not rounded.
-    exact : whether records are summed without bounds or grid, because no noise is added.
-    grouped : whether each value is the total weight of several equal records, which were
-        checked one by one before.
-    """
-
-    values: np.ndarray | None
-    bound: float
-    missing: bool = False
-    grid: float | None = None
-    exact: bool = False
-    grouped: bool = False
+    values: np.ndarray | None  # of shape (n_records,); None if all weights are 1
+    bound: float  # upper bound, declared or taken from the data
+    missing: bool = False  # whether the bound was taken from the data
+    grid: float | None = None  # the weights are multiples of it; None if not rounded
+    exact: bool = False  # sum without bounds or grid, because no noise is added
+    grouped: bool = False  # values are totals of equal records, checked one by one before
 
     def __post_init__(self) -> None:
         if self.values is None:
@@ -240,18 +229,11 @@ def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
 
 @dataclass(frozen=True)
 class RowSums:
-    """Sums of bounded rows by group.
+    """Sums of bounded rows by group."""
 
-    Attributes
-    ----------
-    table : ndarray of shape (n_groups, n_columns)
-    bound : bound on the contribution of one record.
-    missing : names of the bounds that were taken from the data.
-    """
-
-    table: np.ndarray
-    bound: ContributionBound
-    missing: tuple[str, ...]
+    table: np.ndarray  # of shape (n_groups, n_columns)
+    bound: ContributionBound  # on the contribution of one record
+    missing: tuple[str, ...]  # bounds that were taken from the data
 
     def __add__(self, other: "RowSums") -> "RowSums":
         # A record is in one of the two, so the larger bound holds for it.
@@ -299,24 +281,15 @@ class RowBounds:
     For a row of n entries and unit roundoff u, the relative error of the computed total is at
     most n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than
     that, unless they hold whole numbers, whose sums are exact.
-
-    Attributes
-    ----------
-    clip : largest entry, before weighting.
-    limit : largest total, before weighting.
-    weights : weights of all rows.
-    grid : number of which contributions are multiples; None leaves the rows unchanged.
-    entry_bound, total_bound : bounds on the weighted entries and totals.
-    missing : names of the bounds that are taken from the data.
     """
 
-    clip: float
-    limit: float
+    clip: float  # largest entry, before weighting
+    limit: float  # largest total, before weighting
     weights: Weights
-    grid: float | None
-    entry_bound: float
-    total_bound: float
-    missing: tuple[str, ...]
+    grid: float | None  # contributions are multiples of it; None leaves rows unchanged
+    entry_bound: float  # on the weighted entries
+    total_bound: float  # on the weighted totals
+    missing: tuple[str, ...]  # bounds that are taken from the data
 
     @classmethod
     def from_limits(

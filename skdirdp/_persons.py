@@ -32,19 +32,12 @@ _WANTED = "groups must hold whole numbers or strings, an id for each row"
 
 @dataclass(frozen=True)
 class CountedRows:
-    """Rows of a batch that are counted.
+    """Rows of a batch that are counted."""
 
-    Attributes
-    ----------
-    unit : protected unit, a record or a person.
-    n_rows : number of counted rows.
-    rows : positions of the counted rows; None for all rows.
-    kept : number of counted records of each person, in this batch and earlier ones.
-    """
-
-    unit: Unit
-    n_rows: int
-    rows: np.ndarray | None = None
+    unit: Unit  # protected unit, a record or a person
+    n_rows: int  # number of counted rows
+    rows: np.ndarray | None = None  # their positions; None for all rows
+    #: Number of counted records of each person, in this batch and earlier ones.
     kept: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
 
     def __add__(self, other: "CountedRows") -> "CountedRows":

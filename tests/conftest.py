@@ -31,7 +31,7 @@ SLOW = (
     "benchmarks",
     "test_attacks.py",
     "test_command_postgres.py",
-    "test_doors.py",
+    "test_bounds.py",
     "test_engines_cluster.py",
     "test_filters.py",
     "test_ledger_damage.py",

@@ -13,10 +13,11 @@ import pytest
 
 import skdirdp
 from skdirdp import PrivacyAccountant
+from skdirdp.accountant.codec import encode
 from skdirdp.accounting import NoPrivacy, PureDP, RenyiDP
 from skdirdp.command import main
 from skdirdp.command.terminal import Column, cut, table, width_of, wrapped
-from skdirdp.mechanisms import DirichletMechanism
+from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
 
 from .test_reporting import assert_loads_nothing
 
@@ -167,7 +168,10 @@ def test_show_of_none_and_of_many_charges(study, capsys):
 
 
 def test_show_lists_charges_that_have_no_total(folder, capsys):
-    shutil.copy(ROOT / "tests" / "data" / "ledger-0.1-mixed.sqlite", "mixed.sqlite")
+    vectors = SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05)
+    with PrivacyAccountant(path="mixed.sqlite")._ledger.writing() as transaction:
+        for charged in (vectors, PureDP(0.1)):
+            transaction.append(encode(charged), 1, None, None)
     assert run("show", "mixed.sqlite") == DAMAGED
     told = capsys.readouterr()
     assert "SimplexMechanism" in told.out

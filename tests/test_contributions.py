@@ -1,7 +1,7 @@
-"""The door for data: what is charged is what a record may have changed.
+"""Contributions of records stay within the bounds that are charged.
 
-Every test compares the tables that were drawn from, with and without a record, with the
-bounds of the mechanisms that were charged for them.
+Every test compares the tables that are released, with and without a record, with the bounds of
+the mechanisms that were charged for them.
 """
 
 import threading

@@ -13,9 +13,8 @@ import pytest
 from skdirdp import BudgetExceededError, PrivacyAccountant
 from skdirdp.accountant import LedgerError
 from skdirdp.accountant.codec import encode
-from skdirdp.accountant.filtering import admits, filter_of, in_percent, share
-from skdirdp.accountant.ledger import Limits
-from skdirdp.accountant.spending import Spending
+from skdirdp.accountant.limits import Spending, _filter_use, in_percent, limit_for
+from skdirdp.accountant.schema import LimitParameters
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.filters import PrivacyFilter
 from skdirdp.command import main
@@ -76,8 +75,8 @@ def test_each_promise_is_told_by_the_repr_and_by_refusals():
     with pytest.raises(BudgetExceededError) as refused:
         adaptive.charge(TABLE, releases=200)
     assert "of which 49.82% is spent" in str(refused.value)
-    assert "chosen as you go" in str(refused.value)
-    with pytest.raises(BudgetExceededError, match="would bring the total epsilon to"):
+    assert "adaptively chosen charges" in str(refused.value)
+    with pytest.raises(BudgetExceededError, match="would increase the total epsilon to"):
         plan.charge(TABLE, releases=200)
 
 
@@ -85,7 +84,7 @@ def test_one_account_of_an_adaptive_limit_is_given_everywhere(tmp_path, capsys):
     accountant = PrivacyAccountant(epsilon=3.0, delta=1e-5, path=tmp_path / "ledger.sqlite")
     accountant.charge(PureDP(0.5), label="first")
     # Copies of the first kind that the limit admits, of which one was used.
-    copies = filter_of((encode(PureDP(0.5)), 1), accountant._ledger.limits)
+    copies = _filter_use((encode(PureDP(0.5)), 1), accountant._ledger.header.limit).filter
     part = float(copies.share({PureDP(0.5): 1}))
     spent, left = in_percent(part)
     assert float(spent[:-1]) + float(left[:-1]) == 100
@@ -169,7 +168,7 @@ def test_the_order_of_later_charges_does_not_matter():
 
 
 def test_what_is_added_up_step_by_step_is_the_sum_from_scratch():
-    limits = Limits(1.0, 1e-5, None, adaptive=True)
+    limit = limit_for(LimitParameters(1.0, 1e-5, None, adaptive=True))
     kinds = [NOISE, TABLE, PureDP(0.02), ZeroConcentratedDP(1e-4), ApproximateDP(0.01, 1e-9)]
     first = (encode(NOISE), 2)
     spending = PrivacyFilter(NOISE, 2, 1.0, 1e-5)
@@ -180,9 +179,9 @@ def test_what_is_added_up_step_by_step_is_the_sum_from_scratch():
         if rng.random() < 0.3:
             counts = {NOISE: int(rng.integers(1, 40))}
         sums = {("", "", encode(kind)): n for kind, n in counts.items()}
-        spent = Spending.none().plus(sums, first=first)
-        assert share(spent, limits) == float(spending.share(counts))
-        assert admits(spent, limits) == spending.admits(counts)
+        spent = Spending().plus(sums, first=first)
+        assert limit.share(spent) == float(spending.share(counts))
+        assert limit.admits(spent) == spending.admits(counts)
 
 
 def test_a_refused_first_charge_decides_nothing():
@@ -226,18 +225,18 @@ def test_a_file_remembers_its_promise(tmp_path):
     assert not PrivacyAccountant(**LIMIT, path=tmp_path / "plan").adaptive
     for name, other in (("adaptive", False), ("plan", True)):
         for limits in (LIMIT, {}):
-            with pytest.raises(ValueError, match="these limits stay; got"):
+            with pytest.raises(ValueError, match="which cannot be changed; got"):
                 PrivacyAccountant(**limits, path=tmp_path / name, adaptive=other)
 
 
-@pytest.mark.parametrize("name", ["0.1", "0.1-add-remove"])
-def test_files_of_the_first_version_are_for_plans(tmp_path, name):
+@pytest.mark.parametrize("name", ["fixed-plan", "renyi"])
+def test_stored_ledgers_for_fixed_plans_stay_so(tmp_path, name):
     path = shutil.copy(DATA / f"ledger-{name}.sqlite", tmp_path)
     accountant = PrivacyAccountant(path=path)
     assert not accountant.adaptive
     totals = [each.epsilon(accountant.delta) for each in accountant.compositions()]
     assert accountant.total() == max(totals)
-    with pytest.raises(ValueError, match="adaptive=False, and these limits stay"):
+    with pytest.raises(ValueError, match="adaptive=False, which cannot be changed"):
         PrivacyAccountant(path=path, adaptive=True)
 
 
@@ -267,7 +266,9 @@ def test_another_process_decides_alike(tmp_path):
 
 
 def test_a_ledger_without_a_total_has_no_filter_either(tmp_path):
-    path = shutil.copy(DATA / "ledger-0.1-mixed.sqlite", tmp_path)
-    accountant = PrivacyAccountant(path=path)
+    accountant = PrivacyAccountant(**LIMIT, path=tmp_path / "ledger")
+    with accountant._ledger.writing() as transaction:
+        transaction.append(encode(TABLE), 1, None, None)
+        transaction.append(encode(PureDP(0.1, "add_remove")), 1, None, None)
     with pytest.raises(LedgerError, match="different adjacencies"):
         accountant.total()

@@ -9,10 +9,14 @@ import pytest
 
 from skdirdp import PrivacyAccountant
 from skdirdp.accountant import LedgerError
-from skdirdp.accountant.chain import ENTRY, entry_hash, header_hash
 from skdirdp.accountant.codec import encode
-from skdirdp.accountant.records import Limits
-from skdirdp.accountant.sqlite import _TRIGGERS
+from skdirdp.accountant.schema import (
+    ENTRY,
+    SQLITE_TRIGGERS,
+    LimitParameters,
+    entry_hash,
+    header_hash,
+)
 from skdirdp.accounting import PureDP
 from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism
@@ -307,23 +311,27 @@ def test_limits_that_make_no_sense_are_a_ledger_error_and_nothing_else(change, t
     path = tmp_path / "ledger.sqlite"
     header = PrivacyAccountant(epsilon=1.0, path=path)._ledger.header
     stored = {"epsilon": 1.0, "delta": 1e-5, "renyi_order": None} | change
-    limits = Limits(stored["epsilon"], stored["delta"], stored["renyi_order"], adaptive=True)
+    limits = LimitParameters(
+        stored["epsilon"], stored["delta"], stored["renyi_order"], adaptive=True
+    )
     with closing(sqlite3.connect(path)) as connection:
         names = ("ledgers_do_not_change", "heads_follow_charges")
-        triggers = [trigger for trigger in _TRIGGERS if any(name in trigger for name in names)]
+        triggers = [
+            trigger for trigger in SQLITE_TRIGGERS if any(name in trigger for name in names)
+        ]
         for name in names:
             connection.execute(f"DROP TRIGGER {name}")
         for column, value in change.items():
             connection.execute(f"UPDATE ledgers SET {column} = ?", (value,))
         connection.execute(
-            "UPDATE heads SET hash = ?", (header_hash(replace(header, limits=limits)),)
+            "UPDATE heads SET hash = ?", (header_hash(replace(header, limit=limits)),)
         )
         for trigger in triggers:
             connection.execute(trigger)
         connection.commit()
     moved = path.rename(tmp_path / "moved.sqlite")  # where no process has seen it
     for opened in (PrivacyAccountant.open, lambda path: PrivacyAccountant(path=path)):
-        with pytest.raises(LedgerError, match="limits of the ledger make no sense"):
+        with pytest.raises(LedgerError, match="limit of the ledger is invalid"):
             opened(moved)
 
 
@@ -334,10 +342,10 @@ def test_bytes_in_the_header_are_a_ledger_error_and_nothing_else(column, tmp_pat
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TRIGGER ledgers_do_not_change")
         connection.execute(f"UPDATE ledgers SET {column} = ?", (b"bytes",))
-        connection.execute(next(sql for sql in _TRIGGERS if "ledgers_do_not_change" in sql))
+        connection.execute(next(sql for sql in SQLITE_TRIGGERS if "ledgers_do_not_change" in sql))
         connection.commit()
     for opened in (PrivacyAccountant.open, lambda path: PrivacyAccountant(path=path)):
-        with pytest.raises(LedgerError, match="header makes no sense"):
+        with pytest.raises(LedgerError, match="header is invalid"):
             opened(path)
 
 

@@ -112,9 +112,9 @@ def with_sql(statements):
 
 
 def trigger_texts():
-    from skdirdp.accountant.sqlite import _TRIGGERS
+    from skdirdp.accountant.schema import SQLITE_TRIGGERS
 
-    return _TRIGGERS
+    return SQLITE_TRIGGERS
 
 
 def any_row(rng):

@@ -23,11 +23,11 @@ import pytest
 from skdirdp import PrivacyAccountant
 from skdirdp.accountant import ledger as ledger_module
 from skdirdp.accountant import sqlite
-from skdirdp.accountant.ledger import Ledger, LedgerError, Limits, Transaction
+from skdirdp.accountant.ledger import Ledger, Transaction
+from skdirdp.accountant.schema import LedgerError, LimitParameters
 from skdirdp.accountant.sqlite import APPLICATION_ID
-from skdirdp.accountant.version1 import convert
 
-LIMITS = Limits(epsilon=3.0, delta=1e-5, order=None)
+LIMITS = LimitParameters(epsilon=3.0, delta=1e-5, order=None)
 DATA = Path(__file__).parent / "data"
 
 
@@ -131,14 +131,14 @@ def test_nothing_in_the_file_can_be_changed_or_deleted(path, statement, match):
 def test_a_ledger_is_one_file_and_a_lock_and_remembers_its_limits(path):
     append(Ledger.create_or_open(path, LIMITS))
     assert names_in(path.parent) == {path.name, f"{path.name}.lock"}
-    again = Ledger.create_or_open(path, Limits(None, 0.5, None))
-    assert again.limits == LIMITS
+    again = Ledger.create_or_open(path, LimitParameters(None, 0.5, None))
+    assert again.header.limit == LIMITS
     assert count(again) == 1
 
 
 def test_an_empty_file_is_refused(path):
     path.touch()
-    refuses_and_leaves(path, "cut short")
+    refuses_and_leaves(path, "truncated")
 
 
 def test_a_text_file_is_refused(path):
@@ -160,7 +160,7 @@ def test_a_database_with_our_mark_but_not_our_tables_is_refused(path):
     connection.execute("PRAGMA user_version = 2")
     connection.execute("CREATE TABLE charges (id INTEGER)")
     connection.close()
-    refuses_and_leaves(path, "tables or triggers are not those")
+    refuses_and_leaves(path, "tables or triggers were changed")
 
 
 def test_a_newer_layout_is_refused(path):
@@ -211,7 +211,7 @@ def test_a_ledger_that_took_the_place_of_another_is_refused(path):
     ledger = Ledger.create_or_open(path, LIMITS)
     path.unlink()
     Ledger.create_or_open(path, LIMITS)
-    with pytest.raises(LedgerError, match="taken the place"):
+    with pytest.raises(LedgerError, match="replaced by another ledger"):
         append(ledger)
 
 
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_written_is_an_error(path):
 
 def test_a_lock_held_too_long_is_an_error(path, monkeypatch):
     ledger = Ledger.create_or_open(path, LIMITS)
-    monkeypatch.setattr("skdirdp.accountant.locks.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("skdirdp.accountant.sqlite.BUSY_SECONDS", 0.1)
     script = f"""
         import sqlite3, sys
         connection = sqlite3.connect({str(path)!r}, isolation_level=None)
@@ -322,12 +322,12 @@ def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
         sums(ledger)
     # Another process has seen nothing, but the file beside the ledger has.
     result = run(open_script(path))
-    assert "it has 1, and the file beside it has seen 2" in result.stderr
+    assert "it has 1, and its lock file has seen 2" in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 200, b"0 " * 60, b"cut"])
 def test_a_damaged_or_emptied_lock_is_refused_until_it_is_removed(path, content, monkeypatch):
-    monkeypatch.setattr("skdirdp.accountant.locks._NEW_LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("skdirdp.accountant.sqlite._NEW_LOCK_SECONDS", 0.01)
     ledger = Ledger.create_or_open(path, LIMITS)
     append(ledger, "a")
     lock = Path(f"{path}.lock")
@@ -344,7 +344,7 @@ def test_a_damaged_or_emptied_lock_is_refused_until_it_is_removed(path, content,
 
 
 def test_an_emptied_lock_does_not_hide_that_a_charge_was_taken_back(path, tmp_path, monkeypatch):
-    monkeypatch.setattr("skdirdp.accountant.locks._NEW_LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("skdirdp.accountant.sqlite._NEW_LOCK_SECONDS", 0.01)
     ledger = Ledger.create_or_open(path, LIMITS)
     append(ledger, "a")
     shutil.copy(path, tmp_path / "backup")
@@ -369,7 +369,7 @@ def test_a_fresh_ledger_in_the_place_of_a_spent_one_is_refused(path, tmp_path):
         for _ in range(charges):
             append(other)
         os.replace(fresh, path)
-        with pytest.raises(LedgerError, match=r"taken the place of one with 1 charges.*remove "):
+        with pytest.raises(LedgerError, match=r"than the one with 1 charges.*remove "):
             Ledger.open(str(path))
     Path(f"{path}.lock").unlink()
     assert count(Ledger.open(str(path))) == 5
@@ -385,7 +385,7 @@ def test_a_ledger_in_the_place_of_one_that_was_never_charged_is_used(path, tmp_p
 
 def test_a_ledger_without_charges_may_have_an_empty_lock(path, monkeypatch):
     # As it was before locks were written when a ledger is made.
-    monkeypatch.setattr("skdirdp.accountant.locks._NEW_LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("skdirdp.accountant.sqlite._NEW_LOCK_SECONDS", 0.01)
     Ledger.create_or_open(path, LIMITS)
     Path(f"{path}.lock").write_bytes(b"")
     append(Ledger.open(str(path)))
@@ -400,13 +400,13 @@ def test_a_copy_without_its_lock_is_remembered_from_the_first_look(path, tmp_pat
     shutil.copy(tmp_path / "original", path)
     assert run(open_script(path)).returncode == 0
     shutil.copy(tmp_path / "older", path)
-    assert "it has 1, and the file beside it has seen 2" in run(open_script(path)).stderr
+    assert "it has 1, and its lock file has seen 2" in run(open_script(path)).stderr
 
 
 def test_a_crash_while_a_copy_is_opened_leaves_it_usable(path, tmp_path, monkeypatch):
     original = Ledger.create_or_open(tmp_path / "original", LIMITS)
     append(original)
-    for module, step in ((os, "fsync"), (sqlite, "_check_header"), (sqlite, "_connect")):
+    for module, step in ((os, "fsync"), (sqlite, "_check_file"), (sqlite, "_connect")):
         shutil.copy(tmp_path / "original", path)
         ledger_module._CHECKED.clear()
         with monkeypatch.context() as patch:
@@ -436,7 +436,7 @@ def test_somebody_who_may_only_read_notices_that_a_charge_was_taken_back():
         def read():
             os.setuid(65534)
             ledger_module._CHECKED.clear()
-            with pytest.raises(LedgerError, match="the file beside it has seen 2"):
+            with pytest.raises(LedgerError, match="its lock file has seen 2"):
                 Ledger.open(str(path))
 
         assert in_child(read) == 0
@@ -457,7 +457,7 @@ def test_the_lock_of_another_program_is_left_as_it_is(path):
 def test_no_ledger_is_made_under_the_name_of_a_file_of_another(path, ending):
     append(Ledger.create_or_open(path, LIMITS))
     before = Path(f"{path}.lock").read_bytes()
-    with pytest.raises(LedgerError, match=r"keeps a file of this name|not .* SQLite|cut short"):
+    with pytest.raises(LedgerError, match=r"uses a file of this name|not .* SQLite|truncated"):
         Ledger.create_or_open(f"{path}{ending}", LIMITS)
     assert Path(f"{path}.lock").read_bytes() == before
     assert count(Ledger.open(str(path))) == 1
@@ -466,17 +466,10 @@ def test_no_ledger_is_made_under_the_name_of_a_file_of_another(path, ending):
 @pytest.mark.parametrize("ending", ["-journal", "-wal"])
 def test_no_ledger_is_made_beside_what_sqlite_would_take_for_its_own(path, ending):
     Path(f"{path}{ending}").write_text("notes")
-    with pytest.raises(LedgerError, match="left of another database"):
+    with pytest.raises(LedgerError, match="belongs to another database"):
         Ledger.create_or_open(path, LIMITS)
     assert Path(f"{path}{ending}").read_text() == "notes"
     assert not path.exists()
-
-
-def test_an_older_ledger_of_version_0_1_is_not_converted_again(path):
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-    append(Ledger.open(str(path)))
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-    refuses_and_leaves(path, "older than the ledger with 14 charges")
 
 
 def test_a_file_with_two_names_is_refused_to_open_and_to_charge(path, tmp_path):
@@ -669,130 +662,20 @@ def test_a_file_system_without_locks_is_refused(path, monkeypatch):
     def flock(*_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("skdirdp.accountant.locks.fcntl.flock", flock)
+    monkeypatch.setattr("skdirdp.accountant.sqlite.fcntl.flock", flock)
     with pytest.raises(LedgerError, match="has no locks"):
         append(ledger)
 
 
 def test_a_process_that_holds_the_lock_too_long_is_an_error(path, monkeypatch):
     ledger = Ledger.create_or_open(path, LIMITS)
-    monkeypatch.setattr("skdirdp.accountant.locks.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("skdirdp.accountant.sqlite.BUSY_SECONDS", 0.1)
     with open(f"{path}.lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(LedgerError, match=r"another process kept it locked.* 0\.1 seconds"):
             append(ledger)
     append(ledger)
     assert count(ledger) == 1
-
-
-# Version 0.1
-
-
-@pytest.mark.parametrize("old", sorted(DATA.glob("ledger-0.1*.sqlite")), ids=lambda old: old.stem)
-def test_a_ledger_of_version_0_1_is_converted_with_all_it_holds(old, path):
-    shutil.copy(old, path)
-    path.chmod(0o644)
-    with closing(sqlite3.connect(old)) as connection:
-        ((identity, *limits),) = connection.execute(
-            "SELECT identity, epsilon, delta, renyi_order FROM ledger"
-        )
-        rows = connection.execute(
-            "SELECT time, spec, releases, label, split, part FROM charges ORDER BY id"
-        ).fetchall()
-        old_sums = connection.execute("SELECT split, part, spec, releases FROM sums").fetchall()
-    ledger = Ledger.open(str(path))
-    assert ledger.header.identity == identity
-    assert ledger.limits == Limits(*limits, adaptive=False)
-    assert f"skdirdp 0.1 with {len(rows)} charges" in ledger.header.origin
-    with ledger.reading() as transaction:
-        charges = transaction.charges()
-    found = [
-        (
-            charge.time.isoformat(),
-            charge.spec,
-            charge.releases,
-            charge.label,
-            charge.split.identity if charge.split else "",
-            charge.split.part if charge.split else "",
-        )
-        for charge in charges
-    ]
-    assert found == rows
-    assert {charge.user for charge in charges} == {None}
-    assert sums(ledger) == {(split, part, spec): n for split, part, spec, n in old_sums}
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    append(ledger, "one more")
-    assert verify(Ledger.open(str(path))) == len(rows) + 1
-
-
-def test_processes_that_convert_a_ledger_at_once_convert_it_once(path):
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-    children = []
-    for _ in range(4):
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                append(Ledger.create_or_open(path, LIMITS))
-                status = 0
-            finally:
-                os._exit(status)
-        children.append(child)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
-    assert verify(Ledger.open(str(path))) == 13 + 4
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "DELETE FROM sums",
-        "UPDATE sums SET releases = 1",
-        "DROP TRIGGER charges_stay; DELETE FROM charges WHERE id = 2",
-        "DROP TRIGGER charges_do_not_change; UPDATE charges SET releases = 70 WHERE id = 1",
-        "DELETE FROM ledger",
-    ],
-)
-def test_a_damaged_ledger_of_version_0_1_is_refused_and_left_as_it_is(path, damage):
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(damage)
-    refuses_and_leaves(path, "it is damaged")
-
-
-def test_a_conversion_that_is_killed_leaves_the_old_ledger(path, monkeypatch):
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "skdirdp.accountant.version1.insert_header",
-            lambda *_: os.kill(os.getpid(), signal.SIGKILL),
-        )
-        assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
-    assert count(Ledger.open(str(path))) == 13
-
-
-def test_a_conversion_that_is_killed_with_half_of_it_in_the_file_is_taken_back(path, monkeypatch):
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-
-    def convert_and_die(session, make_tables):
-        # Without memory to keep pages in, they go to the file before the commit.
-        session.execute("PRAGMA cache_size = 1")
-        convert(session, make_tables)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "convert", convert_and_die)
-        assert in_child(lambda: Ledger.open(str(path))) == -signal.SIGKILL
-    assert Path(f"{path}-journal").exists(), "the crash came too early to test anything"
-    assert path.read_bytes() != (DATA / "ledger-0.1.sqlite").read_bytes()
-    assert verify(Ledger.open(str(path))) == 13
-
-
-def test_limits_written_for_version_0_1_continue_its_ledgers(path):
-    shutil.copy(DATA / "ledger-0.1.sqlite", path)
-    accountant = PrivacyAccountant(epsilon=20.0, delta=1e-5, path=path)
-    assert not accountant.adaptive
-    with pytest.raises(ValueError, match=r"was made with epsilon=20\.0.*adaptive=False"):
-        PrivacyAccountant(epsilon=19.0, delta=1e-5, path=path)
 
 
 # Crashes
@@ -865,13 +748,13 @@ def test_children_can_be_forked_while_a_thread_charges(path):
 
 
 def test_a_temporary_ledger_is_private_to_the_user():
-    ledger = Ledger.temporary(LIMITS)
+    ledger = Ledger.create_or_open(None, LIMITS)
     folder = Path(ledger.path).parent
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_temporary_ledger_goes_with_its_last_reference():
-    ledger = Ledger.temporary(LIMITS)
+    ledger = Ledger.create_or_open(None, LIMITS)
     path = Path(ledger.path)
     other = Ledger.open(ledger.path)
     del ledger
@@ -883,7 +766,7 @@ def test_a_temporary_ledger_goes_with_its_last_reference():
 
 
 def test_a_pickled_temporary_ledger_stays_while_the_process_does():
-    ledger = Ledger.temporary(LIMITS)
+    ledger = Ledger.create_or_open(None, LIMITS)
     append(ledger)
     pickled = pickle.dumps(ledger)
     del ledger
@@ -894,8 +777,9 @@ def test_a_pickled_temporary_ledger_stays_while_the_process_does():
 def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
     script = """
         import os, pickle, sys
-        from skdirdp.accountant.ledger import Ledger, Limits
-        ledger = Ledger.temporary(Limits(None, 1e-5, None))
+        from skdirdp.accountant.ledger import Ledger
+        from skdirdp.accountant.schema import LimitParameters
+        ledger = Ledger.create_or_open(None, LimitParameters(None, 1e-5, None))
         pickle.dumps(ledger)
         if os.fork() == 0:
             sys.exit(0)  # runs what is registered to run at exit
@@ -953,7 +837,7 @@ def test_a_pipe_in_the_place_of_the_lock_is_a_ledger_error(path):
 
 def test_a_ledger_is_not_made_under_the_name_of_a_draft_which_would_be_removed(path, tmp_path):
     name = f"{path}.skdirdp-draft"
-    with pytest.raises(LedgerError, match="for ledgers that are being made"):
+    with pytest.raises(LedgerError, match="reserved for new ledgers"):
         Ledger.create_or_open(name, LIMITS)
     Ledger.create_or_open(path, LIMITS)
     with pytest.raises(ValueError, match="would replace a file of the ledger"):
@@ -962,5 +846,5 @@ def test_a_ledger_is_not_made_under_the_name_of_a_draft_which_would_be_removed(p
 
 def test_a_pipe_is_no_ledger_and_nobody_waits_for_it(path):
     os.mkfifo(path)
-    with pytest.raises(LedgerError, match="never was a ledger"):
+    with pytest.raises(LedgerError, match="not a ledger"):
         Ledger.open(str(path))

@@ -203,7 +203,7 @@ def test_noise_that_was_not_paid_for_is_not_published(records, monkeypatch):
         fixed().fit(*records)
     monkeypatch.undo()
     monkeypatch.setattr(search_module, "fit_candidate", other)
-    with pytest.raises(RuntimeError, match="not what was paid for"):
+    with pytest.raises(RuntimeError, match="differs from the noise that was charged"):
         fixed().fit(*records)
 
 
@@ -407,7 +407,7 @@ def test_one_split_of_any_kind_by_position_is_taken(records):
 def test_a_split_that_may_be_made_from_labels_is_warned_of_and_reported(records):
     X, y = records
     by_label = [next(StratifiedKFold(4).split(X, y))]
-    with pytest.warns(PrivacyLeakWarning, match="cv: an iterable of splits may be made from"):
+    with pytest.warns(PrivacyLeakWarning, match="cv: an iterable of splits may depend on"):
         found = PrivateGridSearchCV(model(), GRID_OF_TWO, cv=by_label).fit(X, y)
     assert found.privacy_.not_covered == ("cv",)
     assert "not covered: cv" in str(found.privacy_)
@@ -437,7 +437,7 @@ def test_splits_that_would_not_hold_are_refused(records, cv, message):
 def test_what_is_no_split_is_refused(records):
     with pytest.raises(TypeError, match="cv must be"):
         fixed(cv="five").fit(*records)
-    with pytest.raises(ValueError, match="where adjacency is 'add_remove'"):
+    with pytest.raises(ValueError, match="if adjacency is 'add_remove'"):
         fixed(cv=ShuffleSplit(1), adjacency="add_remove").fit(*records)
 
 
@@ -739,7 +739,7 @@ def test_an_estimator_without_noise_is_refused(records):
 
 
 def test_rows_of_a_person_are_not_torn_apart(records):
-    with pytest.raises(ValueError, match=r"groups must not be given .* holds out rows and scores"):
+    with pytest.raises(ValueError, match=r"groups must not be given .* splits and scores rows"):
         fixed().fit(*records, groups=np.arange(400))
 
 

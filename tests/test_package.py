@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -100,6 +101,33 @@ def test_to_a_type_checker_a_public_name_is_its_class():
     classes = re.findall(r'Revealed type is "def .* -> skdirdp\.(?:\w+\.)*(\w+)"', told)
     assert classes == names, told
     assert 'Module has no attribute "GaussianNB"' in told
+
+
+def test_a_script_of_a_user_passes_strict_type_checks():
+    pytest.importorskip("mypy")
+    # Of the packages without types, only the imports are silenced.
+    options = ["--strict", "--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(ROOT / "tests" / "typed_script.py")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_the_script_of_a_user_runs(tmp_path):
+    pytest.importorskip("matplotlib")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    script = str(ROOT / "tests" / "typed_script.py")
+    subprocess.run(
+        [sys.executable, "-W", "ignore", script],
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
 
 
 def test_an_unknown_name_is_an_attribute_error():

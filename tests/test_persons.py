@@ -40,7 +40,7 @@ from skdirdp.accounting import Composition, PureDP
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from skdirdp.mechanisms.tables import ContributionBound
 from tests.probes import Recorder, drawn_tables, outside_bounds
-from tests.test_doors import Batch, Record
+from tests.test_bounds import Batch, Record
 
 
 class Arrow:

@@ -50,6 +50,7 @@ from skdirdp import (
 )
 from skdirdp import text as vectorizer
 from skdirdp._persons import select_rows
+from skdirdp.bayes_net.structure_learning import EncodedTable
 from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.estimator import count_labels
@@ -311,21 +312,22 @@ class Network(Case):
         class Encoded(BaseException):  # which no gate for errors stops
             pass
 
-        encode = PrivateBayesNet._encode
+        encode = EncodedTable.from_records
 
-        def stop(model, records, counted):
-            raise Encoded(encode(model, records, counted))
+        def stop(*given):
+            raise Encoded(encode(*given))
 
-        with patch.object(PrivateBayesNet, "_encode", stop):
+        with patch.object(EncodedTable, "from_records", stop):
             try:
                 fit()
                 raise ValueError("the table was refused")
             except Encoded as found:
-                domains, cells, unlisted = found.args[0]
+                (table,) = found.args
         tables = [
-            np.bincount(codes, minlength=domains[name].n_cells) for name, codes in cells.items()
+            np.bincount(codes, minlength=table.domains[name].n_cells)
+            for name, codes in table.cells.items()
         ]
-        for numbered in unlisted.values():
+        for numbered in table.unlisted.values():
             values = dict(enumerate(numbered.distinct))
             tables.append({repr(values.get(code)): n for code, n in counted(numbered.codes)})
         return [(None, table) for table in tables]

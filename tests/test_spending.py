@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdirdp import BudgetExceededError
-from skdirdp.accountant import PrivacyAccountant, spending
-from skdirdp.accountant import accountant as module
-from skdirdp.accountant.admission import _is_computable, _is_ordinary
-from skdirdp.accountant.ledger import Limits, Transaction
+from skdirdp.accountant import PrivacyAccountant, limits
+from skdirdp.accountant.ledger import Transaction
+from skdirdp.accountant.limits import FixedPlanLimit, _is_computable, _is_ordinary
+from skdirdp.accountant.schema import LimitParameters
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.products import LargeProduct
 from skdirdp.mechanisms import (
@@ -52,7 +52,7 @@ def different(n, adjacency="replace", scale=1.0, seed=0):
 
 def forget():
     """As a new process would begin."""
-    spending._KNOWN = {}
+    limits._KNOWN = {}
 
 
 def cold(accountant):
@@ -110,15 +110,15 @@ def test_charges_of_others_are_seen(tmp_path):
     kinds = different(30)
     for kind in kinds[:20]:
         ours.charge(kind)
-    remembered = spending._KNOWN
+    remembered = limits._KNOWN
     forget()
     theirs = PrivacyAccountant(path=tmp_path / "ledger")
     for kind in kinds[20:]:
         theirs.charge(kind)
     total = cold(theirs)
-    spending._KNOWN = remembered
+    limits._KNOWN = remembered
     assert ours.total() == pytest.approx(total, rel=1e-9)
-    assert spending.known_spending(ours._ledger.identity).position[0] == 30
+    assert limits.known_spending(ours._ledger.identity).position[0] == 30
 
 
 @pytest.mark.parametrize("more", [0, 5, 9])
@@ -148,7 +148,7 @@ def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
     accountant = PrivacyAccountant(epsilon=10.0, path=path, adaptive=False)
     looked = []
 
-    def write_meanwhile(spent, limits):
+    def write_meanwhile(limit, spent):
         connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
@@ -156,7 +156,7 @@ def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
         looked.append(spent)
         return True
 
-    monkeypatch.setattr(module, "admits", write_meanwhile)
+    monkeypatch.setattr(FixedPlanLimit, "admits", write_meanwhile)
     accountant.charge(PureDP(0.1))
     assert len(looked) == 1
     assert len(accountant) == 1
@@ -170,15 +170,15 @@ def test_what_others_charge_in_between_counts(monkeypatch, tmp_path):
     )
     for kind in kinds[:19]:
         accountant.charge(kind)
-    admits, faster = module.admits, [kinds[19]]
+    admits, faster = FixedPlanLimit.admits, [kinds[19]]
 
-    def somebody_is_faster(spent, limits):
-        admitted = admits(spent, limits)
+    def somebody_is_faster(limit, spent):
+        admitted = admits(limit, spent)
         while faster:
             PrivacyAccountant(path=tmp_path / "ledger").charge(faster.pop())
         return admitted
 
-    monkeypatch.setattr(module, "admits", somebody_is_faster)
+    monkeypatch.setattr(FixedPlanLimit, "admits", somebody_is_faster)
     with pytest.raises(BudgetExceededError):
         accountant.charge(kinds[20])
     assert len(accountant) == 20
@@ -309,4 +309,4 @@ def test_charges_of_ordinary_size_can_be_composed(one, other, releases, kind):
         PureDP(one),
     )[kind]
     if _is_ordinary(mechanism, releases):
-        assert _is_computable(mechanism, releases, Limits(1.0, DELTA, None))
+        assert _is_computable(mechanism, releases, LimitParameters(1.0, DELTA, None))

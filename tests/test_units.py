@@ -25,9 +25,8 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp._persons import Unit
-from skdirdp.accountant.chain import header_hash
 from skdirdp.accountant.codec import decode, encode, unit_of
-from skdirdp.accountant.sqlite import _TRIGGERS
+from skdirdp.accountant.schema import SQLITE_TRIGGERS, header_hash
 from skdirdp.accounting import ApproximateDP, PureDP
 from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, SimplexMechanism
@@ -357,7 +356,7 @@ def test_a_ledger_of_persons_is_read_back_and_merged(tmp_path):
     # All of these are the same declaration.
     for adjacency in (None, "replace", "replace_person"):
         PrivacyAccountant(path=tmp_path / "again.sqlite", unit="patient", adjacency=adjacency)
-    with pytest.raises(ValueError, match="was made with adjacency='replace'"):
+    with pytest.raises(ValueError, match="was created with adjacency='replace'"):
         PrivacyAccountant(path=tmp_path / "again.sqlite", adjacency="add_remove")
 
 
@@ -388,7 +387,7 @@ def as_named(path, unit):
         connection.execute("DROP TRIGGER heads_follow_charges")
         connection.execute("UPDATE ledgers SET unit = ?", (unit,))
         connection.execute("UPDATE heads SET hash = ?", (header_hash(replace(header, unit=unit)),))
-        for trigger in _TRIGGERS:
+        for trigger in SQLITE_TRIGGERS:
             if "ledgers_do_not_change" in trigger or "heads_follow_charges" in trigger:
                 connection.execute(trigger)
         connection.commit()

@@ -154,7 +154,7 @@ def test_the_prior_from_which_a_rest_counts_as_a_rest_is_where_drops_become_conv
 
 
 @pytest.mark.parametrize("alpha", [5e-4, 1e-3, 0.01, 0.1, 0.25, 0.4, 0.49, 0.4995, 0.5 - 1e-13])
-def test_thin_cells_have_more_drops_of_every_size_than_any_row(alpha):
+def test_dominating_cells_have_more_drops_of_every_size_than_any_row(alpha):
     cells = dominating_cells(alpha)
     assert cells[0][0] == 1
     assert cells[0][1] >= 1

@@ -1,7 +1,7 @@
-"""The budget of one data set, and the ledger that remembers what was spent."""
+"""Privacy budget of a data set, and the ledger that stores its charges."""
 
 from .accountant import ParallelParts, PrivacyAccountant
-from .history import History
-from .ledger import LedgerError
+from .reports import History
+from .schema import LedgerError
 
 __all__ = ["History", "LedgerError", "ParallelParts", "PrivacyAccountant"]

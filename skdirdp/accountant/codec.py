@@ -1,77 +1,89 @@
-"""Charges as texts: written into a ledger, checked, and read back exactly."""
+"""Charges and ledgers as text: encoded mechanisms, JSON exports and CSV tables.
 
+A charge that is copied between ledgers is identified by the ledger it was first made to, its key
+there, and everything that is stored of it. The key of a copied charge contains its origin, so that
+it is recognised when it comes back by any route, also through files.
+"""
+
+import csv
+import io
 import json
 import math
-from dataclasses import fields
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
 from functools import lru_cache
+from hashlib import sha256
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+from .. import accounting, mechanisms
 from .._messages import format_short
 from .._validation import check_integer
-from ..accounting import (
-    AllOf,
-    ApproximateDP,
-    NoPrivacy,
-    OneOf,
-    ProfiledDP,
-    PureDP,
-    RenyiDP,
-    RepeatedSelection,
-    TruncatedConcentratedDP,
-    ZeroConcentratedDP,
-)
-from ..accounting.worst_case import ADJACENCIES, MOST_ROWS, OF_PERSONS, Unit, kind_of
-from ..mechanisms import (
-    DirichletMechanism,
-    GaussianMechanism,
-    JointMechanism,
-    LaplaceMechanism,
-    Mechanism,
-    SimplexMechanism,
-)
+from ..accounting import AllOf, OneOf, ProfiledDP, RepeatedSelection
+from ..accounting.composition import MAX_RELEASES, PrivacyCurves
+from ..accounting.worst_case import MOST_ROWS, PERSON_RELATIONS, Unit, common_unit, relation_kind
+from ..mechanisms import JointMechanism, Mechanism
 from ..mechanisms.additive import SelectionMechanism
-from .records import PERSON, RECORD, SPLIT_BY, Charge, Header, LedgerError, is_of_persons
+from ..reporting.redact import looks_like_address
+from ..reporting.statements import visible
+from .schema import (
+    PERSON,
+    SPLIT_BY,
+    Charge,
+    Header,
+    LedgerError,
+    Split,
+    allowed_relations,
+    check_stored_relation,
+    is_allowed,
+    is_of_persons,
+    person_noun,
+)
 
-# Limits on a stored mechanism, far beyond those that estimators charge. Composing a longer
+# Limits on a stored mechanism, far above the sizes that estimators charge. Composing a larger
 # one may take minutes.
-_LONGEST = 1 << 20  # characters
-_DEEPEST = 20  # mechanisms within mechanisms
+_MAX_SPEC_LENGTH = 1 << 20
+_MAX_DEPTH = 20
 
-#: What a ledger can hold, by the name it is stored under.
+
+# Encoded mechanisms --------------------------------------------------------------------
+
+#: Classes that a ledger can store, by name.
 CHARGEABLE: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        AllOf,
-        ApproximateDP,
-        DirichletMechanism,
-        GaussianMechanism,
-        JointMechanism,
-        LaplaceMechanism,
-        NoPrivacy,
-        OneOf,
-        ProfiledDP,
-        PureDP,
-        RenyiDP,
-        RepeatedSelection,
+        accounting.AllOf,
+        accounting.ApproximateDP,
+        mechanisms.DirichletMechanism,
+        mechanisms.GaussianMechanism,
+        mechanisms.JointMechanism,
+        mechanisms.LaplaceMechanism,
+        accounting.NoPrivacy,
+        accounting.OneOf,
+        accounting.ProfiledDP,
+        accounting.PureDP,
+        accounting.RenyiDP,
+        accounting.RepeatedSelection,
         SelectionMechanism,
-        SimplexMechanism,
-        TruncatedConcentratedDP,
-        ZeroConcentratedDP,
+        mechanisms.SimplexMechanism,
+        accounting.TruncatedConcentratedDP,
+        accounting.ZeroConcentratedDP,
     )
 }
 
 
 def encode(mechanism: Any, unit: Unit | None = None) -> str:
-    """A mechanism or guarantee as a text that gives it back exactly.
-
-    `unit` is stored with it: the records that a charge of persons allows for.
-    """
+    """Return a mechanism or guarantee, and optionally its unit, as text that decodes exactly."""
     if not _is_chargeable(mechanism):
         known = ", ".join(CHARGEABLE)
         raise TypeError(
             f"mechanism must be one of {known}; got a {type(mechanism).__name__}. "
-            "For a release made with something else, charge the guarantee it gives"
+            "For a release made with something else, charge its guarantee"
         )
     plain = _to_plain(mechanism)
     if unit is not None:
@@ -82,11 +94,34 @@ def encode(mechanism: Any, unit: Unit | None = None) -> str:
     return spec
 
 
+def decode(spec: str) -> Any:
+    """Return the mechanism or guarantee of a stored charge, or raise LedgerError."""
+    return _decode(spec)[0]
+
+
+def unit_of(spec: str) -> Unit | None:
+    """Return the unit that is stored with a mechanism, or None."""
+    return _decode(spec)[1]
+
+
+def protected_unit(charges: Sequence[Charge], adjacency: str, header: Header) -> str | None:
+    """Describe the unit that all charges protect; None for single records, and vectors."""
+    if not is_of_persons(adjacency):
+        return None
+    noun = person_noun(header) or PERSON
+    units = [unit_of(charge.spec) for charge in charges]
+    known = [unit for unit in units if unit is not None]
+    if known and len(known) == len(units):
+        return common_unit(known).describe(noun)
+    return f"one {noun} with at most as many records as each charge allows for"
+
+
 def _is_chargeable(value: Any) -> bool:
     return CHARGEABLE.get(type(value).__name__) is type(value)
 
 
 def _to_plain(value: Any) -> Any:
+    """Return a value as JSON types."""
     if _is_chargeable(value):
         parameters = {f.name: _to_plain(getattr(value, f.name)) for f in fields(value)}
         return {"kind": type(value).__name__, **parameters}
@@ -103,69 +138,53 @@ def _to_plain(value: Any) -> Any:
     raise TypeError(f"a parameter of type {type(value).__name__} cannot be stored in a ledger")
 
 
-def decode(spec: str) -> Any:
-    """The mechanism or guarantee that a text stands for.
-
-    Raises
-    ------
-    LedgerError
-        Whatever is wrong with the text. A ledger may have been written by others.
-    """
-    return _decode(spec)[0]
-
-
-def unit_of(spec: str) -> Unit | None:
-    """The unit that was stored with a mechanism, if one was."""
-    return _decode(spec)[1]
-
-
 @lru_cache(maxsize=4096)
 def _decode(spec: str) -> tuple[Any, Unit | None]:
     try:
-        return _read(spec)
+        return _decode_unchecked(spec)
     except LedgerError:
         raise
-    except Exception as error:  # anything can stand in a file, and fail in any way
+    except Exception as error:  # a file may contain anything, and fail in any way
         raise LedgerError(
-            f"the ledger holds a charge that makes no sense ({type(error).__name__}); the total "
-            "cannot be computed without it, and nothing can be charged"
+            f"the ledger contains an invalid charge ({type(error).__name__}); the total cannot be "
+            "computed without it, and nothing can be charged"
         ) from None
 
 
-def _read(spec: str) -> tuple[Any, Unit | None]:
-    if len(spec) > _LONGEST:
+def _decode_unchecked(spec: str) -> tuple[Any, Unit | None]:
+    if len(spec) > _MAX_SPEC_LENGTH:
         raise ValueError("too long")
-    stored = json.loads(spec, parse_constant=_no_constant, object_pairs_hook=_without_repeats)
+    stored = json.loads(spec, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
     unit = _unit(**stored.pop("unit")) if "unit" in stored else None
     mechanism = _from_plain(stored)
-    # Constructors convert numbers. What was stored must be what is composed.
+    # Constructors convert numbers. The composed mechanism must equal the stored one.
     if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
-        raise TypeError("no mechanism, or of other parameters")
-    of_persons = is_of_persons(mechanism.adjacency)  # that of its parts, if it has any
+        raise TypeError("not a mechanism, or one with other parameters")
+    of_persons = is_of_persons(mechanism.adjacency)  # raises if its parts disagree
     if unit is not None and not of_persons:
-        raise ValueError("a unit of persons, for records")
+        raise ValueError("a unit of persons for a relation of records")
     return mechanism, unit
 
 
 def _unit(*, max_rows: Any, by_ids: Any) -> Unit:
     unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS), by_ids)
     if type(by_ids) is not bool or not unit.is_person:
-        raise TypeError("no unit of persons")
+        raise TypeError("not a unit of persons")
     return unit
 
 
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a parameter is there twice")
+        raise ValueError("a parameter occurs twice")
     return dict(pairs)
 
 
 def _from_plain(value: Any, depth: int = 0) -> Any:
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         raise ValueError("too deep")
     if isinstance(value, list):
         return tuple(_from_plain(item, depth + 1) for item in value)
@@ -176,21 +195,18 @@ def _from_plain(value: Any, depth: int = 0) -> Any:
     parameters = dict(value)
     kind = parameters.pop("kind")
     if kind not in CHARGEABLE:
+        shown = f"kind {kind!a}" if isinstance(kind, str) and len(kind) <= 100 else "a kind"
         raise LedgerError(
-            f"the ledger holds a charge of {_shown(kind)}, which this version of skdirdp "
-            "does not know; the total cannot be computed without it, and nothing can be charged"
+            f"the ledger contains a charge of {shown} that this version of skdirdp does not know; "
+            "the total cannot be computed without it, and nothing can be charged"
         )
     return CHARGEABLE[kind](
         **{name: _from_plain(item, depth + 1) for name, item in parameters.items()}
     )
 
 
-def _shown(kind: Any) -> str:
-    return f"kind {kind!a}" if isinstance(kind, str) and len(kind) <= 100 else "a kind"
-
-
 def _agrees(stored: Any, plain: Any) -> bool:
-    """Whether stored values are those of a mechanism, in which newer parameters may be more."""
+    """Return whether stored values equal a mechanism's, which may have newer parameters."""
     if isinstance(stored, dict) and isinstance(plain, dict):
         return all(name in plain and _agrees(stored[name], plain[name]) for name in stored)
     if isinstance(stored, list) and isinstance(plain, list):
@@ -200,71 +216,21 @@ def _agrees(stored: Any, plain: Any) -> bool:
     return stored == plain
 
 
-def check_charge(charge: Charge, header: Header) -> None:
-    """Refuse an entry that no charge of its ledger can have written.
-
-    Raises
-    ------
-    LedgerError
-    """
-    adjacency = decode(charge.spec).adjacency
-    if charge.split is not None and kind_of(adjacency) not in SPLIT_BY[charge.split.by]:
-        raise LedgerError(
-            f"charge {charge.id} of the ledger makes no sense: {adjacency!r} is not for parts that "
-            f"are split by {charge.split.by}"
-        )
-    check_relation(adjacency, header)
-
-
-def check_relation(adjacency: str, header: Header) -> None:
-    """Refuse charges under another relation than that which their ledger was made for."""
-    if not is_declared(adjacency, header.adjacency):
-        raise LedgerError(
-            f"the ledger was made for {header.adjacency!r}, and holds a charge under {adjacency!r}"
-        )
-
-
-def is_declared(adjacency: str, declared: str | None) -> bool:
-    """Whether a charge is under a relation that its ledger was made for, if it was for any."""
-    return declared is None or not {adjacency, kind_of(adjacency)}.isdisjoint(
-        relations_of(declared)
-    )
-
-
-def relations_of(declared: str | None) -> tuple[str, ...]:
-    """The relations that a ledger may be charged under, where it was made for some."""
-    several = {RECORD: ADJACENCIES, PERSON: tuple(OF_PERSONS.values()), None: ()}
-    return several.get(declared, (str(declared),))
-
-
-def other_relation(adjacency: str, header: Header) -> str:
-    """Why a charge is not one for a ledger."""
-    wanted = " or ".join(map(repr, relations_of(header.adjacency)))
-    message = f"adjacency must be {wanted}, for which the ledger was made; got {adjacency!r}"
-    if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
-        name = header.unit or "person"
-        message += (
-            f". The ledger protects each {name} with all records, and this charge single records. "
-            "Give fit the ids of the persons (groups), or declare max_rows. Nothing was charged or "
-            "released. A ledger that protects single records has unit='record'"
-        )
-    return message
-
-
 def describe_parameters(mechanism: Any) -> str:
-    """The parameters that are not at their defaults."""
-    if isinstance(mechanism, JointMechanism):
-        return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
-    if isinstance(mechanism, ProfiledDP):
-        return f"epsilon={mechanism.epsilons[-1]}, points={len(mechanism.epsilons)}"
-    if isinstance(mechanism, AllOf):
-        return ", ".join(map(describe, mechanism.parts))
-    if isinstance(mechanism, OneOf):
-        return f"the worst of {len(mechanism.alternatives)}"
-    if isinstance(mechanism, RepeatedSelection):
-        return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
+    """Return the parameters that differ from their defaults, as text."""
+    match mechanism:
+        case JointMechanism():
+            return ", ".join(f"{count} x {describe(part)}" for part, count in mechanism.parts)
+        case ProfiledDP():
+            return f"epsilon={mechanism.epsilons[-1]}, points={len(mechanism.epsilons)}"
+        case AllOf():
+            return ", ".join(map(describe, mechanism.parts))
+        case OneOf():
+            return f"the worst of {len(mechanism.alternatives)}"
+        case RepeatedSelection():
+            return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
     values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
-    # A noise level may be shortened; the epsilon of a guarantee that was charged may not.
+    # A noise level may be shortened; the epsilon of a charged guarantee may not.
     show = format_short if isinstance(mechanism, Mechanism) else str
     return ", ".join(
         f"{field.name}={show(value)}"
@@ -275,3 +241,284 @@ def describe_parameters(mechanism: Any) -> str:
 
 def describe(mechanism: Any) -> str:
     return f"{type(mechanism).__name__}({describe_parameters(mechanism)})"
+
+
+# Checks of charges ----------------------------------------------------------------------
+
+
+def check_stored_charge(charge: Charge, header: Header) -> None:
+    """Raise LedgerError if an entry cannot come from a charge to its ledger."""
+    adjacency = decode(charge.spec).adjacency
+    if charge.split is not None and relation_kind(adjacency) not in SPLIT_BY[charge.split.by]:
+        raise LedgerError(
+            f"charge {charge.id} of the ledger is invalid: {adjacency!r} does not apply to parts "
+            f"that are split by {charge.split.by}"
+        )
+    check_stored_relation(adjacency, header)
+
+
+def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header: Header) -> str:
+    """Return the stored form of a mechanism after checking that its ledger accepts it."""
+    spec = encode(mechanism)
+    adjacency = mechanism.adjacency
+    if unit is not None:
+        if not isinstance(unit, Unit):
+            raise TypeError(f"unit must be a Unit; got one of type {type(unit).__name__}")
+        if unit.is_person != is_of_persons(adjacency):
+            raise ValueError(f"unit must agree with {adjacency!r}; got {unit}")
+        spec = encode(mechanism, unit if unit.is_person else None)
+    if split is not None and relation_kind(adjacency) not in SPLIT_BY[split.by]:
+        raise ValueError(_wrong_split(adjacency, split.by))
+    if header.adjacency is not None and not is_allowed(adjacency, header.adjacency):
+        raise ValueError(_wrong_relation(adjacency, header))
+    return spec
+
+
+def _wrong_split(adjacency: str, by: str) -> str:
+    if adjacency in PERSON_RELATIONS.values():
+        why = "The records of a person may be in several parts. Charge the whole data set"
+    elif by == "values":
+        why = (
+            "A replaced record may move from one part to another and change the releases of both. "
+            "Use adjacency='add_remove', or split by position"
+        )
+    else:
+        why = (
+            "Adding or removing a record moves the rows behind it into other parts. "
+            "Use adjacency='replace', or split by values"
+        )
+    return (
+        f"adjacency must be {SPLIT_BY[by][0]!r} for charges on parts that are split by {by}; "
+        f"got {adjacency!r}. {why}"
+    )
+
+
+def _wrong_relation(adjacency: str, header: Header) -> str:
+    wanted = " or ".join(map(repr, allowed_relations(header.adjacency)))
+    message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
+    if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
+        message += (
+            f". The ledger protects each {header.unit or PERSON} with all records, and this charge "
+            "protects single records. Pass the ids of the persons to fit (groups), or declare "
+            "max_rows. Nothing was charged or released. A ledger that protects single records has "
+            "unit='record'"
+        )
+    return message
+
+
+# Origins of charges ----------------------------------------------------------------------
+
+# A charge that the limit of this ledger did not decide on.
+MERGED = "merged"
+# A charge that a ledger with the same limit decided on; this ledger is its copy.
+COPIED = "copied"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Charge with its origin: the identity of the ledger it was first made to, and its key there.
+
+    `merged` says whether the ledger that it is read from received it from another ledger.
+    """
+
+    origin: str
+    key: str
+    merged: bool
+    time: datetime
+    user: str | None
+    spec: str
+    releases: int
+    label: str | None
+    split: Split | None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Tuple that is equal for the same charge in different ledgers.
+
+        It includes all stored values, because two copies of a file may both continue and use
+        the same key for different charges.
+        """
+        what = (self.spec, self.releases, self.label, self.split)
+        return (self.origin, self.key, self.time, self.user, *what)
+
+
+def is_merged(charge: Charge) -> bool:
+    """Return whether a charge was merged from a ledger with another limit."""
+    return _parse_key(charge.key)[0] == MERGED
+
+
+def check_key(key: str) -> None:
+    """Raise ValueError if the key of a new charge looks like the key of a merged charge."""
+    if _parse_key(key)[0] is not None:
+        raise ValueError(
+            f"key must not start like the keys of charges from other ledgers; got {key!r}. "
+            "Nothing was charged"
+        )
+
+
+def _parse_key(key: str) -> tuple[str | None, str, str]:
+    """Return MERGED or COPIED, the first ledger, and the key there; None for own charges."""
+    how, *rest = key.split("/", 3)
+    if how in (MERGED, COPIED) and len(rest) == 3:
+        return how, rest[0], rest[2]
+    return None, "", ""
+
+
+def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
+    """Return the charges of a ledger with their origins."""
+    entries = []
+    for charge in charges:
+        how, origin, key = _parse_key(charge.key)
+        if how is None:
+            origin, key = identity, charge.key or f"{identity}-{charge.id}"
+        what = (charge.spec, charge.releases, charge.label, charge.split)
+        entries.append(Entry(origin, key, how == MERGED, charge.time, charge.user or None, *what))
+    return entries
+
+
+# Exports ---------------------------------------------------------------------------------
+
+_FORMAT = "skdirdp ledger"
+_VERSION = 1
+# First characters that make spreadsheets evaluate a cell as a formula.
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_COLUMNS = (
+    "number",
+    "time",
+    "user",
+    "label",
+    "mechanism",
+    "parameters",
+    "adjacency",
+    "releases",
+    "epsilon",
+    "split",
+    "part",
+)
+#: Parameters of an accountant that a ledger stores.
+STORED_PARAMETERS = ("epsilon", "delta", "order", "adaptive", "name", "adjacency", "unit")
+
+
+def as_json(accountant: Any) -> str:
+    """Return the whole ledger as JSON that `read_export` reads without loss."""
+    identity = accountant._ledger.identity
+    content: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "identity": identity}
+    content |= {name: getattr(accountant, name) for name in STORED_PARAMETERS}
+    content["charges"] = [
+        {
+            "time": entry.time.isoformat(),
+            "user": entry.user,
+            "label": entry.label,
+            "mechanism": json.loads(entry.spec),
+            "releases": entry.releases,
+            "split": None if entry.split is None else vars(entry.split),
+            "origin": entry.origin,
+            "key": entry.key,
+            "merged": entry.merged,
+        }
+        for entry in entries_of(identity, accountant._charges())
+    ]
+    content["sha256"] = _digest(content)
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """Return a hash of everything else: a digit lost in transit must not make a total smaller."""
+    rest = {name: value for name, value in content.items() if name != "sha256"}
+    return sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
+
+
+def as_csv(accountant: Any) -> str:
+    """Return the charges as rows for a spreadsheet."""
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\r\n")
+    rows.writerow(_COLUMNS)
+    for number, row in enumerate(accountant.history(), 1):
+        rows.writerow(_csv_cell(number if name == "number" else row[name]) for name in _COLUMNS)
+    return file.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).isoformat()
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str):
+        # A label that is a formula must stay text when the file is opened.
+        return f"'{visible(value)}" if _FORMULA.match(value) else visible(value)
+    return "" if value is None else value
+
+
+#: Functions that write an accountant, by the ending of the file.
+FORMATS: dict[str, Callable[[Any], str]] = {"json": as_json, "csv": as_csv}
+
+
+def export_format(path: "str | PathLike[str]") -> str:
+    """Return the format that the ending of a file name selects."""
+    _check_is_file(path)
+    end = Path(path).suffix.lower().removeprefix(".")
+    if end not in FORMATS:
+        raise ValueError(
+            f"the name of an export must end in .json, which can be read back, or .csv; got {end!r}"
+        )
+    return end
+
+
+def _check_is_file(path: "str | PathLike[str]") -> None:
+    if looks_like_address(os.fsdecode(path)):
+        raise LedgerError("an export must be a file; got a name like the address of a database")
+
+
+def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:
+    """Return the stored parameters and the charges of a JSON export."""
+    _check_is_file(path)
+    try:
+        content = json.loads(Path(path).read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise LedgerError(f"the export {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise LedgerError(f"the export {path} cannot be read: it is not a text") from None
+    except (ValueError, RecursionError):
+        raise LedgerError(
+            f"the export {path} cannot be read: it is not JSON, or is incomplete"
+        ) from None
+    if not isinstance(content, dict) or content.get("format") != _FORMAT:
+        raise LedgerError(f"the file {path} is not the export of a ledger")
+    if content.get("version") != _VERSION:
+        raise LedgerError(
+            f"the export {path} has version {content.get('version')!r}, and this skdirdp knows "
+            f"{_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+        )
+    if content.get("sha256") != _digest(content):
+        raise LedgerError(f"the export {path} was changed after it was written, or is damaged")
+    try:
+        entries = [_entry(charge) for charge in content["charges"]]
+        parameters = {name: content[name] for name in STORED_PARAMETERS if name in content}
+        # The default is True; an export that does not say so makes no such promise.
+        parameters["adaptive"] = parameters.get("adaptive") is True
+        return parameters, entries
+    except LedgerError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise LedgerError(
+            f"the export {path} cannot be read: it contains an invalid charge "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _entry(charge: dict[str, Any]) -> Entry:
+    spec = json.dumps(charge["mechanism"], sort_keys=True, separators=(",", ":"))
+    if not isinstance(decode(spec), PrivacyCurves):
+        raise TypeError("mechanism")
+    releases, split = charge["releases"], charge["split"]
+    time = datetime.fromisoformat(charge["time"])
+    time.astimezone(timezone.utc)  # raises for the first and last hours of the calendar
+    texts = [charge["origin"], charge["key"], *(split or {}).values()]
+    texts += [charge[name] for name in ("user", "label") if charge[name] is not None]
+    if type(releases) is not int or not 1 <= releases <= MAX_RELEASES:
+        raise ValueError("releases")
+    if time.tzinfo is None or not all(isinstance(text, str) for text in texts):
+        raise TypeError("texts")
+    made = (charge["origin"], charge["key"], bool(charge["merged"]), time, charge["user"])
+    split = None if split is None else Split(**split)
+    return Entry(*made, spec, releases, charge["label"], split)

@@ -1,13 +1,12 @@
-"""The ledger: charges that many processes can append to, and nobody can take back.
+"""Ledger: charges that many processes append to, and that cannot be removed.
 
-Storage only. What a charge means, and whether it fits a limit, is decided in
-`skdirdp.accountant.accountant`; here it is a text, a number of releases and a label.
+This module only stores. The meaning of a charge, and whether a limit admits it, is decided in
+`skdirdp.accountant.limits`; here a charge is a text, a number of releases and a label.
 
-A ledger lives in an SQLite file or in a PostgreSQL database. The code here is the same
-for both, written in the SQL that they share; a storage only opens transactions, each
-alone on its ledger. What was charged is added up from the entries themselves, each of
-which is checked against the hash chain when a process first reads it. A process keeps
-the sums of what it has checked, and reads only what came since.
+A ledger is in an SQLite file or in a PostgreSQL database. The code here is the same for both,
+written in their common SQL; a storage only opens transactions that exclude others. Every entry is
+checked against the hash chain when a process first reads it. A process keeps the sums of the
+entries it has checked, and reads only newer ones.
 """
 
 import os
@@ -17,102 +16,89 @@ import tempfile
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
 from ..reporting.redact import is_url, looks_like_address
-from .chain import entry_hash, followed, header_hash
-from .layout import (
+from .codec import COPIED, MERGED, Entry, entries_of
+from .schema import (
+    NOTHING,
+    SPLIT_BY,
+    Charge,
+    First,
+    Header,
+    LedgerError,
+    LimitParameters,
+    Position,
     Session,
-    Shortcut,
+    Split,
+    Sums,
+    UnusableError,
+    entry_hash,
+    header_hash,
     insert_charge,
     select_by_key,
     select_charges,
     select_header,
 )
-from .records import (
-    NOTHING,
-    Charge,
-    First,
-    Header,
-    LedgerError,
-    Limits,
-    Position,
-    Split,
-    Sums,
-    UnusableError,
-)
 from .sqlite import SQLiteStorage
 
-__all__ = ["Charge", "Ledger", "LedgerError", "Limits", "Split", "Sums", "Transaction"]
-
-_LARGEST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 class Storage(Protocol):
-    """Where ledgers are. `place` names it, without anything secret."""
+    """Location of a ledger. `place` names it, without secrets."""
 
     place: str
 
     def find(self) -> int | None:
-        """The number of the ledger in its place, or None if there is none yet."""
+        """Return the number of the ledger, or None if it does not exist."""
 
     def missing(self) -> str:
-        """The sentence to say when there is none, and none is to be made."""
+        """Return the error message for a ledger that does not exist."""
 
     def create(self, header: Header) -> int:
-        """Make the ledger, unless somebody else does in this moment; its number."""
+        """Create the ledger, unless another process just did; return its number."""
 
     def transaction(self, number: int, *, to_write: bool) -> Any:
-        """A context with a `Session` on one ledger, for which others wait."""
-
-    def shortcut(self) -> Shortcut | None:
-        """A way to write a charge without a transaction, where there is one."""
+        """Return a context with a `Session` on one ledger that excludes others."""
 
 
 @dataclass(frozen=True)
 class _Checked:
-    """What the first entries of a ledger add up to, after their hashes were checked."""
+    """Sums of the first entries of a ledger, after their hashes were checked."""
 
     entries: int
     hash: str
     sums: Sums
     first: First | None = None
 
-    def position(self) -> Position:
-        return (self.entries, self.hash) if self.entries else NOTHING
 
-    def followed_by(self, entry: Any, hash_: str) -> "_Checked":
-        sums = dict(self.sums)
-        _add(sums, entry)
-        return _Checked(self.entries + 1, hash_, sums, self.first or _first(entry))
-
-
-# By the place and the identity of the ledger. Each value stays true: a ledger only grows.
+# By place and identity of the ledger. Values stay valid, because a ledger only grows.
 _CHECKED: "OrderedDict[tuple[str, str], _Checked]" = OrderedDict()
 _MAX_CHECKED = 256
 
 
 class Transaction:
-    """Reads and writes that no other process can come between."""
+    """Reads and writes that no other process can interrupt."""
 
     def __init__(self, session: Session, header: Header, place: str):
         self._session = session
         self._header = header
         self._place = (place, header.identity)
         start = _Checked(0, header_hash(header), {})
-        # Before the ledger is read, which then has all that was seen until now.
+        # Before the ledger is read, which then contains everything that was checked before.
         self._checked = _CHECKED.get(self._place, start)
         found, self._entries, self._hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
-            raise UnusableError("another ledger has taken the place of this one")
+            raise UnusableError("it was replaced by another ledger")
         if found != header:
-            raise UnusableError("its limits, or what else it was made with, were changed")
-        self._own: Sums = {}  # written here, and not yet for others to see
+            raise UnusableError("its limit or another value in its header was changed")
+        self._own: Sums = {}  # written here, and not committed
         self._own_first: First | None = None
         self._check_head(start)
 
@@ -120,36 +106,36 @@ class Transaction:
         known = [("this process", self._checked.entries, self._checked.hash)]
         remembered = self._session.remembered(self._header.identity)
         if remembered is not None:
-            known.append(("the file beside it", *remembered))
+            known.append(("its lock file", *remembered))
         for who, entries, head in known:
             if type(self._entries) is not int or self._entries < entries:
                 raise UnusableError(
                     f"charges are missing: it has {self._entries}, and {who} has seen {entries}"
                 )
             if self._entries == entries and self._hash != head:
-                raise UnusableError(f"its charges are not those that {who} has seen")
+                raise UnusableError(f"its charges differ from those that {who} has seen")
         if self._entries == 0 and self._hash != start.hash:
-            raise UnusableError("its limits, or what else it was made with, were changed")
+            raise UnusableError("its limit or another value in its header was changed")
 
     def sums(self) -> Sums:
-        """The number of releases charged, per part and kind."""
+        """Return the number of charged releases per part and kind."""
         sums = dict(self._catch_up().sums)
         for kind, releases in self._own.items():
             sums[kind] = sums.get(kind, 0) + releases
         return sums
 
     def first(self) -> First | None:
-        """The kind of the first charge, and its number of releases."""
+        """Return the kind of the first charge, and its number of releases."""
         return self._catch_up().first or self._own_first
 
     def last(self) -> Position:
-        """Which charge is the last."""
+        """Return the position of the last charge."""
         return (self._entries, self._hash) if self._entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
-        """The number of releases charged after a charge, per part and kind.
+        """Return the number of releases charged after a position, per part and kind.
 
-        None if the ledger has another one in its place: it is a copy that went its own way.
+        The result is None if the ledger has another charge there: it is a copy that diverged.
         """
         entries, head = position
         if position != NOTHING:
@@ -157,7 +143,7 @@ class Transaction:
             if not row or row[0][-1] != head:
                 return None
         sums: Sums = {}
-        for entry, _ in self._followed(_Checked(entries, head, {})):
+        for entry, _ in self._entries_after(entries, head):
             _add(sums, entry)
         return sums
 
@@ -165,11 +151,11 @@ class Transaction:
         return self._entries
 
     def charges(self) -> list[Charge]:
-        """All charges, oldest first."""
-        return [_charge(entry) for entry, _ in self._followed(_Checked(0, "", {}))]
+        """Return all charges, oldest first."""
+        return [_charge(entry) for entry, _ in self._entries_after(0)]
 
     def find(self, key: str) -> Charge | None:
-        """The charge that was made with a key."""
+        """Return the charge with a key, or None."""
         self._catch_up()
         rows = select_by_key(self._session, self._header.number, key)
         return _charge(rows[0]) if rows else None
@@ -184,64 +170,89 @@ class Transaction:
         key: str | None = None,
         time: datetime | None = None,
         user: str | None = None,
-    ) -> None:
-        """Write a charge. Time and user are now and whoever is at work, if not given."""
+    ) -> Position:
+        """Write a charge, by default now and by the current user, and return its position."""
         checked = self._catch_up()
-        if releases > _LARGEST:
-            raise OverflowError(f"releases must be at most {_LARGEST}; got {releases}")
-        whoever, now = self._signature
+        if releases > _MAX_INTEGER:
+            raise OverflowError(f"releases must be at most {_MAX_INTEGER}; got {releases}")
+        current_user, now = self._signature
+        where = (
+            (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
+        )
         entry = (
             self._entries + 1,
             now if time is None else time.astimezone(timezone.utc).isoformat(),
-            whoever if user is None else user,
-            *_rest_of_entry(spec, releases, label, split, key),
+            current_user if user is None else user,
+            uuid.uuid4().hex if key is None else key,
+            *(spec, releases, label),
+            *where,
         )
-        _check_texts(entry)
-        if _together(entry, checked.sums, self._own) > _LARGEST:
-            raise UnusableError(f"it cannot sum more than {_LARGEST} releases of one kind")
+        _check_storable(entry)
+        kind = (where[0], where[1], spec)
+        if releases + checked.sums.get(kind, 0) + self._own.get(kind, 0) > _MAX_INTEGER:
+            raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
         if self._entries == 0:
             self._own_first = (spec, releases)
         head = entry_hash(self._hash, entry)
         insert_charge(self._session, self._header, entry, head)
         self._entries, self._hash = entry[0], head
         _add(self._own, entry)
+        return self.last()
+
+    def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
+        """Write the entries that the ledger lacks, and return their number.
+
+        They are marked as copied if another ledger with the same limit decided on them, and as
+        merged otherwise.
+        """
+        charges = self.charges()
+        known = {entry.identity for entry in entries_of(self._header.identity, charges)}
+        new = {entry.identity: entry for entry in entries if entry.identity not in known}
+        keys = {charge.key for charge in charges}
+        for entry in new.values():
+            how = COPIED if is_copy and not entry.merged else MERGED
+            again = 0
+            while (key := f"{how}/{entry.origin}/{again}/{entry.key}") in keys:
+                again += 1
+            keys.add(key)
+            what = (entry.spec, entry.releases, entry.label, entry.split)
+            # An unknown user stays unknown, and is not replaced by the current one.
+            self.append(*what, key=key, time=entry.time, user=entry.user or "")
+        return len(new)
 
     def anchor(self) -> Position:
-        """The number of charges, and the hash that stands for them and for the limits."""
+        """Return the number of charges, and the hash that covers them and the header."""
         return self._entries, self._hash
 
     def verify(self, expect: Position | None = None) -> int:
-        """Check everything from the start; the number of charges.
+        """Check the tables and all charges, and return the number of charges.
 
-        Parameters
-        ----------
-        expect : tuple of int and str, optional
-            An earlier `anchor`, kept outside, which has to be that of the first charges.
+        `expect` is an earlier `anchor` that the ledger must begin with.
         """
         self._session.check_structure()
         return self.verify_charges(expect)
 
     def verify_charges(self, expect: Position | None = None) -> int:
-        """Check the charges from the start, whatever was checked before; their number."""
+        """Check all charges, also those checked before, and return their number."""
         if expect == (0, header_hash(self._header)):
             expect = None
         remembered = self._session.remembered(self._header.identity)
         sums: Sums = {}
         first: First | None = None
-        for entry, head in self._followed(_Checked(0, "", {})):
+        for entry, head in self._entries_after(0):
             _add(sums, entry)
             first = first or _first(entry)
             if remembered == (entry[0], head):
                 remembered = None
-            if expect is not None and expect[0] == entry[0] and expect[1] == head:
+            if expect == (entry[0], head):
                 expect = None
         if remembered is not None and remembered[0] > 0:
-            raise UnusableError("its charges are not those that the file beside it has seen")
+            raise UnusableError("its charges differ from those that its lock file has seen")
         if expect is not None:
             raise UnusableError(
                 f"charges are missing: it has {self._entries}, and {expect[0]} are expected"
                 if expect[0] > self._entries
-                else f"its first {expect[0]} charges, or its limits, are not those expected"
+                else f"its first {expect[0]} charges, or its limit, differ from those expected"
             )
         if not self._own:
             self._keep(sums, first)
@@ -249,126 +260,136 @@ class Transaction:
         return self._entries
 
     def _catch_up(self) -> _Checked:
-        """Check what came since this process last looked."""
+        """Check the charges that are new to this process."""
         if self._checked.entries < self._entries and not self._own:
             sums, first = dict(self._checked.sums), self._checked.first
-            for entry, _ in self._followed(self._checked):
+            for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
                 _add(sums, entry)
                 first = first or _first(entry)
             self._keep(sums, first)
         return self._checked
 
     def committed(self) -> None:
-        """What was written here is in the ledger, and need not be read back."""
+        """Keep the sums of committed charges, which need not be read again."""
         if self._own:
             self._keep(self.sums(), self.first())
             self._own = {}
 
     def _keep(self, sums: Sums, first: First | None) -> None:
         self._checked = _Checked(self._entries, self._hash, sums, first)
-        _keep_checked(self._place, self._checked)
+        _CHECKED[self._place] = self._checked
+        while len(_CHECKED) > _MAX_CHECKED:
+            _CHECKED.popitem(last=False)
 
-    def _followed(self, checked: _Checked) -> Iterator[tuple[Any, str]]:
-        """The entries after those that are checked, up to the head, which has to fit."""
-        entries, head = checked.entries, checked.hash or header_hash(self._header)
+    def _entries_after(self, entries: int, head: str = "") -> Iterator[tuple[Any, str]]:
+        """Yield the entries after a position with their hashes, and check them up to the head."""
+        head = head or header_hash(self._header)
         rows = select_charges(self._session, self._header.number, entries, self._entries)
-        for entry, follower in followed(rows, entries, head):
-            entries, head = entries + 1, follower
+        for entry, next_head in _checked_entries(rows, entries, head):
+            entries, head = entries + 1, next_head
             yield entry, head
         if entries != self._entries:
             raise UnusableError(
                 f"charges are missing: it has {entries}, and should have {self._entries}"
             )
         if head != self._hash:
-            raise UnusableError("its head is not that of its charges")
+            raise UnusableError("its head does not match its charges")
+
+
+def _checked_entries(
+    rows: Iterable[Sequence[Any]], entries: int, head: str
+) -> Iterator[tuple[Sequence[Any], str]]:
+    """Yield entries with their hashes; raise UnusableError at the first invalid one."""
+    for *entry, stored in rows:
+        entries += 1
+        if entry[0] != entries or type(entry[0]) is not int:
+            raise UnusableError(f"charge {entries} is missing, or in another place")
+        try:
+            head = entry_hash(head, entry)
+        except TypeError:  # bytes in place of text
+            head = ""
+        if stored != head:
+            raise UnusableError(
+                f"charge {entries} was changed, or is not the one that followed "
+                + (f"charge {entries - 1}" if entries > 1 else "the header")
+            )
+        if damage := _damage(entry):
+            raise UnusableError(f"charge {entries} is invalid: {damage}")
+        yield entry, head
+
+
+def _damage(entry: Sequence[Any]) -> str | None:
+    """Describe the first invalid value of an entry; SQLite stores any type in a column."""
+    _, time, user, key, spec, releases, label, split, part, name, by = entry
+    texts = [time, key, spec, split, part, *(v for v in (user, label, name, by) if v is not None)]
+    if not all(isinstance(text, str) for text in texts):
+        return "a text is expected, and another type was found"
+    if type(releases) is not int or releases < 1:
+        return "its number of releases is not a positive integer"
+    try:
+        at = datetime.fromisoformat(time)
+        at.astimezone(timezone.utc)  # raises for the first and last hours of the calendar
+        has_zone = at.tzinfo is not None
+    except (ValueError, OverflowError):
+        has_zone = False
+    if not has_zone:
+        return "its time is not a time with a time zone"
+    is_part = name is not None and by in SPLIT_BY
+    is_whole = part == "" and name is None and by is None
+    if not (is_part if split else is_whole):
+        return "it is neither on the whole data set nor on a part"
+    return None
 
 
 class Ledger:
-    """The charges of one data set, in their place.
+    """Charges of one data set.
 
-    Copies and pickles are names of the same ledger. A pickle can be loaded where the
-    ledger is out of reach (a fitted model on another machine); using it there is an
-    error, never a new ledger.
-
-    Parameters
-    ----------
-    storage : Storage
-        Where the ledger is; it exists.
-    header : Header
-        What the ledger must say of itself; another that took its place is refused.
+    Copies and pickles refer to the same ledger. A pickle can be loaded where the ledger is out
+    of reach (a fitted model on another machine); using it there is an error, and never creates
+    a new ledger. A ledger with another header that replaced this one is refused.
     """
 
     def __init__(self, storage: Storage, header: Header):
         self._storage = storage
-        self._header = header
+        self.header = header
+        self.identity = header.identity
+        self.path = storage.place  # the file, or the address without a password
         self._temporary = _TEMPORARY.get(storage.place)
-
-    @property
-    def path(self) -> str:
-        """The file, or the address of the database without a password."""
-        return self._storage.place
-
-    @property
-    def header(self) -> Header:
-        return self._header
-
-    @property
-    def identity(self) -> str:
-        return self._header.identity
-
-    @property
-    def limits(self) -> Limits:
-        return self._header.limits
-
-    @classmethod
-    def temporary(cls, limits: Limits, **declared: str | None) -> "Ledger":
-        """A ledger for as long as this process needs one."""
-        folder = _TemporaryFolder()
-        path = os.path.join(folder.path, "ledger.sqlite")
-        _TEMPORARY[path] = folder
-        # It ends with the process, and so with the power.
-        return cls._create_or_open(SQLiteStorage(path, outlives_power=False), limits, **declared)
 
     @classmethod
     def create_or_open(
         cls,
-        path: "str | os.PathLike[str]",
-        limits: Limits,
+        path: "str | os.PathLike[str] | None",
+        limit: LimitParameters,
         *,
         name: str | None = None,
         adjacency: str | None = None,
         unit: str | None = None,
     ) -> "Ledger":
-        """The ledger at a path or address; all else is for a new one only.
+        """Return the ledger at a path or address; the other parameters are for a new one.
 
-        In a database, which has many, `name` says which.
+        In a database with many ledgers, `name` selects one. Without a path the ledger is
+        temporary.
         """
-        return cls._create_or_open(
-            _storage(path, name), limits, name=name, adjacency=adjacency, unit=unit
-        )
+        created = datetime.now(timezone.utc).isoformat()
+        _check_storable((name, adjacency, unit))
+        header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
+        return cls._create_or_open(path, header)
 
     @classmethod
-    def _create_or_open(
-        cls,
-        storage: Storage,
-        limits: Limits,
-        *,
-        name: str | None = None,
-        adjacency: str | None = None,
-        unit: str | None = None,
-    ) -> "Ledger":
-        number = storage.find()
-        if number is None:
-            created = datetime.now(timezone.utc).isoformat()
-            header = Header(uuid.uuid4().hex, limits, created, name, adjacency, unit)
-            _check_texts((name, adjacency, unit))
-            number = storage.create(header)
-        return cls._open(storage, number)
+    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
+        if path is None:
+            folder = _TemporaryFolder()  # referenced until the ledger refers to it
+            storage, number = folder.storage(), None
+        else:
+            storage = open_storage(path, header.name)
+            number = storage.find()
+        return cls._open(storage, storage.create(header) if number is None else number)
 
     @classmethod
     def open(cls, path: "str | os.PathLike[str]", name: str | None = None) -> "Ledger":
-        """An existing ledger, checked from end to end."""
-        storage = _storage(path, name)
+        """Return an existing ledger after checking all of it."""
+        storage = open_storage(path, name)
         number = storage.find()
         if number is None:
             raise LedgerError(storage.missing())
@@ -384,98 +405,38 @@ class Ledger:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """One consistent view of the ledger."""
-        with self._storage.transaction(self._header.number, to_write=False) as session:
-            yield Transaction(session, self._header, self.path)
+        """Open a consistent view of the ledger."""
+        with self._storage.transaction(self.header.number, to_write=False) as session:
+            yield Transaction(session, self.header, self.path)
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A view that can be appended to; others wait. Leaving it without an error
-        returns once it is on disk, and leaving it with one changes nothing.
+        """Open a view that can be appended to, while others wait.
 
-        Raises
-        ------
-        ConnectionLostError
-            On leaving, or before: nothing was written, and all can be done again.
+        After an exit without error the charges are on disk; an error changes nothing. After a
+        ConnectionLostError nothing was written, and everything can be repeated.
         """
-        with self._storage.transaction(self._header.number, to_write=True) as session:
-            transaction = Transaction(session, self._header, self.path)
+        with self._storage.transaction(self.header.number, to_write=True) as session:
+            transaction = Transaction(session, self.header, self.path)
             yield transaction
         transaction.committed()
-
-    def append_after(
-        self,
-        position: Position,
-        spec: str,
-        releases: int,
-        label: str | None,
-        split: Split | None,
-        *,
-        key: str,
-        is_new: bool = False,
-    ) -> Position | None:
-        """Write a charge, if the last one is at a position and the key is new; its own position.
-
-        `is_new` says of the key that nobody can have used it. None says that nothing was
-        written, and that a look at the ledger is needed. What is written is on disk when this
-        returns.
-
-        Raises
-        ------
-        ConnectionLostError
-            Nothing was written, and all can be done again.
-        """
-        shortcut = self._storage.shortcut()
-        checked = _CHECKED.get((self.path, self.identity))
-        # What this process has checked is the newest that it knows: a ledger that is back at an
-        # earlier position has lost charges, and only a look at it tells.
-        if shortcut is not None and checked is not None and checked.position() == position:
-            return self._append_unseen(shortcut, checked, spec, releases, label, split, key)
-        with self.writing() as transaction:
-            if transaction.last() != position:
-                return None
-            if not is_new and transaction.find(key) is not None:
-                return None
-            transaction.append(spec, releases, label, split, key=key)
-            return transaction.last()
-
-    def _append_unseen(
-        self,
-        shortcut: Shortcut,
-        checked: _Checked,
-        spec: str,
-        releases: int,
-        label: str | None,
-        split: Split | None,
-        key: str,
-    ) -> Position | None:
-        rest = _rest_of_entry(spec, releases, label, split, key)
-        entry = (checked.entries + 1, "", shortcut.user, *rest)
-        _check_texts(entry)
-        if _together(entry, checked.sums) > _LARGEST:
-            return None  # the longer way says what is wrong, and with which ledger
-        written = shortcut.append(self._header, checked.hash, entry)
-        if written is None:
-            return None
-        checked = checked.followed_by(*written)
-        _keep_checked((self.path, self.identity), checked)
-        return checked.position()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:
             self._temporary.keep_until_exit()
-        return Ledger, (self._storage, self._header)
+        return Ledger, (self._storage, self.header)
 
 
-def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
+def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
+    """Return the storage at a path or address."""
     if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
         if looks_like_address(path):
-            # A Path has made one slash of two, say. It would be a file named by a password.
+            # A Path has made one slash of two, for example. The file name could be a password.
             raise LedgerError(
                 "the address of a database must be a string that begins with "
                 "postgresql+psycopg://; got a path that looks like an address. It is not shown, "
-                "since it may hold a password"
+                "because it may contain a password"
             )
         return SQLiteStorage(os.path.realpath(path))
     try:
@@ -488,9 +449,9 @@ def _storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
 
 
 def parse_anchor(text: str) -> Position:
-    """The number of charges and the hash of an anchor, written as ``COUNT:HASH``.
+    """Return the number of charges and the hash of an anchor, written as ``COUNT:HASH``.
 
-    Spaces and line ends, as a narrow terminal adds them, are left out.
+    Spaces and line ends, as a narrow terminal adds them, are ignored.
     """
     match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
     if match is None:
@@ -499,20 +460,6 @@ def parse_anchor(text: str) -> Position:
             f"{text!r}"
         )
     return int(match[1]), match[2]
-
-
-def _keep_checked(place: tuple[str, str], checked: _Checked) -> None:
-    _CHECKED[place] = checked
-    while len(_CHECKED) > _MAX_CHECKED:
-        _CHECKED.popitem(last=False)
-
-
-def _rest_of_entry(
-    spec: str, releases: int, label: str | None, split: Split | None, key: str | None
-) -> tuple[Any, ...]:
-    """The values of `ENTRY` that do not depend on when and by whom it is made."""
-    where = (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
-    return uuid.uuid4().hex if key is None else key, spec, releases, label, *where
 
 
 def _charge(entry: Any) -> Charge:
@@ -531,31 +478,32 @@ def _add(sums: Sums, entry: Any) -> None:
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
 
 
-def _together(entry: Any, *before: Sums) -> int:
-    """How many releases of its kind there are with an entry."""
-    _, _, _, _, spec, releases, _, split, part, *_ = entry
-    return releases + sum(sums.get((split, part, spec), 0) for sums in before)
-
-
-def _check_texts(values: tuple[Any, ...]) -> None:
-    """Refuse what one of the databases could not give back as it was."""
+def _check_storable(values: tuple[Any, ...]) -> None:
+    """Refuse texts that one of the databases would not return unchanged."""
     for value in values:
         if isinstance(value, str) and ("\0" in value or re.search("[\ud800-\udfff]", value)):
-            raise ValueError("a text with a zero or half a character cannot be stored in a ledger")
+            raise ValueError(
+                "a text with a null character or an unpaired surrogate cannot be stored in a ledger"
+            )
 
 
 class _TemporaryFolder:
-    """A folder that only this user can read, removed by the process that made it.
+    """Folder that only this user can read, removed by the process that created it.
 
-    It goes when the last ledger in it does, or at exit.
+    It is removed with the last ledger in it, or at exit.
     """
 
     def __init__(self) -> None:
         self.path = os.path.realpath(tempfile.mkdtemp(prefix="skdirdp-"))
         weakref.finalize(self, _remove_folder, self.path, os.getpid())
 
+    def storage(self) -> Storage:
+        path = os.path.join(self.path, "ledger.sqlite")
+        _TEMPORARY[path] = self
+        return SQLiteStorage(path, survives_power_loss=False)
+
     def keep_until_exit(self) -> None:
-        """A pickle may outlive every object of this process, on its way to another."""
+        """Keep the folder, because a pickle may outlive every object of this process."""
         _PICKLED.add(self)
 
 

@@ -1,57 +1,86 @@
 """Ledgers in a PostgreSQL database: many budgets, and analysts on many machines.
 
-The tables are in a schema of their own, and nothing else in the database is touched. The
-code is that of every ledger (`skdirdp.accountant.ledger`); here is what the database itself
+The tables are in a schema of their own, and nothing else in the database is changed. The database
 enforces:
 
-- **Append only**, by triggers, whoever tries; and by rights, with the roles of
-  `roles_sql`: an analyst may read everything and add charges, under his own name.
+- **Append only**, by triggers for everyone, and by permissions with the roles of `roles_sql`: an
+  analyst may read everything and add charges under their own name.
 - **One charge at a time for each budget**: a transaction that writes locks the row of the
-  budget's head until it ends. That takes a right which only analysts and the owner have.
+  budget's head until it ends. This needs a permission that only analysts and the owner have.
 - **A charge that returned is on disk**: ``synchronous_commit`` is on in every transaction.
-  A server that runs with ``fsync = off`` can still lose what it confirmed.
+  A server that runs with ``fsync = off`` can still lose committed charges.
 
-Where this process knows the ledger, a charge is one message to the server, which writes it
-only if nobody else has charged meanwhile: see `skdirdp.accountant.one_message`.
-
-When a connection breaks before the commit was sent, nothing was written, and the charge
-is tried again. When it breaks during the commit, a new connection waits for the lock,
-which the server gives away only when the old transaction is over, and looks whether the
-charge is there. A message that comes to the server still later finds that the same charge
-was made again, or counts without a release. If the server cannot be asked, the charge is an
-error: it may have been recorded, and nothing is released. A server that does not answer is as
-one whose connection broke: the client gives up by its own clock.
+If a connection breaks before the commit was sent, nothing was written, and the charge is retried.
+If it breaks during the commit, a new connection waits for the lock, which the server releases
+only when the old transaction has ended, and looks for the charge. If the server cannot be asked,
+the charge is an error: it may have been recorded, and nothing is released. A server that does not
+answer is treated like a broken connection: the client gives up by its own clock.
 """
 
+import os
+import re
+import selectors
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timezone
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from . import one_message
-from .chain import followed
-from .connections import PASSWORDS, NoAnswerError, engine_of, parse
-from .layout import LAYOUT_VERSION, TABLES, Shortcut, insert_header, select_charges
-from .locks import BUSY_SECONDS, GATE, interrupts_wait
-from .records import ConnectionLostError, Header, LedgerError, UnusableError
+from ..reporting.redact import without_password
+from .schema import (
+    SCHEMA_VERSION,
+    TABLES,
+    ConnectionLostError,
+    Header,
+    LedgerError,
+    UnusableError,
+    insert_header,
+    select_charges,
+)
+from .sqlite import BUSY_SECONDS, GATE
 
-_Answer = TypeVar("_Answer")
-
-#: The name of a budget whose accountant was given none.
+#: Name of a budget whose accountant has none.
 DEFAULT_NAME = "default"
 
 _RECONNECT_SECONDS = 10.0
-_MADE_MEANWHILE = ("42P06", "23505")  # the schema exists, or a row of it in the catalogue
-# After which the server takes the lock back from somebody whom it cannot see any more.
+# How long Ctrl-C waits for a database before a second one interrupts at once.
+_PATIENCE_SECONDS = 3.0
+_CREATED_MEANWHILE = ("42P06", "23505")  # the schema exists, or a row of it in the catalogue
+# After this time the server releases the lock of a client that it cannot see any more.
 _IDLE_SECONDS = 300.0
+# How long a server may be silent. Longer than it may wait for a lock, which it reports.
+_ANSWER_SECONDS = BUSY_SECONDS + 15.0
+_CONNECT = {
+    "connect_timeout": 10,
+    "prepare_threshold": None,  # a connection pool in between may not keep statements
+    # A peer that vanished silently must not hold a charge forever.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+_DRIVERS = ("postgresql", "postgresql+psycopg")
+# Parameters allowed in the query of an address: none that is secret or specific to the driver.
+# The timeouts of `_CONNECT` override the address.
+_PARAMETER = re.compile(
+    r"host|hostaddr|port|user|dbname|password|application_name|fallback_application_name|options"
+    r"|service|target_session_attrs|load_balance_hosts|channel_binding|require_auth|requirepeer"
+    r"|ssl(mode|cert|key|rootcert|crl|crldir|sni|certmode|negotiation|compression)"
+    r"|ssl_(min|max)_protocol_version|gssencmode|gsslib|krbsrvname"
+    r"|connect_timeout|keepalives(_idle|_interval|_count)?|tcp_user_timeout"
+)
+
 _FUNCTIONS = (
     """
     CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -103,9 +132,9 @@ _TRIGGERS = {
     "ledgers_are_kept": "BEFORE TRUNCATE ON ledgers EXECUTE FUNCTION refuse()",
 }
 
-# In one message to the server. Settings are local to the transaction, so that this also works
-# through a pool between here and there. READ COMMITTED: what is read after the lock was given
-# is what the last holder wrote.
+# One message to the server. Settings are local to the transaction, so that this also works
+# through a connection pool. READ COMMITTED: reads after the lock was obtained see what its last
+# holder wrote.
 _BEGIN = f"""
     BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT set_config('search_path', 'skdirdp, pg_temp', true),
@@ -117,21 +146,158 @@ _BEGIN = f"""
 
 
 def roles_sql() -> str:
-    """The SQL that makes the roles of an analyst and an auditor, for ``psql``.
+    """Return the SQL that creates the roles of analyst and auditor, for ``psql``.
 
-    Whoever owns the ledgers runs it once, after the first one was made.
+    The owner of the ledgers runs it once, after creating the first one.
 
     Examples
     --------
     >>> from skdirdp.accountant.postgres import roles_sql
     >>> print(roles_sql())
-    -- Who may do what with the ledgers of this database...
+    -- Permissions for the ledgers of this database...
     """
     return files(__package__).joinpath("postgres_roles.sql").read_text(encoding="utf-8")
 
 
+# Connections -------------------------------------------------------------------------
+
+
+class NoAnswerError(psycopg.OperationalError):
+    """The server was silent for too long. The connection is closed."""
+
+
+class _Connection(psycopg.Connection[Any]):
+    """Connection that waits for a limited time. A stopped server keeps the socket open."""
+
+    def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+        try:
+            wanted = next(gen)
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.pgconn.socket, wanted)
+                while True:
+                    ready = selector.select(_ANSWER_SECONDS)
+                    if not ready:
+                        raise NoAnswerError(
+                            f"the server did not answer within {_ANSWER_SECONDS:g} seconds"
+                        )
+                    wanted = gen.send(ready[0][1])
+                    selector.modify(self.pgconn.socket, wanted)
+        except StopIteration as end:
+            return end.value
+        except (NoAnswerError, KeyboardInterrupt):
+            self.pgconn.finish()
+            raise
+
+
+def _parse_address(address: str) -> tuple[URL, str | None]:
+    """Return the address without its password, and the password."""
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise LedgerError(
+            "the address of a ledger must be like postgresql+psycopg://user@host/database; "
+            "got one that cannot be parsed"
+        ) from None
+    if url.drivername not in _DRIVERS:
+        raise LedgerError(
+            f"the address of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
+        )
+    if not all(map(_PARAMETER.fullmatch, url.query)):
+        raise LedgerError(
+            "the address of a ledger cannot be used: it has a parameter that is unknown or could "
+            "be secret. Use lower-case parameters of libpq such as host, port and sslmode. The "
+            "password may come from ~/.pgpass"
+        )
+    in_query = url.query.get("password")
+    password = url.password or (in_query if isinstance(in_query, str) else None)
+    url = url.difference_update_query(["password"])
+    if _may_show_password(url):
+        raise LedgerError(
+            "the address of a ledger cannot be used: the end of its password is ambiguous. "
+            "Write the characters : / @ of a password as %3A %2F %40"
+        )
+    # `URL.set` ignores values that are None.
+    parts = (url.username, None, url.host, url.port, url.database, url.query)
+    return URL.create(_DRIVERS[1], *parts), password
+
+
+def _may_show_password(url: URL) -> bool:
+    """Return whether a visible part of the address may contain the password."""
+    values = [value if isinstance(value, str) else " ".join(value) for value in url.query.values()]
+    # A folder of sockets may have any name.
+    shown = (url.host, url.database, *(value for value in values if not value.startswith("/")))
+    return ":" in f"{url.username}{url.database}" or any(
+        "@" in part or "=***" in without_password(part) for part in shown if part
+    )
+
+
+# Of this process alone, by place.
+_PASSWORDS: dict[str, str] = {}
+_ENGINES: dict[tuple[str, str | None], Engine] = {}
+_INHERITED: list[dict[tuple[str, str | None], Engine]] = []
+
+
+def _engine(url: URL, place: str) -> Engine:
+    """Return the connections of this process to a database."""
+    password = _PASSWORDS.get(place)
+    engine = _ENGINES.get((place, password))
+    if engine is None:
+        engine = create_engine(
+            url.set(password=password),
+            isolation_level="AUTOCOMMIT",  # transactions begin and end with explicit statements
+            connect_args=_CONNECT,
+            pool_size=2,
+            max_overflow=30,
+            pool_timeout=BUSY_SECONDS,
+            hide_parameters=True,
+        )
+        event.listen(engine, "do_connect", lambda _, __, args, kw: _Connection.connect(*args, **kw))
+        engine = _ENGINES.setdefault((place, password), engine)
+    return engine
+
+
+def _forget_connections() -> None:
+    """Drop the connections of the parent, which a child must neither use nor close."""
+    _INHERITED.append(dict(_ENGINES))
+    _ENGINES.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_connections)
+
+
+@contextmanager
+def _delayed_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the block, unless it is repeated.
+
+    An interrupt inside a foreign library can leave its locks locked forever, and a connection
+    open that blocks others. Only the main thread is ever interrupted.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[tuple[float, int, FrameType | None]] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        came.append((time.monotonic(), number, frame))
+        if came[-1][0] - came[0][0] > _PATIENCE_SECONDS:
+            handler(number, frame)
+
+    try:
+        signal.signal(signal.SIGINT, wait)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[-1][1:])
+
+
+# Storage -----------------------------------------------------------------------------
+
+
 class PostgresSession:
-    """A transaction on one ledger; see `skdirdp.accountant.layout.Session`."""
+    """Transaction on one ledger; see `schema.Session`."""
 
     SIGNATURE = "CAST(session_user AS text), clock_timestamp()"
 
@@ -139,7 +305,6 @@ class PostgresSession:
         self._connection = connection
         self._failed = False
         self.head: tuple[str, int, str] | None = None
-        self.user: str | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         try:
@@ -152,22 +317,21 @@ class PostgresSession:
     def commit(self) -> None:
         # The server answers a commit after an error with a rollback, and without an error.
         if self._failed:
-            raise UnusableError("something failed before, so that nothing was written")
+            raise UnusableError("an earlier statement failed, so nothing was written")
         self._connection.exec_driver_sql("COMMIT")
 
     def abandon(self) -> None:
-        """Close the connection: the server ends a transaction that nobody is at the end of."""
+        """Close the connection, so that the server ends the transaction."""
         self._connection.invalidate()
 
     def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
-        self.user = user
         return user, time.astimezone(timezone.utc).isoformat()
 
     def remembered(self, identity: str) -> tuple[int, str] | None:
         return None
 
     def saw(self, identity: str, entries: int, head: str) -> None:
-        pass  # an anchor has to be kept outside: see `Transaction.verify`
+        pass  # an anchor must be kept outside: see `Transaction.verify`
 
     def check_structure(self) -> None:
         rows = self.execute(
@@ -176,49 +340,40 @@ class PostgresSession:
             " AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
         )
         if {name for (name,) in rows} != set(_TRIGGERS):
-            raise UnusableError("its triggers are not those it was made with")
+            raise UnusableError("its triggers were changed")
 
 
 class PostgresStorage:
-    """One budget of a database.
+    """One budget of a database, at an URL ``postgresql+psycopg://user:password@host/database``.
 
-    Its pickle has the address without the password. Where it is loaded, the password is the
-    one that the same process was given before, or else comes from where PostgreSQL's own
-    programs find it: the variable PGPASSWORD or the file ~/.pgpass.
-
-    Parameters
-    ----------
-    address : str
-        An URL, ``postgresql+psycopg://user:password@host/database``.
-    name : str, optional
-        Of the budget.
+    A pickle contains the address without the password. Where it is loaded, the password is the
+    one that the same process received before, or comes from where PostgreSQL's own programs find
+    it: the variable PGPASSWORD or the file ~/.pgpass.
     """
 
     def __init__(self, address: str, name: str | None):
-        url, password = parse(address)
-        self.place = url.render_as_string(hide_password=False)  # has none
+        self._url, password = _parse_address(address)
+        self.place = self._url.render_as_string(hide_password=False)  # it contains none
         self.name = DEFAULT_NAME if name is None else name
-        self._url = url
-        self._user: str | None = None
         if password:
-            PASSWORDS[self.place] = password
+            _PASSWORDS[self.place] = password
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PostgresStorage, (self.place, self.name)
 
     def find(self) -> int | None:
-        """The number of the budget, or None if it was not made yet."""
+        """Return the number of the budget, or None if it does not exist."""
         with self._explained(), self._connected() as session:
             if not _has_schema(session):
                 return None
             if session.execute("SELECT to_regclass('skdirdp.layout') IS NULL") == [(True,)]:
-                raise UnusableError("the schema skdirdp of this database is something else")
+                raise UnusableError("the schema skdirdp of this database belongs to something else")
             versions = session.execute("SELECT version FROM layout")
-            if versions != [(LAYOUT_VERSION,)]:
+            if versions != [(SCHEMA_VERSION,)]:
                 found = ", ".join(str(version) for (version,) in versions) or "none"
                 raise UnusableError(
-                    f"the layout of this database has version {found}, and this skdirdp knows "
-                    f"{LAYOUT_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+                    f"its schema has version {found}, and this skdirdp knows "
+                    f"{SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
                 )
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             return rows[0][0] if rows else None
@@ -227,12 +382,12 @@ class PostgresStorage:
         return self._unusable("this database has no budget of that name")
 
     def create(self, header: Header) -> int:
-        """Make the budget, and the tables before the first, unless somebody else does."""
+        """Create the budget, and the tables before the first, unless another process does."""
         with self._explained():
             try:
                 return self._create(header)
             except DBAPIError as error:
-                if getattr(error.orig, "sqlstate", None) not in _MADE_MEANWHILE:
+                if getattr(error.orig, "sqlstate", None) not in _CREATED_MEANWHILE:
                     raise
             return self._create(header)
 
@@ -252,10 +407,9 @@ class PostgresStorage:
 
     @contextmanager
     def transaction(self, number: int, *, to_write: bool) -> Iterator[PostgresSession]:
-        """One ledger, on which nobody else writes if this does."""
+        """Open a transaction on one ledger; one that writes excludes other writers."""
         with self._explained(), self._connected(number if to_write else None) as session:
             yield session
-            self._user = session.user or self._user
             if session.head is not None:
                 try:
                     session.commit()
@@ -263,62 +417,16 @@ class PostgresStorage:
                     session.abandon()
                     self._check_committed(number, session.head)
 
-    def shortcut(self) -> Shortcut | None:
-        """One message, once the server has said as whom it knows this process."""
-        return None if self._user is None else Shortcut(self._user, self._append)
-
-    def _append(
-        self, header: Header, before: str, entry: tuple[Any, ...]
-    ) -> tuple[Sequence[Any], str] | None:
-        with self._explained(), interrupts_wait(), GATE.operation():
-            # Without SQLAlchemy's own way to run statements, which takes as long as the server.
-            connection = engine_of(self._url, self.place).raw_connection()
-            driver: Any = connection.driver_connection
-            try:
-                if not one_message.is_alive(driver):
-                    connection.invalidate()
-                    return None
-                begin = _begin_writing(header.number)
-                row = one_message.write(driver, begin, header, before, entry)
-            except psycopg.errors.UniqueViolation:
-                return None  # the key was used before
-            except psycopg.Error as error:
-                # A transaction that has failed, and waits to be rolled back, is not committed.
-                if driver.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
-                    raise UnusableError(self._reason(error)) from None
-                connection.invalidate()
-                row = self._find(header.number, entry)
-            except BaseException:
-                connection.invalidate()
-                raise
-            finally:
-                with suppress(SQLAlchemyError, psycopg.Error):
-                    connection.close()
-            return None if row is None else next(followed([row], entry[0] - 1, before))
-
-    def _find(self, number: int, entry: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The row of an entry whose message was not answered."""
-        id_, _, *others = entry
-        rows = self._ask(number, lambda session: select_charges(session, number, id_ - 1, id_))
-        if not rows or list(rows[0][2:-1]) != others:
-            raise self._not_recorded()
-        return rows[0]
-
     def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:
-        """Find out what became of a commit whose answer never came."""
+        """Find out whether a commit without an answer succeeded, with a new connection."""
         _, id_, hash_ = head
-        rows = self._ask(number, lambda session: select_charges(session, number, id_ - 1, id_))
-        if not rows or rows[0][-1] != hash_:
-            raise self._not_recorded()
-
-    def _ask(self, number: int, question: Callable[[PostgresSession], _Answer]) -> _Answer:
-        """Ask a ledger with a new connection, after all that was sent before is over."""
         give_up = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
-                engine_of(self._url, self.place).dispose()  # others may be as broken
+                _engine(self._url, self.place).dispose()  # other connections may be broken too
                 with self._connected(number, _RECONNECT_SECONDS) as session:
-                    return question(session)
+                    rows = select_charges(session, number, id_ - 1, id_)
+                break
             except SQLAlchemyError:
                 if time.monotonic() > give_up:
                     raise LedgerError(
@@ -329,50 +437,55 @@ class PostgresStorage:
                         )
                     ) from None
             time.sleep(0.2)
-
-    def _not_recorded(self) -> ConnectionLostError:
-        return ConnectionLostError(
-            self._unusable("the connection broke, and the charge was not recorded")
-        )
+        if not rows or rows[0][-1] != hash_:
+            raise ConnectionLostError(
+                self._unusable("the connection broke, and the charge was not recorded")
+            )
 
     @contextmanager
     def _connected(
         self, lock: int | None = None, wait: float | None = None
     ) -> Iterator[PostgresSession]:
-        """A transaction; whatever is not committed inside is rolled back.
+        """Open a transaction that is rolled back unless it commits.
 
-        `lock` is the number of the budget to lock, `wait` another time than usual to wait for it.
+        `lock` is the number of a budget to lock, and `wait` how long to wait for it at most. The
+        gate prevents a fork while a connection is in use.
         """
-        # No fork with a connection in the middle of something.
-        with interrupts_wait(), GATE.operation():
-            connection = self._begin(_BEGIN if lock is None else _begin_writing(lock, wait))
+        begin = _BEGIN
+        if lock is not None:
+            begin += "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"
+            # A row lock needs the permission to update a column. Everybody could take an
+            # advisory lock.
+            begin += f"; SELECT 1 FROM skdirdp.heads WHERE ledger = {lock:d} FOR UPDATE"
+        with _delayed_interrupts(), GATE.operation():
+            connection = self._begin(begin)
             try:
                 yield PostgresSession(connection)
             finally:
                 with suppress(SQLAlchemyError):
                     connection.close()
 
-    def _begin(self, begin: str) -> Connection:
-        engine = engine_of(self._url, self.place)
-        for attempt in ("with a connection that may be old", "with a new one"):
-            connection = engine.connect()
-            try:
-                connection.exec_driver_sql(begin)
-                return connection
-            except DBAPIError as error:
-                connection.close()
-                if error.connection_invalidated:
-                    engine.dispose()
-                if not _is_worth_a_retry(error) or attempt == "with a new one":
-                    raise
-            except BaseException:
-                connection.close()
+    def _begin(self, begin: str, retry: bool = True) -> Connection:
+        """Begin a transaction; if an old connection is broken, with a new one."""
+        engine = _engine(self._url, self.place)
+        connection = engine.connect()
+        try:
+            connection.exec_driver_sql(begin)
+            return connection
+        except DBAPIError as error:
+            connection.close()
+            if error.connection_invalidated:
+                engine.dispose()
+            if not (retry and _may_retry(error)):
                 raise
-        raise AssertionError("the second attempt returns or raises")
+        except BaseException:
+            connection.close()
+            raise
+        return self._begin(begin, retry=False)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Whatever is wrong, as one kind of error, in one line, without a password.
+        """Turn every error into a LedgerError of one line without a password.
 
         The errors of the driver are not chained: they could show how it was called.
         """
@@ -380,13 +493,11 @@ class PostgresStorage:
             yield
         except UnusableError as error:
             raise LedgerError(self._unusable(str(error))) from None
-        except DBAPIError as error:
-            if _is_worth_a_retry(error):
+        except (SQLAlchemyError, psycopg.Error) as error:
+            if isinstance(error, DBAPIError) and _may_retry(error):
                 raise ConnectionLostError(
                     self._unusable("the connection broke, and nothing was written")
                 ) from None
-            raise LedgerError(self._unusable(self._reason(error))) from None
-        except (SQLAlchemyError, psycopg.Error) as error:
             raise LedgerError(self._unusable(self._reason(error))) from None
 
     def _reason(self, error: Exception) -> str:
@@ -398,42 +509,36 @@ class PostgresStorage:
             return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
         if state == "42501":
             reason += (
-                ". The administrator of the database makes budgets and grants rights; those given "
-                "with an earlier version have to be given again, with roles_sql()"
+                ". The administrator of the database creates budgets and grants permissions; those "
+                "granted with an earlier version must be granted again, with roles_sql()"
             )
         if "no password supplied" in reason or "fe_sendauth" in reason:
-            reason += ". Pickles do not carry it: set PGPASSWORD, or use ~/.pgpass"
-        password = PASSWORDS.get(self.place)
+            reason += ". Pickles do not contain it: set PGPASSWORD, or use ~/.pgpass"
+        password = _PASSWORDS.get(self.place)
         return reason.replace(password, "***") if password else reason
 
     def _unusable(self, reason: str) -> str:
         return f"the ledger {self.name!r} in {self.place} cannot be used: {reason}"
 
 
-def _begin_writing(number: int, wait: float | None = None) -> str:
-    patience = "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"
-    # A row lock takes the right to update a column. Anybody could take an advisory lock.
-    return f"{_BEGIN}{patience}; SELECT 1 FROM skdirdp.heads WHERE ledger = {number:d} FOR UPDATE"
-
-
-def _is_worth_a_retry(error: DBAPIError) -> bool:
-    """Whether a new connection may do better. One to a silent server took long enough."""
+def _may_retry(error: DBAPIError) -> bool:
+    """Return whether a new connection may succeed; a silent server took long enough."""
     return error.connection_invalidated and not isinstance(error.orig, NoAnswerError)
 
 
-# Of the ledger's own few statements.
+# The ledger has few statements.
 _statement = lru_cache(maxsize=64)(text)
 
 
 def _has_schema(session: PostgresSession) -> bool:
-    # From the table: the server's functions may still know the answer from before the lock.
+    # From the table: functions of the server may return the answer from before the lock.
     return bool(session.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'skdirdp'"))
 
 
 def _make_schema(session: PostgresSession) -> None:
     session.execute("CREATE SCHEMA skdirdp")
     session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
-    session.execute("INSERT INTO layout VALUES (:version)", version=LAYOUT_VERSION)
+    session.execute("INSERT INTO layout VALUES (:version)", version=SCHEMA_VERSION)
     for statement in (*TABLES, *_FUNCTIONS):
         session.execute(statement)
     for name, definition in _TRIGGERS.items():

@@ -1,105 +1,314 @@
-"""A ledger in an SQLite file: one file, one ledger, nothing to install.
-
-Four rules keep the file right:
+"""Ledger in an SQLite file, and the lock that protects it.
 
 - **Append only.** Triggers refuse to change or delete anything.
-- **No connection outlives an operation, and no fork happens during one.** SQLite must
-  not be carried over a fork: a child inherits its memory of file locks but not the
-  locks. Opening a connection costs a tenth of a commit, so each operation opens its own.
-- **Every operation holds a lock of our own**, which SQLite's locks cannot replace: see
-  `skdirdp.accountant.locks`.
-- **A ledger is never replaced by an empty one.** A file that is missing, foreign, cut
-  short or newer is an error, and stays as it is.
+- **No connection outlives an operation, and no fork happens during one.** An SQLite connection
+  must not be carried over a fork: the child inherits the memory of file locks but not the locks.
+  Opening a connection costs a tenth of a commit, so each operation opens its own.
+- **Every operation holds a lock of our own**, `flock` on a second file next to the ledger. SQLite
+  uses POSIX locks, which belong to the process: when any thread closes any descriptor of the
+  file, as a backup or a checksum does, all of them are released, and two processes can write at
+  once. A flock belongs to the opened file and stays until that is closed.
+- **A ledger is never replaced by an empty one.** A file that is missing, foreign, truncated or
+  newer is an error and is not changed.
+
+Windows has no flock and does not need it: there, locks belong to the handle. On a network file
+system flock must work between machines, as on NFS with its lock service; on a file system
+without locks the ledger is refused. Other programs that write the SQLite file do not know this
+lock.
 """
 
+import errno
 import os
 import re
 import sqlite3
+import sys
+import threading
+import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
 from functools import lru_cache
+from hashlib import sha256
+from io import FileIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from ..reporting.redact import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
-from . import locks
-from .chain import header_hash
-from .layout import LAYOUT_VERSION, TABLES, insert_header
-from .records import Header, LedgerError, UnusableError
-from .version1 import convert
-
-_ROLLBACK_JOURNAL = b"\1\1"
-# File systems allow 255 bytes, and files beside the ledger have longer names.
-_LONGEST_NAME = 255 - len(f"{DRAFT}-journal")
-_MISSING = (
-    "the file does not exist. A temporary ledger ends with the process that made it; give the "
-    "accountant a path to keep one. What was charged cannot be recovered from here, so no new "
-    "ledger was started"
+from .schema import (
+    SCHEMA_VERSION,
+    SQLITE_TABLES,
+    SQLITE_TRIGGERS,
+    Header,
+    LedgerError,
+    UnusableError,
+    header_hash,
+    insert_header,
 )
 
-# A file is small and read as a whole: one tree for the table and its key.
-_TABLES = [sql.strip() + (" WITHOUT ROWID" if "PRIMARY KEY (" in sql else "") for sql in TABLES]
-_TRIGGERS = [
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+BUSY_SECONDS = 60.0  # to wait for another process or thread
+_MIN_PAUSE, _MAX_PAUSE = 0.0002, 0.01
+_NEW_LOCK_SECONDS = 2.0  # to wait for the first content of a lock that another process creates
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LOCK_TO_READ = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_UNKNOWN = ("-", 0, "-")  # content of a new lock
+_ROLLBACK_JOURNAL = b"\1\1"
+_MAX_NAME_BYTES = 255 - len(f"{DRAFT}-journal")  # the longest name next to the ledger
+_MISSING = (
+    "the file does not exist. A temporary ledger ends with the process that created it; pass a "
+    "path to the accountant to keep one. The charges cannot be recovered from here, so no new "
+    "ledger was created"
+)
+
+
+class _Gate:
+    """Lets operations of many threads run at once, and forks only while none is running.
+
+    A child must not inherit an unfinished operation: it has the memory of locks and connections,
+    but not the thread that would release them.
+
+    The gate has no lock that an interrupt could leave locked. A thread first announces itself and
+    then looks for a fork; a fork first announces itself and then looks for threads. So one of the
+    two sees the other.
     """
-    CREATE TRIGGER charges_follow_the_last BEFORE INSERT ON charges
-    WHEN NEW.id IS NOT (SELECT entries + 1 FROM heads WHERE ledger = NEW.ledger) BEGIN
-        SELECT RAISE(ABORT, 'a charge has to follow the last one');
-    END
-    """,
+
+    def __init__(self) -> None:
+        self._inside: dict[int, int] = {}
+        self._forking: dict[str, int] = {}
+
+    @contextmanager
+    def operation(self) -> Iterator[None]:
+        me = threading.get_ident()
+        depth = self._inside.get(me, 0)
+        try:
+            self._inside[me] = depth + 1
+            while not depth and self._forking.get("thread", me) != me:
+                self._inside.pop(me, None)
+                time.sleep(_MIN_PAUSE)
+                self._inside[me] = 1
+            yield
+        finally:
+            if depth:
+                self._inside[me] = depth
+            else:
+                self._inside.pop(me, None)
+
+    def close(self) -> None:
+        """Wait for all operations. A thread that has ended is not inside, whatever it left."""
+        me = threading.get_ident()
+        while self._forking.setdefault("thread", me) != me:
+            time.sleep(_MIN_PAUSE)
+        while any(thread != me and thread in sys._current_frames() for thread in [*self._inside]):
+            time.sleep(_MIN_PAUSE)
+
+    def open(self) -> None:
+        self._forking.clear()
+
+
+GATE = _Gate()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=GATE.close, after_in_parent=GATE.open, after_in_child=GATE.open)
+
+
+class FileLock:
+    """Lock of a ledger file, and the head of the ledger that the lock file stores.
+
+    There is one per path in a process; see `file_lock`. A thread may hold it several times.
     """
-    CREATE TRIGGER charges_move_the_head AFTER INSERT ON charges BEGIN
-        UPDATE heads SET entries = NEW.id, hash = NEW.hash WHERE ledger = NEW.ledger;
-    END
-    """,
+
+    def __init__(self, path: str):
+        self._ledger = path
+        self.path = f"{path}.lock"
+        self._owner: dict[str, int] = {}
+        self._depth = 0
+        self._file: FileIO | None = None
+
+    @contextmanager
+    def held(self, *, to_write: bool) -> Iterator[None]:
+        """Exclude others, also from reading: with shared locks, readers could starve writers.
+
+        An interrupt may come at any moment, also before this thread owns the lock.
+        """
+        me = threading.get_ident()
+        depth = self._depth if self._owner.get("thread") == me else 0
+        with GATE.operation():
+            try:
+                if depth == 0:
+                    give_up = time.monotonic() + BUSY_SECONDS
+                    for _ in _attempts(give_up, "thread"):
+                        if self._owner.setdefault("thread", me) == me:
+                            break
+                    if fcntl is not None:
+                        self._wait_for_processes(to_write, give_up)
+                self._depth = depth + 1
+                yield
+            finally:
+                if self._owner.get("thread") == me:
+                    self._depth = depth
+                    if depth == 0:
+                        file, self._file = self._file, None
+                        self._owner.pop("thread", None)
+                        if file is not None:
+                            file.close()
+
+    def _wait_for_processes(self, to_write: bool, give_up: float) -> None:
+        """Lock the file. Without the permission to do so, read under SQLite's own locks.
+
+        In that case no charge is committed between the first read and the last, so the stored
+        head is not newer than the ledger. If the file was removed or replaced before it was
+        locked, others lock a new one. A FileIO closes itself, and so unlocks, if it gets lost.
+        """
+        while True:
+            try:
+                self._file = FileIO(self._open(), "r+")
+            except OSError as error:
+                if error.errno in _NO_LOCK_TO_READ and not to_write:
+                    with suppress(OSError):
+                        self._file = FileIO(os.open(self.path, _READ_ONLY), "r")
+                    return
+                raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
+            descriptor = self._file.fileno()
+            for _ in _attempts(give_up, "process"):
+                if _flock(descriptor):
+                    break
+            if self._is_current(descriptor):
+                patience = time.monotonic() + _NEW_LOCK_SECONDS
+                while os.fstat(descriptor).st_size == 0 and time.monotonic() < patience:
+                    time.sleep(_MAX_PAUSE)
+                return
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> int:
+        """Open the lock file, or create it with content that is on disk.
+
+        Later an empty lock counts as damaged. All users of the ledger may lock it, as SQLite
+        handles its journals.
+        """
+        flags = _READ_ONLY | os.O_RDWR
+        while True:
+            with suppress(FileNotFoundError):
+                return os.open(self.path, flags)
+            try:
+                descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                continue  # another process was faster
+            try:
+                os.pwrite(descriptor, _lock_content(*_UNKNOWN), 0)
+                os.fsync(descriptor)
+            except OSError:  # a full disk, for example
+                if _flock(descriptor) and self._is_current(descriptor):
+                    os.unlink(self.path)
+                os.close(descriptor)
+                raise
+            with suppress(OSError):
+                os.fchmod(descriptor, os.stat(self._ledger).st_mode & 0o666)
+            return descriptor
+
+    def _is_current(self, descriptor: int) -> bool:
+        with suppress(FileNotFoundError):
+            there = os.stat(self.path, follow_symlinks=False)
+            return os.path.samestat(os.fstat(descriptor), there)
+        return False
+
+    def remembered(self) -> tuple[str, int, str] | None:
+        """Return the stored identity, number of charges and last hash of the ledger.
+
+        They are written after a commit, without waiting for the disk. So they may be older than
+        the ledger, but not newer: a ledger with fewer charges has lost some. The identity is
+        empty for an empty lock. The result is None without a lock, as on Windows.
+        """
+        if self._file is None:
+            return None
+        try:
+            text = os.pread(self._file.fileno(), 1000, 0)
+        except OSError:  # not a regular file
+            text = b"-"
+        if not text:
+            return "", 0, ""
+        try:
+            identity, entries, head, _ = text.decode("ascii").split()
+            known = identity, int(entries), head
+            if text == _lock_content(*known):
+                return known
+        except ValueError:
+            pass
+        raise UnusableError(
+            f"its lock {self.path} is damaged, or is a file of another program. {self.advice()}"
+        )
+
+    def remember(self, identity: str, entries: int, head: str) -> None:
+        if self._file is not None:
+            with suppress(OSError):  # a full disk; the charge itself is safe
+                os.pwrite(self._file.fileno(), _lock_content(identity, entries, head), 0)
+
+    def advice(self) -> str:
+        """Return what to do if the lock does not match the ledger."""
+        return (
+            "Charges may have been removed. Compare the ledger with a backup, or with the anchor "
+            f"in a report; if no charge is missing, remove {self.path} to continue"
+        )
+
+
+def _lock_content(identity: str, entries: int, head: str) -> bytes:
+    """Return the content of a lock file; the length is constant, to replace it in place."""
+    line = f"{identity:32} {entries:020d} {head:64}"
+    return f"{line} {sha256(line.encode()).hexdigest()[:16]}\n".encode("ascii")
+
+
+def _flock(descriptor: int) -> bool:
+    """Try to lock a file, without waiting."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        reason = f"it cannot be locked: {error.strerror}"
+        if error.errno in _NO_LOCKS:
+            reason = "its file system has no locks (flock); use a local disk, or PostgreSQL"
+        raise UnusableError(reason) from error
+
+
+def _attempts(give_up: float, who: str) -> Iterator[None]:
+    """Yield for each attempt, with pauses in between; raise UnusableError after the last."""
+    pause = _MIN_PAUSE
+    while True:
+        yield
+        if time.monotonic() > give_up:
+            raise UnusableError(
+                f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, _MAX_PAUSE)
+
+
+_LOCKS: "weakref.WeakValueDictionary[str, FileLock]" = weakref.WeakValueDictionary()
+_LOCKS_CHANGE = threading.Lock()
+
+
+def file_lock(path: str) -> FileLock:
+    """Return the lock of the ledger at a path, the same for all threads.
+
+    The gate prevents a fork while the registry is locked.
     """
-    CREATE TRIGGER charges_stay BEFORE DELETE ON charges BEGIN
-        SELECT RAISE(ABORT, 'a charge cannot be taken back');
-    END
-    """,
-    """
-    CREATE TRIGGER charges_do_not_change BEFORE UPDATE ON charges BEGIN
-        SELECT RAISE(ABORT, 'a charge cannot be changed');
-    END
-    """,
-    """
-    CREATE TRIGGER heads_stay BEFORE DELETE ON heads BEGIN
-        SELECT RAISE(ABORT, 'the head of a ledger cannot be removed');
-    END
-    """,
-    """
-    CREATE TRIGGER heads_follow_charges BEFORE UPDATE ON heads
-    WHEN NEW.ledger IS NOT OLD.ledger OR NEW.entries IS NOT OLD.entries + 1 OR NEW.hash IS NOT
-        (SELECT hash FROM charges WHERE ledger = NEW.ledger AND id = NEW.entries) BEGIN
-        SELECT RAISE(ABORT, 'the head of a ledger follows its charges');
-    END
-    """,
-    """
-    CREATE TRIGGER ledgers_stay BEFORE DELETE ON ledgers BEGIN
-        SELECT RAISE(ABORT, 'limits cannot be removed');
-    END
-    """,
-    """
-    CREATE TRIGGER ledgers_do_not_change BEFORE UPDATE ON ledgers BEGIN
-        SELECT RAISE(ABORT, 'limits cannot be changed');
-    END
-    """,
-    """
-    CREATE TRIGGER ledgers_are_alone BEFORE INSERT ON ledgers
-    WHEN EXISTS (SELECT 1 FROM ledgers) BEGIN
-        SELECT RAISE(ABORT, 'a file has one ledger');
-    END
-    """,
-]
+    with GATE.operation(), _LOCKS_CHANGE:
+        return _LOCKS.setdefault(path, _LOCKS.get(path) or FileLock(path))
 
 
 class SQLiteSession:
-    """A transaction on the file; see `skdirdp.accountant.layout.Session`."""
+    """Transaction on the file; see `schema.Session`."""
 
     SIGNATURE = "NULL, NULL"
 
-    def __init__(self, connection: sqlite3.Connection, lock: locks.FileLock):
+    def __init__(self, connection: sqlite3.Connection, lock: FileLock):
         self.connection = connection
         self._lock = lock
         self.head: tuple[str, int, str] | None = None
@@ -117,14 +326,12 @@ class SQLiteSession:
         seen, entries, head = known
         if not seen and self.execute("SELECT 1 FROM heads WHERE entries > 0"):
             raise UnusableError(
-                f"its lock {self._lock.path} is empty, and it has charges. "
-                f"{locks.after_checking(self._lock.path)}"
+                f"its lock {self._lock.path} is empty, and it has charges. {self._lock.advice()}"
             )
         if seen != identity and entries > 0:
             raise UnusableError(
-                f"another ledger has taken the place of one with {entries} charges, which its "
-                f"lock has seen. Put that one back; or, to use this one here, remove "
-                f"{self._lock.path}"
+                f"it is another ledger than the one with {entries} charges that was here before. "
+                f"Put that one back; or, to use this one here, remove {self._lock.path}"
             )
         return (entries, head) if seen == identity else None
 
@@ -132,61 +339,44 @@ class SQLiteSession:
         if self._lock.remembered() not in (None, (identity, entries, head)):
             self._lock.remember(identity, entries, head)
 
-    def remember(self) -> None:
-        if self.head is not None:
-            self._lock.remember(*self.head)
-
     def check_structure(self) -> None:
         ((damage,),) = self.execute("PRAGMA integrity_check(1)")
         if damage != "ok":
             raise UnusableError(f"it is damaged: {damage.splitlines()[-1]}")
         if _schema(self.connection) != _expected_schema():
-            raise UnusableError("its tables or triggers are not those it was made with")
+            raise UnusableError("its tables or triggers were changed")
 
 
 class SQLiteStorage:
-    """The file of one ledger.
+    """File of one ledger, at an absolute path."""
 
-    Parameters
-    ----------
-    path : str
-        Absolute.
-    """
-
-    def __init__(self, path: str, outlives_power: bool = True):
+    def __init__(self, path: str, survives_power_loss: bool = True):
         self.place = path
-        self._outlives_power = outlives_power
-        self._lock = locks.lock_of(path)
+        self._survives_power_loss = survives_power_loss
+        self._lock = file_lock(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SQLiteStorage, (self.place, self._outlives_power)
+        return SQLiteStorage, (self.place, self._survives_power_loss)
 
     def find(self) -> int | None:
-        """The number of the ledger here, or None; remains of its creation are removed."""
-        draft = self.place + DRAFT
+        """Return the number of the ledger, or None if there is none yet."""
         with self._explained():
-            if len(os.fsencode(os.path.basename(self.place))) > _LONGEST_NAME:
-                raise UnusableError(f"its name must have at most {_LONGEST_NAME} bytes")
-            # What is not a ledger is refused before a lock is put beside it.
-            version = _version(self.place)
-            journal = version is not None and os.path.exists(f"{self.place}-journal")
-            if os.path.exists(draft) or version == 1 or journal:
+            if len(os.fsencode(os.path.basename(self.place))) > _MAX_NAME_BYTES:
+                raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
+            exists = os.path.exists(self.place)
+            if exists:
+                _check_format(self.place)  # before a lock is created next to a foreign file
+            draft = self.place + DRAFT
+            if os.path.exists(draft):  # of a process that was killed
                 with self._lock.held(to_write=True):
                     _remove(draft)
-                    _check_names(self.place)
-                    if journal:
-                        # Of a crash, perhaps during a conversion, which this takes back.
-                        with closing(_connect(self.place)) as connection:
-                            _run(connection, "SELECT count(*) FROM sqlite_master")
-                    if _version(self.place) == 1:
-                        self._convert()
-        return None if version is None and not os.path.exists(self.place) else 1
+        return 1 if exists or os.path.exists(self.place) else None
 
     def missing(self) -> str:
         return self._unusable(_MISSING)
 
     def create(self, header: Header) -> int:
-        """Make a new ledger, all at once, unless somebody else does; its number."""
+        """Create the ledger atomically, unless another process does; return its number."""
         with self._explained(), self._lock.held(to_write=True):
             if not os.path.exists(self.place):
                 self._check_free()
@@ -198,43 +388,46 @@ class SQLiteStorage:
                 except OSError as error:
                     raise UnusableError(error.strerror or str(error)) from error
                 finally:
-                    with suppress(OSError):  # a name that is too long, say
+                    with suppress(OSError):  # a name that is too long, for example
                         _remove(draft)
         return 1
 
     def _check_free(self) -> None:
-        """Refuse to make a ledger where it could replace another, or be taken for a file of it."""
+        """Refuse a path where a new ledger could replace another or be confused with its files.
+
+        SQLite would apply an existing journal to the new ledger, or remove it.
+        """
         known = self._lock.remembered()
         if known is not None and known[1] > 0:
             raise UnusableError(
-                f"a ledger with {known[1]} charges was here, and its file is gone; no "
-                f"empty one takes its place. To begin anew, remove {self._lock.path}"
+                f"a ledger with {known[1]} charges was here, and its file is gone; it is not "
+                f"replaced by an empty one. To start again, remove {self._lock.path}"
             )
         if self.place.endswith(DRAFT):
-            raise UnusableError(f"a name that ends in {DRAFT} is for ledgers that are being made")
+            raise UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
         ledger = companion_of(self.place)
         if ledger is not None:
-            raise UnusableError(f"the ledger {ledger} keeps a file of this name")
+            raise UnusableError(f"the ledger {ledger} uses a file of this name")
         for ending in ("-journal", "-wal"):
-            # SQLite would take it for its own, and change the new ledger by it, or remove it.
             if os.path.lexists(self.place + ending):
                 raise UnusableError(
-                    f"{self.place}{ending} is there, which is left of another database; use "
-                    "another name, or move that file away"
+                    f"{self.place}{ending} exists and belongs to another database; use another "
+                    "name, or move that file"
                 )
 
     @contextmanager
     def transaction(self, number: int, *, to_write: bool) -> Iterator[SQLiteSession]:
-        """One consistent view. Leaving it without an error returns once the file is on
-        disk, if it has to be, and leaving it with one changes nothing."""
+        """Open a consistent view. It is on disk after an exit without error; else unchanged.
+
+        The file is checked before SQLite opens it, which would roll back another database's
+        journal, and inside the lock, because closing a file drops SQLite's own locks in this
+        process. IMMEDIATE locks for writing before the first read, so that the values read are
+        still valid when writing, even if another program ignores our lock.
+        """
         with self._explained(), self._lock.held(to_write=to_write):
-            # Before SQLite sees the file: it would roll back another database's journal.
-            # Inside the lock: closing a file drops SQLite's own locks in this process.
-            _check_header(self.place)
-            with closing(_connect(self.place, self._outlives_power)) as connection:
+            _check_file(self.place)
+            with closing(_connect(self.place, self._survives_power_loss)) as connection:
                 session = SQLiteSession(connection, self._lock)
-                # IMMEDIATE takes the right to write before the first read, so that what is
-                # read still holds when it is written, even if somebody ignores our lock.
                 _run(connection, "BEGIN IMMEDIATE" if to_write else "BEGIN")
                 try:
                     yield session
@@ -243,33 +436,12 @@ class SQLiteStorage:
                         connection.execute("ROLLBACK")
                     raise
                 connection.execute("COMMIT")
-                session.remember()
-
-    def shortcut(self) -> None:
-        """None: the file is near, and a look at it before it is written costs little."""
-        return None
-
-    def _convert(self) -> None:
-        known = self._lock.remembered()
-        if known is not None and known[1] > 0:
-            raise UnusableError(
-                f"it is older than the ledger with {known[1]} charges that was here. "
-                f"{locks.after_checking(self._lock.path)}"
-            )
-        with closing(_connect(self.place)) as connection:
-            _run(connection, "BEGIN IMMEDIATE")
-            session = SQLiteSession(connection, self._lock)
-            convert(session, lambda: _make_tables(connection))
-            connection.execute("COMMIT")
-            session.remember()
-        # Version 0.1 left the mode to the umask. Where a group may write, somebody meant it to.
-        mode = os.stat(self.place).st_mode
-        with suppress(PermissionError):
-            os.chmod(self.place, mode & (0o660 if mode & 0o060 == 0o060 else 0o600))
+                if session.head is not None:
+                    self._lock.remember(*session.head)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Whatever is wrong, as one kind of error that names the file."""
+        """Turn every error into a LedgerError that names the file."""
         try:
             yield
         except UnusableError as error:
@@ -278,20 +450,20 @@ class SQLiteStorage:
             raise LedgerError(self._unusable(_explain(error))) from error
 
     def _unusable(self, reason: str) -> str:
-        return f"the ledger {self.place} cannot be used: {reason}; the file is left as it is"
+        return f"the ledger {self.place} cannot be used: {reason}; the file is left unchanged"
 
 
-def _connect(path: str, outlives_power: bool = True) -> sqlite3.Connection:
-    # mode=rw: open what exists, never create.
+def _connect(path: str, survives_power_loss: bool = True) -> sqlite3.Connection:
+    """Open an existing file (mode=rw never creates one) with the rollback journal.
+
+    With a write-ahead log, charges may be in a second file after a crash, and a copy of the ledger
+    alone loses them; nor does it work on network file systems. EXTRA waits for the disk at every
+    commit, also for the directory entry of the removed journal; otherwise a power failure could
+    undo a commit. OFF is safe against everything else: commits of a killed process stay.
+    """
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
-    connection = sqlite3.connect(uri, uri=True, timeout=locks.BUSY_SECONDS, isolation_level=None)
-    # The rollback journal, not the write-ahead log: with the latter, charges may
-    # live in a second file after a crash, and whoever copies the ledger alone loses
-    # them; nor does it work on network file systems. EXTRA waits for the disk at
-    # every commit, and for the folder entry of the removed journal too; without
-    # that a power failure could still take a commit back. OFF is safe against everything
-    # but that: what a killed process has committed stays.
-    _run(connection, f"PRAGMA synchronous = {'EXTRA' if outlives_power else 'OFF'}")
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    _run(connection, f"PRAGMA synchronous = {'EXTRA' if survives_power_loss else 'OFF'}")
     return connection
 
 
@@ -301,73 +473,63 @@ def _run(
     try:
         return connection.execute(sql, values or {}).fetchall()
     except (UnicodeDecodeError, MemoryError) as error:
-        # Of damaged bytes: names in SQLite's messages, and sizes that cannot be.
-        raise UnusableError("it is damaged: it holds what cannot be read") from error
+        raise UnusableError("it is damaged: its content cannot be read") from error
 
 
-def _version(path: str) -> int | None:
-    """The version of the layout, or None if there is no file."""
-    return _version_in(_first_bytes(path)) if os.path.exists(path) else None
+def _check_file(path: str) -> None:
+    """Check names and format of a ledger file; the caller holds its lock.
 
-
-def _check_header(path: str) -> None:
-    _check_names(path)
-    header = _first_bytes(path)
-    version = _version_in(header)
-    if version != LAYOUT_VERSION:
-        raise UnusableError(
-            f"its layout has version {version}, and this skdirdp knows {LAYOUT_VERSION}; "
-            "use the version of skdirdp that wrote it, or a newer one"
-        )
-    if header[18:20] != _ROLLBACK_JOURNAL:
-        raise UnusableError(
-            "its journal is a write-ahead log, with which charges can live in another file; "
-            "PRAGMA journal_mode = DELETE undoes that"
-        )
-
-
-def _check_names(path: str) -> None:
-    """Refuse a file with several names. Each would have its own lock, and its own journal: after
-    a crash, that of one name takes back what was charged under the other."""
+    Each hard link would have its own lock and its own journal: after a crash, the journal of one
+    name undoes charges made under the other.
+    """
     with suppress(OSError):
         names = os.stat(path).st_nlink
         if names > 1:
             raise UnusableError(
-                f"the file has {names} names (hard links). Keep the one that the ledger was used "
-                "by last, remove the others, and copy it where it is needed elsewhere"
+                f"the file has {names} names (hard links). Keep the name under which the ledger "
+                "was used last and remove the others; use copies elsewhere"
             )
+    if _check_format(path)[18:20] != _ROLLBACK_JOURNAL:
+        raise UnusableError(
+            "it has a write-ahead log, with which charges can be in another file; "
+            "PRAGMA journal_mode = DELETE reverts that"
+        )
 
 
-def _first_bytes(path: str) -> bytes:
+def _check_format(path: str) -> bytes:
+    """Return the first bytes of a ledger file, or raise UnusableError if it is none."""
     try:
         with open(path, "rb", opener=_open_at_once) as file:
-            return file.read(HEADER_BYTES)
+            header = file.read(HEADER_BYTES)
     except FileNotFoundError:
         raise UnusableError(_MISSING) from None
     except OSError as error:
         raise UnusableError(error.strerror or str(error)) from error
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for somebody who writes into it, as for a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _version_in(header: bytes) -> int:
     if len(header) < HEADER_BYTES:
-        raise UnusableError(f"it was cut short or never was a ledger: {len(header)} bytes long")
+        raise UnusableError(f"it is truncated or not a ledger: {len(header)} bytes long")
     if not header.startswith(SQLITE_MAGIC):
         raise UnusableError("it is not an SQLite database")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
         raise UnusableError("it is an SQLite database of another program")
-    return int.from_bytes(header[60:64], "big")
+    version = int.from_bytes(header[60:64], "big")
+    if version != SCHEMA_VERSION:
+        raise UnusableError(
+            f"its schema has version {version}, and this skdirdp knows {SCHEMA_VERSION}; "
+            "use the version of skdirdp that wrote it, or a newer one"
+        )
+    return header
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer, as for a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in (*_TABLES, *_TRIGGERS):
+    for statement in (*SQLITE_TABLES, *SQLITE_TRIGGERS):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {LAYOUT_VERSION}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
@@ -382,27 +544,26 @@ def _expected_schema() -> set[tuple[Any, ...]]:
 
 
 def _write_empty(path: str, header: Header) -> None:
-    """A new file that only its owner can read or write."""
-    _remove(path)  # of a creation that was killed: whoever makes a ledger holds the lock
+    """Write a ledger without charges that only its owner can read or write."""
+    _remove(path)  # of a process that was killed: the creator of a ledger holds the lock
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with closing(_connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("BEGIN")
         _make_tables(connection)
-        insert_header(SQLiteSession(connection, locks.FileLock(path)), header)
+        insert_header(SQLiteSession(connection, FileLock(path)), header)
         connection.execute("COMMIT")
 
 
 def _give_name(draft: str, path: str) -> None:
-    with suppress(FileExistsError):  # by somebody without the lock; that file is the one to open
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            raise
-        except OSError:  # a file system without hard links; the lock keeps others away
-            os.rename(draft, path)
+    """Rename a new ledger. The name, too, must be on disk before the first charge."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # created without the lock; that file is the ledger
+    except OSError:  # a file system without hard links; the lock excludes others
+        os.rename(draft, path)
     if hasattr(os, "O_DIRECTORY"):
-        # The name, too, has to be on disk before the first charge counts.
         folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -416,7 +577,7 @@ def _remove(draft: str) -> None:
 
 
 def _user() -> str | None:
-    """The name of the process's user, from the system: variables of the environment can lie."""
+    """Return the user of the process from the system, because environment variables can lie."""
     try:
         import pwd
 
@@ -428,7 +589,7 @@ def _user() -> str | None:
 
 
 def _explain(error: sqlite3.Error) -> str:
+    """Return the message of an error without content of the file."""
     if "locked" in str(error):
-        return f"another process kept it locked for more than {locks.BUSY_SECONDS:g} seconds"
-    # What follows is the content of the file.
+        return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
     return re.sub(r"( -)? (with text|unrecognized token:|near) .*", "", str(error), flags=re.DOTALL)

@@ -275,15 +275,13 @@ class _SmallProduct(DirectionCurves):
                 return bound
         elif excess(bound) > 0 or bound < _LEAST_EPSILON:
             return bound
-        # If losses are bounded, log delta falls to -inf. Large negative values carry no
-        # information about the root and are clipped.
-        return safe_root(
-            lambda x: max(excess(x), target),
-            bound,
-            -bound,
-            tolerance=_EPSILON_ROUNDING * bound,
-            limits=(0.0, bound),
-        )
+
+        def clipped(epsilon):
+            # If losses are bounded, log delta falls to -inf, which says nothing about the root.
+            return max(excess(epsilon), target)
+
+        tolerance = _EPSILON_ROUNDING * bound
+        return safe_root(clipped, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
 
     def _log_delta(self, epsilon: Floats) -> Floats:
         match self.profile:
@@ -294,9 +292,8 @@ class _SmallProduct(DirectionCurves):
                 lost = np.isnan(log_delta)
                 log_delta[lost] = map_values(self._renyi_log_delta, epsilon[lost])
                 return log_delta
-        return np.where(
-            epsilon >= self.max_loss, -np.inf, map_values(self._composed_log_delta, epsilon)
-        )
+        composed = map_values(self._composed_log_delta, epsilon)
+        return np.where(epsilon >= self.max_loss, -np.inf, composed)
 
     def _renyi_log_delta(self, epsilon: float) -> float:
         return min(_best_order(self.renyi, renyi_log_delta, epsilon), 0.0)
@@ -306,9 +303,7 @@ class _SmallProduct(DirectionCurves):
         if self.profile is not None:
             if all(pair.smooth for pair, _ in self.profile):
                 limit = min(pair.max_tilt for pair, _ in self.profile)
-                releases = sum(
-                    int(np.ceil(count * pair.multiplicity)) for pair, count in self.profile
-                )
+                releases = sum(int(np.ceil(n * pair.multiplicity)) for pair, n in self.profile)
                 exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
             else:
                 losses = _loss_distribution(_whole_numbers(self.profile))
@@ -538,12 +533,9 @@ def _likely_range(parts: list[tuple[_Losses, int]]) -> tuple[float, float]:
     bounds = []
     for sign in (-1, 1):
         # log E exp(order (sum - mean)); centred, to avoid cancellation of large terms
-        cumulants = sum(
-            count
-            * logsumexp(
-                (sign * orders)[:, np.newaxis] * losses.cells, b=losses.probabilities, axis=1
-            )
-            for losses, count in parts
-        )
+        cumulants = np.zeros(())
+        for losses, count in parts:
+            exponents = (sign * orders)[:, np.newaxis] * losses.cells
+            cumulants = cumulants + count * logsumexp(exponents, b=losses.probabilities, axis=1)
         bounds.append(float(np.min((cumulants - sign * orders * mean + cost) / orders)))
     return float(np.floor(mean - bounds[0])), float(np.ceil(mean + bounds[1]))

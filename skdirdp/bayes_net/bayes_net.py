@@ -272,22 +272,23 @@ class PrivateBayesNet(BaseBayesNet):
         """
         with self._fitting() as context:
             records = as_records(X, self.columns)
+            names = records.names
             if records.n_records == 0:
                 raise ValueError("X must hold at least one record; got 0")
-            if self.target is not None and self.target not in records.names:
+            if self.target is not None and self.target not in names:
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
-            constraints = parse_constraints(self.constraints, records.names, int(self.max_parents))
+            constraints = parse_constraints(self.constraints, names, int(self.max_parents))
             counted = select_rows(groups, records.n_records, self.max_rows)
             table = EncodedTable.from_records(
                 records, self.states or {}, self.bounds or {}, counted.rows
             )
             self._check_sizes(table, constraints)
-            schedule = self._plan(context.budget, counted, len(records.names), len(table.unlisted))
+            schedule = self._plan(context.budget, counted, len(names), len(table.unlisted))
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
 
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
             self._learn(table, schedule, n_records, constraints)
-            self._set_columns(records.names)
+            self._set_columns(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self
@@ -356,9 +357,11 @@ class PrivateBayesNet(BaseBayesNet):
         columns = self._group_cells(table.domains, noisy, total, schedule)
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
         parents = self._choose_parents(columns, codes, total, schedule, constraints)
-        tree = CliqueTree.from_parents(parents, {n: c.n_groups for n, c in columns.items()})
+        tree = CliqueTree.from_parents(
+            parents, {name: len(column.group_shares) for name, column in columns.items()}
+        )
         repeated = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
-        cliques, again = schedule.release_cliques(_count_cliques(tree, codes), repeated)
+        cliques, again = schedule.release_cliques(tree.count(codes), repeated)
         for name, measurement in again.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
@@ -403,7 +406,7 @@ class PrivateBayesNet(BaseBayesNet):
         distances = schedule.release_distances(pair_distances(codes, shares, total))
         return learn_parents(
             list(columns),
-            {name: column.n_groups for name, column in columns.items()},
+            {name: len(share) for name, share in shares.items()},
             dependence_scores(distances, shares, total),
             _SIZE_PENALTY * np.sqrt(2 / np.pi) * schedule.clique_sigma,
             int(self.max_parents),
@@ -703,13 +706,3 @@ class PrivateBayesNet(BaseBayesNet):
                 table, sums, out=np.full_like(table, 1 / family.n_states), where=sums > 0
             )
         return tables
-
-
-def _count_cliques(tree: CliqueTree, codes: Codes) -> dict[Clique, np.ndarray]:
-    """Return the exact counts of each clique."""
-    counts = {}
-    for clique in tree.cliques:
-        shape = tree.shape(clique)
-        family = Family(clique[-1], clique[:-1], shape[-1], shape[:-1])
-        counts[clique] = family.count(codes).reshape(shape)
-    return counts

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from .base import Family
+from .base import Codes, Family
 
 Clique = tuple[Hashable, ...]
 #: One table for each clique.
@@ -29,15 +29,9 @@ _TOLERANCE = 1e-7  # relative decrease of the loss below which the descent stops
 
 @dataclass(frozen=True)
 class CliqueTree:
-    """Cliques in an order in which each shares its separator with an earlier one.
+    """Cliques, the position of the parent of each (-1 for the root), and the states of columns.
 
-    Attributes
-    ----------
-    cliques : tuple of cliques
-    parents : tuple of int
-        Position of the parent of each clique; -1 for the root.
-    sizes : dict of int
-        Number of states of each column.
+    Each clique shares its separator with its parent, which precedes it.
     """
 
     cliques: tuple[Clique, ...]
@@ -77,6 +71,15 @@ class CliqueTree:
 
     def shape(self, nodes: Sequence[Hashable]) -> tuple[int, ...]:
         return tuple(self.sizes[node] for node in nodes)
+
+    def count(self, codes: Codes) -> dict[Clique, np.ndarray]:
+        """Return the exact counts of each clique."""
+        counts = {}
+        for clique in self.cliques:
+            shape = self.shape(clique)
+            family = Family(clique[-1], clique[:-1], shape[-1], shape[:-1])
+            counts[clique] = family.count(codes).reshape(shape)
+        return counts
 
     @cached_property
     def _cliques_with(self) -> dict[Hashable, set[int]]:

@@ -157,13 +157,8 @@ def _check_found(name: Hashable, found: np.ndarray, *, allow_missing: bool = Fal
 class Categories:
     """Cells of a categorical column: one for each state, and the last for missing values.
 
-    Attributes
-    ----------
-    states : tuple
-    has_other : bool
-        Whether the last state stands for all values that are not among the others.
-    is_categorical : bool
-        Whether values are drawn as a pandas categorical.
+    If it `has_other`, the last state stands for all values that are not among the others.
+    Values are drawn as a pandas categorical if it `is_categorical`.
     """
 
     states: tuple[Hashable, ...]
@@ -228,12 +223,8 @@ class Categories:
 class Numbers:
     """Cells of a numeric column: fine bins, and the last for missing values.
 
-    Attributes
-    ----------
-    edges : tuple of float
-        Edges of the bins. Values beyond them are in the first or the last bin.
-    whole : bool
-        Whether values are whole numbers; edges then lie between them.
+    Values beyond the edges are in the first or the last bin. Edges of whole numbers lie
+    between them.
     """
 
     edges: tuple[float, ...]
@@ -372,18 +363,10 @@ def _check_condition(name: Hashable, condition: Any) -> tuple[float, float]:
 class ReleasedColumn:
     """Groups of cells, which are the states of a column in the network, and their shares.
 
-    Attributes
-    ----------
-    domain : Categories or Numbers
-    groups : ndarray of int of shape (n_cells,)
-        Group of each cell.
-    group_shares : ndarray of shape (n_groups,)
-        Released share of the records in each group.
-    cell_shares : ndarray of shape (n_cells,)
-        Share of each cell within its group.
-    can_draw : ndarray of bool of shape (n_cells,)
-        False for missing and other values whose count does not stand out from the noise:
-        they belong to a group, but no synthetic record has them.
+    `groups` has the group of each cell, `group_shares` the released share of each group, and
+    `cell_shares` the share of each cell within its group. `can_draw` is False for missing and
+    other values whose count does not stand out from the noise: they belong to a group, but no
+    synthetic record has them.
     """
 
     domain: Domain

@@ -33,14 +33,8 @@ _OTHER_STATE = "other"
 class StructureConstraints:
     """Public constraints on a structure that is learnt.
 
-    Attributes
-    ----------
-    required : dict of frozenset
-        Required parents of each column: the given edges, and edges that connect all required
-        parents of one column with each other.
-    forbidden : set of (parent, child)
-    order : tuple
-        Columns in the order in which they are added.
+    `required` has the required parents of each column, which are connected with each other;
+    `forbidden` has edges (parent, child); columns are added in `order`.
     """
 
     required: Mapping[Hashable, frozenset[Hashable]] = field(default_factory=dict)
@@ -134,15 +128,9 @@ def _connect_parents(
 
 @dataclass(frozen=True)
 class UnlistedColumn:
-    """Exact values of a column whose states are not public, in the counted rows.
+    """Exact values of a column without public states: codes among the distinct values.
 
-    Attributes
-    ----------
-    codes : ndarray of int
-    distinct : list
-        Distinct values, each of which occurs.
-    is_categorical : bool
-        Whether values are drawn as a pandas categorical.
+    Values are drawn as a pandas categorical if the column `is_categorical`.
     """
 
     codes: np.ndarray
@@ -152,15 +140,9 @@ class UnlistedColumn:
 
 @dataclass(frozen=True)
 class EncodedTable:
-    """Exact cells of all counted records.
+    """Exact cells of all counted records, by column.
 
-    Attributes
-    ----------
-    domains : dict
-        Cells of each column, None until the states of an unlisted column are selected.
-    cells : dict of ndarray
-        Cell of each record.
-    unlisted : dict of UnlistedColumn
+    The domain of an unlisted column is None until its states are selected.
     """
 
     domains: dict[Hashable, Any]
@@ -172,8 +154,8 @@ class EncodedTable:
         cls, records: Records, states: Mapping, bounds: Mapping, rows: np.ndarray | None
     ) -> "EncodedTable":
         """Encode columns by their public states or bounds."""
-        states = _check_schema(records.names, states, bounds)
-        table = cls(dict.fromkeys(records.names), {}, {})
+        states = _check_schema(list(records.columns), states, bounds)
+        table = cls(dict.fromkeys(records.columns), {}, {})
         for name, values in records.columns.items():
             is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
             if name in bounds:
@@ -229,15 +211,8 @@ def _check_schema(
 class ReleaseSchedule:
     """Releases of a fit, one after the other, as parts of one that is charged before.
 
-    Parameters
-    ----------
-    whole : GaussianMechanism
-        Gaussian release that is charged, and divided over all steps.
-    selections : list of SelectionMechanism
-        Mechanisms that select the states of unlisted columns.
-    n_columns : int
-    max_cells : int
-        Largest number of cells of a clique.
+    The Gaussian release `whole` is divided over all steps; `selections` select the states of
+    unlisted columns. A clique has at most `max_cells` cells.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with the given arguments, or those of the process; return its exit code."""
+    """Run the command, by default with the arguments of the process; return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     _open_streams()
     if not given:

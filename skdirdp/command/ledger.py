@@ -11,21 +11,19 @@ from typing import Any
 
 from .._messages import plural
 from ..accountant import LedgerError, PrivacyAccountant
-from ..accountant.exports import FORMATS, MADE_WITH
-from ..accountant.ledger import _storage, parse_anchor
-from ..accountant.merging import identity_of
-from ..accountant.summary import (
-    account_of,
-    declared_unit,
-    explanation_of,
-    is_within,
-    limit_of,
-    plan_of,
-    used_of,
+from ..accountant.codec import FORMATS, STORED_PARAMETERS
+from ..accountant.ledger import open_storage, parse_anchor
+from ..accountant.reports import (
+    is_within_limit,
+    limit_text,
+    plan_text,
+    spending_texts,
+    used_epsilon,
 )
+from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
-from ..reporting.statements import number, rounded_up
+from ..reporting.statements import ADAPTIVE_LIMIT, number, rounded_up
 from .terminal import (
     DAMAGED,
     DONE,
@@ -191,7 +189,7 @@ def _open(options: Any) -> PrivacyAccountant:
 
 
 def _exists(place: str, name: str | None) -> bool:
-    storage = _storage(place, name)  # refuses names that look like an address
+    storage = open_storage(place, name)  # refuses names that look like an address
     return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 
@@ -212,11 +210,11 @@ def _create(options: Any) -> int:
 
 def _facts(accountant: Any) -> dict[str, Any]:
     """Return the facts of a ledger that do not change, for JSON."""
-    made_with = {name: getattr(accountant, name, None) for name in MADE_WITH}
+    made_with = {name: getattr(accountant, name, None) for name in STORED_PARAMETERS}
     limit = {name: made_with.pop(name) for name in ("epsilon", "delta", "order")}
     return {
         "ledger": without_password(str(accountant.path)),
-        "identity": identity_of(accountant),
+        "identity": accountant._ledger.identity,
         "limit": limit,
         **made_with,
     }
@@ -224,34 +222,34 @@ def _facts(accountant: Any) -> dict[str, Any]:
 
 def _describe(accountant: Any) -> list[str]:
     """Return the same facts as lines."""
-    lines = [f"limit:      {limit_of(accountant)}"]
+    lines = [f"limit:      {limit_text(accountant)}"]
     if accountant.name:
         lines.insert(0, f"data set:   {accountant.name}")
     if accountant.adjacency:
         lines.append(f"adjacency:  {accountant.adjacency}")
     if accountant.unit:
-        lines.append(f"unit:       {declared_unit(accountant)}")
-    return [*lines, f"budgets:    {plan_of(accountant)}"]
+        lines.append(f"unit:       {declared_unit(accountant._ledger.header)}")
+    return [*lines, f"budgets:    {plan_text(accountant)}"]
 
 
 def _spending(accountant: Any) -> dict[str, Any]:
     """Return what is used and left of the limit, for JSON."""
-    used, limit = used_of(accountant), accountant.epsilon
+    used, limit = used_epsilon(accountant), accountant.epsilon
     return {
         "charges": len(accountant),
         "used": used,
         "share_used": None if limit is None else used / limit,
         "remaining": math.inf if limit is None else max(limit - used, 0.0),
-        "within_limit": is_within(accountant, used),
+        "within_limit": is_within_limit(accountant, used),
     }
 
 
 def _describe_spending(accountant: Any, spending: dict[str, Any]) -> list[str]:
     """Return the same as lines."""
     lines = [f"charges:    {spending['charges']}"]
-    lines += [f"{name + ':':<11} {text}" for name, text in account_of(accountant)]
-    if (explanation := explanation_of(accountant)) is not None:
-        lines.append(explanation)
+    lines += [f"{name + ':':<11} {text}" for name, text in spending_texts(accountant)]
+    if accountant._limit.is_share:
+        lines.append(ADAPTIVE_LIMIT)
     if not spending["within_limit"]:
         lines.append("The limit is exceeded by merged charges; no further charge is admitted.")
     return lines

@@ -1,24 +1,10 @@
 """``skdirdp synthesize`` and ``skdirdp schema``: synthetic records from a CSV file and a schema.
 
-A schema says what is public about the columns of a table. It is TOML, or JSON of the same shape::
-
-    missing = ["", "?"]
-
-    [columns.age]
-    bounds = [17, 90]
-
-    [columns.sex]
-    states = ["Female", "Male"]
-
-    [columns.city]
-    find = true
-
+A schema (docs/synthesis.md) says what is public about the columns of a table, in TOML or JSON.
 Every cell of the table is text, and is compared with the states character by character: ``00123``,
 ``250.00`` and ``True`` are ordinary texts. A cell is missing if it is in `missing`, if it is not a
-state of a column with states, or if it is not a number in a column with bounds.
-
-Nothing in the schema may be taken from the table itself. `skdirdp schema` drafts a schema from a
-public code book.
+state of a column with states, or if it is not a number in a column with bounds. Nothing in the
+schema may be taken from the table itself.
 """
 
 import argparse
@@ -224,7 +210,7 @@ def _csv_rows(path: str) -> Iterator[Iterator[list[str]]]:
 
 
 def _check_header(path: str, header: list[str], schema: "Schema") -> None:
-    """Refuse a header whose columns are not those of the schema.
+    """Refuse a header with other columns than the schema.
 
     The first line may be a record, so that only names of the schema are shown.
     """

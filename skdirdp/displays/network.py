@@ -1,4 +1,4 @@
-"""Plots of a released Bayesian network, and of its margins next to those of public records."""
+"""Plots of a released Bayesian network, and of its distance from public records."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -253,11 +253,11 @@ def _average_rows(table: np.ndarray) -> np.ndarray:
 
 @dataclass(eq=False, repr=False)
 class MarginsDisplay(Display):
-    """Distance between the margins of a released network and those of public records.
+    """Distance between the margins of a released network and of public records.
 
     Use `from_estimator` to create one. A cell is the total variation distance between the joint
-    distributions of two columns, on the diagonal between those of one column. The records are
-    used without noise: publish the plot only if they are public.
+    distributions of two columns; the diagonal has single columns. The records are used without
+    noise: publish the plot only if they are public.
 
     Parameters
     ----------

@@ -31,21 +31,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of table that is not in memory.
+    """Kind of table that is not in memory."""
 
-    Attributes
-    ----------
-    name : name in messages.
-    types : pattern of the full names of its types.
-    module, engine : module and class that count it.
-    extra : optional dependency, as in `pip install skdirdp[...]`.
-    """
-
-    name: str
-    types: str
-    module: str
-    engine: str
-    extra: str
+    name: str  # name in messages
+    types: str  # pattern of the full names of its types
+    module: str  # module of the engine
+    engine: str  # class of the engine
+    extra: str  # optional dependency, as in `pip install skdirdp[...]`
 
     def matches(self, X: Any) -> bool:
         names = (f"{base.__module__}.{base.__qualname__}" for base in type(X).__mro__)

@@ -37,19 +37,12 @@ _TEXTS = (nw.String, nw.Categorical, nw.Enum)
 
 @dataclass(frozen=True)
 class NumericColumns:
-    """Columns of numbers.
+    """Columns of numbers."""
 
-    Attributes
-    ----------
-    names, columns : names in X and in the engine.
-    are_numeric : whether the columns have numeric types.
-    threshold : if given, the columns are replaced by whether they exceed it.
-    """
-
-    names: list[str]
-    columns: list[str]
-    are_numeric: bool
-    threshold: float | None = None
+    names: list[str]  # names in X
+    columns: list[str]  # names in the engine
+    are_numeric: bool  # whether all have numeric types
+    threshold: float | None = None  # replace numbers by whether they exceed it
 
     @classmethod
     def from_schema(
@@ -187,18 +180,11 @@ def bounded_rows(
 
 
 class GroupedRecords(NamedTuple):
-    """Distinct records of some columns.
+    """Distinct records of some columns."""
 
-    Attributes
-    ----------
-    codes : encoded records.
-    n_rows : number of all records.
-    weights : total weights of the records of each group.
-    """
-
-    codes: Any
-    n_rows: int
-    weights: Weights
+    codes: Any  # encoded records
+    n_rows: int  # number of all records
+    weights: Weights  # total weight of each group
 
 
 class LazyTable:
@@ -322,22 +308,15 @@ class LazyTable:
         return GroupedRecords(codes, int(found[_N].sum()), weights)
 
     def group_cells(
-        self,
-        name: str,
-        low: float,
-        high: float,
-        width: float,
-        first: float,
-        n_cells: int,
-        encode: Callable[[pd.DataFrame], Any],
+        self, name: str, grid: Any, n_cells: int, encode: Callable[[pd.DataFrame], Any]
     ) -> GroupedRecords:
-        """Return the distinct cells of a grid for a column of numbers.
+        """Return the distinct cells of a `FineGrid` for a column of numbers.
 
         The cell of a missing value is -1, that of an infinite value is -2.
         """
         own = self._own[name]
         value = nw.col(own).cast(nw.Float64)
-        position = (_clip(value, low, high) * (1 / width)).floor() - first
+        position = (_clip(value, grid.low, grid.high) * (1 / grid.width)).floor() - grid.first
         infinite = (value == nw.lit(np.inf)) | (value == nw.lit(-np.inf))
         cell = _if(infinite, nw.lit(-2.0), position)
         cell = _if(value.is_null() | value.is_nan(), nw.lit(-1.0), cell).cast(nw.Int64)

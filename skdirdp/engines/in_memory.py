@@ -60,16 +60,10 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Roles of the columns of a frame.
+    """Roles of the columns of a frame."""
 
-    Attributes
-    ----------
-    features : names of the features, in the order of the frame.
-    named : parameters of `fit` that were given as column names, with these names.
-    """
-
-    features: list[Any]
-    named: dict[str, Any]
+    features: list[Any]  # in the order of the frame
+    named: dict[str, Any]  # parameters of `fit` that are names of columns
 
     @classmethod
     def from_names(cls, names: list[Any], given: dict[str, Any]) -> "ColumnRoles":

@@ -23,8 +23,7 @@ from .._persons import CountedRows, select_rows
 from ..engines import Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
-from ..postprocessing import NoisyTable
-from ..postprocessing.histogram import read_histogram
+from ..postprocessing import NoisyTable, estimate_histogram
 
 #: Fraction of the borders that follow the logarithm of |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
@@ -53,18 +52,10 @@ _NEARLY_EMPTY = 0.1
 
 @dataclass(frozen=True)
 class FineGrid:
-    """Fine bins between public bounds.
+    """Fine bins between public bounds; values beyond them count in the end bins.
 
-    Attributes
-    ----------
-    low, high : float
-        Bounds; values beyond them count in the end bins.
-    width : float
-        Width of a cell.
-    first : float
-        Position of the first cell, in cells from 0.
-    starts : ndarray of int
-        First cell of each fine bin, counted from `first`.
+    Cells of equal width are numbered from `first`, the position of the lower bound in cells
+    from 0. `starts` has the first cell of each fine bin.
     """
 
     low: float
@@ -202,15 +193,7 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndar
 
 @dataclass(frozen=True)
 class FeatureBins:
-    """Categories of categorical features, and fine bins of the numeric ones that vary.
-
-    Attributes
-    ----------
-    sizes : list of int or None
-        Number of categories, None for a numeric feature.
-    grids : list of FineGrid or None
-        Fine bins, None for a categorical or constant feature.
-    """
+    """Number of categories of categorical features, and fine bins of numeric ones that vary."""
 
     sizes: list[int | None]
     grids: list[FineGrid | None]
@@ -240,14 +223,7 @@ class FeatureBins:
 
 @dataclass(frozen=True)
 class BinCounter:
-    """Counts of fine bins in parts of a table that is not in memory.
-
-    Attributes
-    ----------
-    model : DirichletHistogramTransformer
-        Copy that `CountingEstimator._for_workers` makes.
-    bins : FeatureBins
-    """
+    """Counts of fine bins in a table that is not in memory, part by part."""
 
     model: Any
     bins: FeatureBins
@@ -278,9 +254,7 @@ class BinCounter:
                 tables.append(count_cells(found.codes, size, found.weights))
             else:
                 n_cells = grid.n_cells + 1
-                found = frame.group_cells(
-                    name, grid.low, grid.high, grid.width, grid.first, n_cells, self._cells
-                )
+                found = frame.group_cells(name, grid, n_cells, self._cells)
                 cells = count_cells(found.codes, n_cells, found.weights)
                 tables.append(np.add.reduceat(cells, grid.starts))
         return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
@@ -335,18 +309,7 @@ def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
     covers several levels, whose borders would separate nothing, or nearly nothing. These
     borders split other bins instead: always the one whose smaller half is the largest. So the
     number of bins never depends on the data, as the noise of later steps requires.
-
-    Parameters
-    ----------
-    cdf : ndarray of shape (n_fine_bins + 1,)
-        From 0 to 1, at the borders of fine bins; non-decreasing.
-    n_bins : int
-        At most the number of fine bins.
-
-    Returns
-    -------
-    ndarray of int of shape (n_bins + 1,)
-        Strictly increasing, from the first position to the last.
+    `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins
     above = np.clip(np.searchsorted(cdf, levels), 1, len(cdf) - 1)
@@ -402,17 +365,7 @@ def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int
 class ReleasedHistogram:
     """Histogram of one feature, released as probabilities.
 
-    Attributes
-    ----------
-    edges : ndarray
-        Borders of the bins.
-    release : ndarray
-        Values that the mechanism drew.
-    mechanism : Mechanism
-    n_samples : float or None
-        Public number of records.
-    ordered : bool
-        Whether adjacent bins are adjacent values.
+    It is `ordered` if adjacent bins are adjacent values.
     """
 
     edges: np.ndarray
@@ -508,7 +461,7 @@ class NoisyHistogram(ReleasedHistogram):
 
     def _estimate_unordered(self) -> np.ndarray:
         noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
-        return read_histogram(noisy, self.n_samples)
+        return estimate_histogram(noisy, self.n_samples)
 
     def _limits(self, first, stop, confidence, estimate):
         return self.mechanism.limits_from_noisy(

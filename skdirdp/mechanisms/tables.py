@@ -10,14 +10,14 @@ size-biased distribution, Beta(3/2, (d-1)/2).
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from .._validation import LARGEST, NON_NEGATIVE, POSITIVE, check_integer, store_reals
-from ..accounting.worst_case import OF_PERSONS, replaces
+from ..accounting.worst_case import PERSON_RELATIONS, replaces
 from ..numerics.conservative import product_up
 
 # Above this, doubles do not distinguish a number of cells from the next one.
@@ -92,14 +92,12 @@ class ContributionBound:
         """The largest possible entry."""
         return self.max_count if self.max_total is None else min(self.max_count, self.max_total)
 
-    @cached_property
+    @property
     def entries(self) -> tuple[tuple[float, int], ...]:
         """The worst record, as (entry, number of cells): full cells, and one with the rest."""
         if self.max_total is None:
             return ((self.largest, 1),)
-        # The remainder of two floats is a float, and fractions avoid rounding before it.
-        full, rest = divmod(Fraction(self.max_total), Fraction(self.largest))
-        return ((self.largest, int(full)), (float(rest), 1))[: 2 if rest else 1]
+        return _fill_cells(self.largest, self.max_total)
 
     def squared_norm(self, adjacency: str) -> float:
         """Return the largest squared l2 distance between the tables of neighbours."""
@@ -110,6 +108,13 @@ class ContributionBound:
         """Return the largest l1 distance between the tables of neighbours."""
         one = self.largest if self.max_total is None else self.max_total
         return changed_records(adjacency) * one
+
+
+@lru_cache(maxsize=1024)
+def _fill_cells(largest: float, total: float) -> tuple[tuple[float, int], ...]:
+    # The remainder of two floats is a float, and fractions avoid rounding before it.
+    full, rest = divmod(Fraction(total), Fraction(largest))
+    return ((largest, int(full)), (float(rest), 1))[: 2 if rest else 1]
 
 
 def changed_records(adjacency: str) -> int:
@@ -191,7 +196,7 @@ class CountTable:
         adjacency : {"replace", "add_remove"}
             Relation between records.
         """
-        return OF_PERSONS[adjacency] if self.of_persons else adjacency
+        return PERSON_RELATIONS[adjacency] if self.of_persons else adjacency
 
     @property
     def row_total(self) -> float:

@@ -60,22 +60,13 @@ _DEPENDENT_SPLITTERS = tuple(
 
 
 class Route(NamedTuple):
-    """Selection procedure with its number of runs.
+    """Selection procedure with its number of runs."""
 
-    Attributes
-    ----------
-    name : "repetition" or "composition".
-    n_candidates : int
-    gamma : probability to stop after a run; not used by a composition.
-    refit : whether the best candidate is fitted again, to all records.
-    log_epsilon : logarithm of the epsilon of one fit, minus infinity if nothing is left.
-    """
-
-    name: str
+    name: str  # "repetition" or "composition"
     n_candidates: int
-    gamma: float
-    refit: bool
-    log_epsilon: float
+    gamma: float  # probability to stop after a run, in a repetition
+    refit: bool  # whether the best candidate is fitted again, to all records
+    log_epsilon: float  # of one fit; minus infinity if nothing is left
 
     @property
     def mean_runs(self) -> float:
@@ -107,26 +98,15 @@ class Route(NamedTuple):
 
 
 class SearchPlan(NamedTuple):
-    """Calibrated releases of a search.
-
-    Attributes
-    ----------
-    route : Route
-    budget : budget of the fit of a run.
-    fits : releases of the fit of each candidate in a run.
-    score : noise of a score.
-    guarantee : guarantee of the whole search.
-    refit_budget : budget of the fit to all records.
-    refits : releases of that fit, for each candidate.
-    """
+    """Calibrated releases of a search."""
 
     route: Route
-    budget: Budget
-    fits: tuple[JointMechanism, ...]
-    score: GaussianMechanism
-    guarantee: PrivacyCurves
-    refit_budget: Budget
-    refits: tuple[JointMechanism, ...]
+    budget: Budget  # of the fit of a run
+    fits: tuple[JointMechanism, ...]  # releases of the fit of each candidate in a run
+    score: GaussianMechanism  # noise of a score
+    guarantee: PrivacyCurves  # of the whole search
+    refit_budget: Budget  # of the fit to all records
+    refits: tuple[JointMechanism, ...]  # releases of that fit, for each candidate
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,16 @@ class Records(NamedTuple):
     params: dict[str, Any]
 
 
+class SearchData(NamedTuple):
+    """Candidates and records of a search."""
+
+    candidates: Sequence[Mapping[str, Any]]
+    train: Records
+    test: tuple[Any, Any]  # X and y of the held-out records
+    all_records: Records
+    n_test: int
+
+
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
     """Raise an error for parameters that a search cannot choose."""
     for name in dict.fromkeys(name for each in candidates for name in each):
@@ -86,15 +96,10 @@ def is_wrapped(estimator: Any) -> bool:
     return not isinstance(estimator, Pipeline)
 
 
-class Rehearsal(NamedTuple):
-    """Releases of a fit that was rehearsed, and the names that are not covered."""
-
-    released: JointMechanism
-    not_covered: tuple[str, ...]
-
-
-def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Rehearsal:
-    """Return the releases that a fit of a candidate would make; nothing is released."""
+def rehearse(
+    candidate: PrivatePipeline, records: Records, wrapped: bool
+) -> tuple[JointMechanism, list[str]]:
+    """Return the releases that a fit would make, and the names that are not covered."""
     leaking = candidate._warn_of_leaking_steps() if np.isfinite(candidate.epsilon) else []
     planned = candidate._rehearsed(records.X, records.y, _fit_params(records, wrapped))
     if planned.joint is None:
@@ -108,7 +113,7 @@ def rehearse(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Reh
             "run would use a part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
             "Nothing was charged"
         )
-    return Rehearsal(planned.joint, (*leaking, *planned.not_covered))
+    return planned.joint, [*leaking, *planned.not_covered]
 
 
 def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Any:
@@ -180,47 +185,31 @@ def ignore_leak_warnings() -> Iterator[None]:
 
 
 class Run(NamedTuple):
-    """Release of one run.
+    """Release of one run."""
 
-    Attributes
-    ----------
-    number : number of the candidate.
-    rank : number by which runs are compared; minus infinity for a failed run.
-    fitted, scorer, noisy : fitted estimator, scorer with its range, and noisy gains and losses;
-        None for a failed run.
-    """
-
-    number: int
-    rank: float
-    fitted: Any = None
-    scorer: PrivateScorer | None = None
-    noisy: np.ndarray | None = None
+    number: int  # of the candidate
+    rank: float  # for the comparison of runs; minus infinity for a failed run
+    fitted: Any = None  # estimator, None for a failed run
+    scorer: PrivateScorer | None = None  # with its range
+    noisy: np.ndarray | None = None  # gains and losses
 
 
 class Task(NamedTuple):
-    """Input of the runs of one candidate.
+    """Input of the runs of one candidate."""
 
-    Attributes
-    ----------
-    number : number of the candidate.
-    candidate : unfitted candidate.
-    expected : releases that were charged.
-    wrapped : whether the estimator is the only step of the candidate.
-    """
-
-    number: int
-    candidate: PrivatePipeline
-    expected: JointMechanism | None
-    wrapped: bool
+    number: int  # of the candidate
+    candidate: PrivatePipeline  # unfitted
+    expected: JointMechanism | None  # releases that were charged
+    wrapped: bool  # whether the estimator is its only step
 
 
 def make_tasks(
-    estimator: Any, candidates: Sequence[Mapping[str, Any]], plan: SearchPlan, drawn: Sequence[int]
+    estimator: Any, data: SearchData, plan: SearchPlan, drawn: Sequence[int]
 ) -> Iterator[Task]:
     """Iterate over the tasks of the drawn candidates."""
     wrapped = is_wrapped(estimator)
     for number in drawn:
-        candidate = make_candidate(estimator, candidates[number], plan.budget)
+        candidate = make_candidate(estimator, data.candidates[number], plan.budget)
         yield Task(number, candidate, plan.fits[number] if plan.fits else None, wrapped)
 
 

@@ -382,12 +382,7 @@ SCORERS = {
     # `set_range` sets the range from the states of the estimator.
     "log_likelihood": PrivateScorer(_log_likelihood, -1.0, 0.0, name="log_likelihood"),
 }
-_METHODS = {
-    "accuracy": "predict",
-    "balanced_accuracy": "predict",
-    "neg_log_loss": "predict_proba",
-    "log_likelihood": "score_samples",
-}
+_METHODS = {"neg_log_loss": "predict_proba", "log_likelihood": "score_samples"}
 
 
 def get_scorer(scoring: Any, estimator: Any, y: Any) -> PrivateScorer:
@@ -402,10 +397,11 @@ def get_scorer(scoring: Any, estimator: Any, y: Any) -> PrivateScorer:
     if scoring is None:
         scoring = "log_likelihood" if y is None else "accuracy"
     check_choice("scoring", scoring, tuple(SCORERS))
-    if not hasattr(estimator, _METHODS[scoring]):
+    method = _METHODS.get(scoring, "predict")
+    if not hasattr(estimator, method):
         raise TypeError(
-            f"scoring {scoring!r} needs an estimator with {_METHODS[scoring]}; "
-            f"got a {type(estimator).__name__}"
+            f"scoring {scoring!r} needs an estimator with {method}; got a "
+            f"{type(estimator).__name__}"
         )
     if y is None and scoring != "log_likelihood":
         raise ValueError(f"scoring {scoring!r} needs labels; got y=None")

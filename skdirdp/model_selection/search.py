@@ -45,6 +45,7 @@ from .runs import (
     ROWS_ONLY,
     Records,
     Run,
+    SearchData,
     check_candidates,
     deduplicate_warnings,
     draw_candidates,
@@ -77,6 +78,7 @@ _WITHHELD = {
     "multimetric_": "a search has one score",
 }
 
+Candidates = list[Mapping[str, Any]]
 _Search = TypeVar("_Search", bound="_PrivateSearch")
 
 
@@ -127,7 +129,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     privacy_: SelectionReport
 
     @abstractmethod
-    def _candidates(self) -> list[Mapping[str, Any]]:
+    def _candidates(self) -> Candidates:
         """Return the public list of candidates."""
 
     def fit(self: _Search, X: Any, y: Any = None, **params: Any) -> _Search:
@@ -168,6 +170,25 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         check_candidates(candidates, self.estimator)
         scorer = get_scorer(self.scoring, self.estimator, y)
         generator = self._generator()
+        data = self._split(candidates, X, y, params, generator)
+        leaks = self._warn_of_split()
+        plan = self._plan(data, leaks)
+        if scorer.sensitivity is not None:
+            scorer._n_steps(self.adjacency)  # raises an error for an invalid range
+        charge(self, plan.guarantee, 1, RECORD)
+        best = self._best_run(data, plan, scorer, generator)
+        if plan.route.refit:
+            best = self._refit(best, data, plan, generator)
+        self._set_fitted_attributes(best, data, plan, leaks)
+
+    def _split(
+        self,
+        candidates: Candidates,
+        X: Any,
+        y: Any,
+        params: dict[str, Any],
+        generator: np.random.Generator,
+    ) -> SearchData:
         with errors_without_data(X=X, y=y):
             X, y = indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
@@ -177,19 +198,13 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 "cv must leave records to fit to and hold some out; it takes "
                 f"{train.size} and {test.size} of n_samples={n_records}"
             )
-        all_records = Records(X, y, _check_method_params(X, params))
-        records = Records(*_take(X, y, train), _check_method_params(X, params, indices=train))
-        held_out = _take(X, y, test)
-
-        leaks = self._warn_of_split()
-        plan = self._plan(candidates, records, all_records, leaks)
-        if scorer.sensitivity is not None:
-            scorer._n_steps(self.adjacency)  # an invalid range is refused before the charge
-        charge(self, plan.guarantee, 1, RECORD)
-        best = self._best_run(candidates, plan, records, held_out, scorer, generator)
-        if plan.route.refit:
-            best = self._refit(best, candidates, plan, all_records, generator)
-        self._set_fitted_attributes(best, candidates, plan, test.size, leaks)
+        return SearchData(
+            candidates,
+            Records(*_take(X, y, train), _check_method_params(X, params, indices=train)),
+            _take(X, y, test),
+            Records(X, y, _check_method_params(X, params)),
+            test.size,
+        )
 
     def _generator(self) -> np.random.Generator:
         if not self._is_private:
@@ -212,13 +227,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _refits(self) -> bool:
         return self.refit is True or self.refit == "all"
 
-    def _plan(
-        self,
-        candidates: list[Mapping[str, Any]],
-        records: Records,
-        all_records: Records,
-        leaks: list[str],
-    ) -> SearchPlan:
+    def _plan(self, data: SearchData, leaks: list[str]) -> SearchPlan:
         """Calibrate the noise of every candidate by rehearsals; nothing is released.
 
         Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
@@ -228,32 +237,31 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         wrapped = is_wrapped(self.estimator)
         has_warned = False
 
-        def rehearsals(inner: Budget, records: Records = records) -> list[JointMechanism]:
+        def rehearsals(inner: Budget, records: Records = data.train) -> list[JointMechanism]:
             nonlocal has_warned
             with ignore_leak_warnings() if has_warned else deduplicate_warnings():
                 found = [
                     rehearse(make_candidate(self.estimator, each, inner), records, wrapped)
-                    for each in candidates
+                    for each in data.candidates
                 ]
             has_warned = True
-            leaks.extend(name for each in found for name in each.not_covered)
-            return [each.released for each in found]
+            leaks.extend(name for _, not_covered in found for name in not_covered)
+            return [released for released, _ in found]
 
         if self._is_private:
             mean_runs = MEAN_RUNS if self.n_runs is None else float(self.n_runs)
-            route = choose_route(self.route, len(candidates), mean_runs, budget, self._refits)
-            return plan_search(route, budget, rehearsals, partial(rehearsals, records=all_records))
-        route = Route("composition", len(candidates), 0.5, self._refits, np.inf)
+            route = choose_route(self.route, len(data.candidates), mean_runs, budget, self._refits)
+            refits = partial(rehearsals, records=data.all_records)
+            return plan_search(route, budget, rehearsals, refits)
+        route = Route("composition", len(data.candidates), 0.5, self._refits, np.inf)
         rehearsals(budget)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
         return SearchPlan(route, budget, (), score, NoPrivacy(self.adjacency), budget, ())
 
     def _best_run(
         self,
-        candidates: list[Mapping[str, Any]],
+        data: SearchData,
         plan: SearchPlan,
-        records: Records,
-        held_out: tuple[Any, Any],
         scorer: PrivateScorer,
         generator: np.random.Generator,
     ) -> Run:
@@ -264,8 +272,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             seeds = generator.integers(2**31, size=len(drawn)).tolist()
         # Repetition is private only if the number of runs is not seen: shown only on demand.
         verbose = self.verbose if plan.route.name == "composition" else self.verbose or None
-        tasks = make_tasks(self.estimator, candidates, plan, drawn)
-        common = {"train": records, "test": held_out, "scorer": scorer, "score": plan.score}
+        tasks = make_tasks(self.estimator, data, plan, drawn)
+        common = {"train": data.train, "test": data.test, "scorer": scorer, "score": plan.score}
         runs = perform_all(tasks, seeds, self.n_jobs, verbose, **common)
         best = select_best(runs, generator)
         if best.fitted is None:
@@ -277,19 +285,14 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return best
 
     def _refit(
-        self,
-        best: Run,
-        candidates: list[Mapping[str, Any]],
-        plan: SearchPlan,
-        records: Records,
-        generator: np.random.Generator,
+        self, best: Run, data: SearchData, plan: SearchPlan, generator: np.random.Generator
     ) -> Run:
         """Return the best run with its candidate fitted to all records."""
-        candidate = make_candidate(self.estimator, candidates[best.number], plan.refit_budget)
+        candidate = make_candidate(self.estimator, data.candidates[best.number], plan.refit_budget)
         if self.random_state is not None:
             candidate = seed_noise(candidate, int(generator.integers(2**31)))
         with ignore_leak_warnings():
-            fitted, report = fit_candidate(candidate, records, is_wrapped(self.estimator))
+            fitted, report = fit_candidate(candidate, data.all_records, is_wrapped(self.estimator))
         if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.number].parts):
             raise RuntimeError(
                 "the noise of the last fit differs from the noise that was charged: its tables "
@@ -298,24 +301,19 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return best._replace(fitted=fitted)
 
     def _set_fitted_attributes(
-        self,
-        best: Run,
-        candidates: list[Mapping[str, Any]],
-        plan: SearchPlan,
-        n_held_out: int,
-        leaks: Sequence[str],
+        self, best: Run, data: SearchData, plan: SearchPlan, leaks: Sequence[str]
     ) -> None:
         assert best.scorer is not None
         assert best.noisy is not None
         self.best_index_ = best.number
-        self.best_params_ = dict(candidates[best.number])
-        self.candidates_ = [dict(each) for each in candidates]
+        self.best_params_ = dict(data.candidates[best.number])
+        self.candidates_ = [dict(each) for each in data.candidates]
         self.scorer_ = best.scorer
         self.released_score_ = estimate_score(
             best.scorer,
             best.noisy,
             sigma=plan.score.sigma,
-            n_records=n_held_out if self.adjacency == "replace" else None,
+            n_records=data.n_test if self.adjacency == "replace" else None,
             adjacency=self.adjacency,
             runs=plan.route.mean_runs,
         )
@@ -596,7 +594,7 @@ class PrivateGridSearchCV(_PrivateSearch):
         self.label = label
         self.random_state = random_state
 
-    def _candidates(self) -> list[Mapping[str, Any]]:
+    def _candidates(self) -> Candidates:
         return list(ParameterGrid(self.param_grid))
 
 
@@ -690,7 +688,7 @@ class PrivateRandomizedSearchCV(_PrivateSearch):
         self.label = label
         self.random_state = random_state
 
-    def _candidates(self) -> list[Mapping[str, Any]]:
+    def _candidates(self) -> Candidates:
         # Candidates are public, so their seed need not be secret.
         seed = int(sampling_generator(self.random_state).integers(2**31))
         return list(ParameterSampler(self.param_distributions, self.n_iter, random_state=seed))

@@ -117,18 +117,11 @@ def _number(cell: Any) -> float | None:
 
 
 class _Cells(NamedTuple):
-    """Cells of a column.
+    """Cells of a column."""
 
-    Attributes
-    ----------
-    data : ndarray, list, or Arrow array of texts. Object arrays and lists hold the cells.
-    missing : mask of the missing values, if the dtype cannot represent them.
-    in_utc : whether times are in UTC; otherwise their time zone is unknown.
-    """
-
-    data: Any
-    missing: np.ndarray | None = None
-    in_utc: bool = False
+    data: Any  # array, list, or Arrow array of texts; object arrays and lists hold the cells
+    missing: np.ndarray | None = None  # mask, if the dtype cannot represent missing values
+    in_utc: bool = False  # otherwise the time zone is unknown
 
     @property
     def has_dtype(self) -> bool:

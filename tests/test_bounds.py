@@ -1,18 +1,18 @@
-"""What is counted is what is charged, however the data came in.
+"""Tables change by no more than was charged, for any container, dtype and order of calls.
 
-Each example is a way through the public interface: an estimator with some parameters, one
-or several batches in some container and type, `set_params` between them, and a release.
-It is gone three times, with a record, with another in its place, and without. The tables
-that were handed to the mechanisms must differ by what the mechanisms were charged for:
+Each example is a use of the public interface: an estimator with parameters, one or several batches
+in some container and dtype, `set_params` between them, and a release. It runs three times: with a
+record, with another record in its place, and without it. The tables that are passed to the
+mechanisms must differ by at most what the mechanisms were charged for:
 
-- a record's part of a table is within `max_count` and `max_total`, and in one cell where
-  there is no `max_total`;
-- what was drawn, what `privacy_` says and what the accountant was charged are the same;
-- noise does not depend on the record, unless `privacy_` says that something was taken
-  from the data;
-- whoever refuses data has charged nothing.
+- the contribution of a record to a table is within `max_count` and `max_total`, and in one cell
+  if there is no `max_total`;
+- the releases, `privacy_` and the charge of the accountant agree;
+- the noise does not depend on the record, unless `privacy_` names a parameter that was taken from
+  the data;
+- an example that raises an error has charged nothing.
 
-Nothing here knows how rows are meant to be bounded, so that no way of doing it is missed.
+The tests know nothing of how rows are bounded, so they cover every implementation.
 """
 
 import warnings

@@ -1,0 +1,571 @@
+"""Spending of a ledger, and the limits that decide which charges are admitted.
+
+A record is exposed to the charges on the whole data set and, in every split into disjoint parts, to
+the charges on its part. `Spending` collects all charges; `Exposure` is what one record is exposed
+to. A ledger only grows, so the spending of each ledger stays in memory and is extended by new
+charges.
+
+A `FixedPlanLimit` composes exactly what was charged. An `AdaptiveLimit` is a privacy filter
+(docs/theory.md, section 13) that the first charge determines. All answers follow from the first
+charge and the sums of releases, so that all processes agree.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from .._messages import plural
+from ..accounting import Composition
+from ..accounting.filters import PrivacyFilter, Usage
+from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
+from ..accounting.products import FEW, LargeProduct
+from ..accounting.worst_case import REVEALS_NOTHING, RenyiCurve, directions_of
+from .codec import decode, describe
+from .ledger import Transaction
+from .schema import (
+    NOTHING,
+    Charge,
+    First,
+    LedgerError,
+    LimitParameters,
+    Position,
+    Split,
+    Sums,
+)
+
+_MAX_COMBINATIONS = 64
+_MAX_LEDGERS = 8  # whose spending is kept in memory
+_ROUNDING = 1e-12
+# Charges that one machine admitted may cost slightly more with the arithmetic of another.
+_SLACK = 1e-9
+_MAX_SHARE = 1e300
+# Ordinary sizes of parameters and numbers of releases.
+_MIN_SIZE, _MAX_SIZE = 1e-9, 1e9
+_MAX_ORDINARY_RELEASES = 1e12
+_CHEAP_KINDS = 4
+_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
+
+
+# Spending ----------------------------------------------------------------------------
+
+
+class Exposure:
+    """Numbers of releases by kind that one record may be exposed to.
+
+    A few kinds are composed exactly. For many kinds, a `LargeProduct` per direction is extended
+    by every charge.
+    """
+
+    def __init__(self, counts: Mapping[str, int]):
+        self.counts = counts
+        self._products: dict[str, LargeProduct] | None = None
+        self._epsilons: dict[float, float] = {}
+
+    def plus(self, added: Mapping[str, int]) -> "Exposure":
+        """Return the exposure with more releases, reusing what was computed before."""
+        if not added:
+            return self
+        whole = Exposure(Counter(self.counts) + Counter(added))
+        if len(whole.counts) > FEW:
+            products = self._products
+            if products is None:
+                nothing = LargeProduct.from_worst_case(REVEALS_NOTHING)
+                assert nothing is not None
+                adjacency = decode(next(iter(whole.counts))).adjacency
+                products, added = dict.fromkeys(directions_of(adjacency), nothing), whole.counts
+            whole._products = _extended(products, added)
+        return whole
+
+    def composition(self) -> Composition:
+        # In one order, independent of the order of the charges.
+        return compose(tuple(sorted(self.counts.items())))
+
+    def holds(self, epsilon: float, delta: float) -> bool:
+        """Return whether the releases are known to be (epsilon, delta)-DP."""
+        products = self._large_products()
+        if not products:
+            return self.composition().holds(epsilon, delta)
+        with np.errstate(all="ignore"):
+            return all(product.holds(epsilon, delta) for product in products)
+
+    def rdp(self, order: float) -> float:
+        """Return the Renyi divergence of one order."""
+        products = self._large_products()
+        if not products:
+            return float(self.composition().rdp(order))
+        with np.errstate(all="ignore"):
+            return max(product.rdp_at(order) for product in products)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon known to hold at delta, and keep it."""
+        if delta not in self._epsilons:
+            products = self._large_products()
+            if products:
+                with np.errstate(all="ignore"):
+                    found = max(product.epsilon(delta) for product in products)
+            else:
+                found = self.composition().epsilon(delta)
+            self._epsilons[delta] = found
+        return self._epsilons[delta]
+
+    def is_cheap(self, delta: float) -> bool:
+        """Return whether `epsilon` is known already, or composes a few kinds only."""
+        return delta in self._epsilons or len(self.counts) <= _CHEAP_KINDS
+
+    def _large_products(self) -> list[LargeProduct]:
+        """Return products by direction; empty if the kinds are composed exactly."""
+        products = [*(self._products or {}).values()]
+        return products if all(product.is_many for product in products) else []
+
+
+def _extended(
+    products: Mapping[str, LargeProduct], added: Mapping[str, int]
+) -> dict[str, LargeProduct]:
+    """Return products with more releases; empty if one of them has no product."""
+    cases = [(decode(spec).worst_cases(), releases) for spec, releases in added.items()]
+    whole = {}
+    with np.errstate(all="ignore"):
+        for direction, known in products.items():
+            more = known.plus((case[direction], times) for case, times in cases)
+            if more is None:
+                return {}
+            whole[direction] = more
+    return whole
+
+
+@lru_cache(maxsize=64)
+def compose(kinds: tuple[tuple[str, int], ...]) -> Composition:
+    return Composition([(decode(spec), releases) for spec, releases in kinds])
+
+
+class Spending:
+    """All charges of a ledger up to a position.
+
+    Attributes
+    ----------
+    position : position of the last charge.
+    whole : exposure of every record.
+    parts : numbers of releases on parts, by split and part.
+    adjacencies : relations of the charges, in the order of the charges.
+    first : kind of the first charge and its number of releases.
+    is_checked : whether the limit of the ledger is known to have admitted these charges.
+    """
+
+    def __init__(
+        self,
+        position: Position = NOTHING,
+        whole: Exposure | None = None,
+        parts: dict[str, dict[str, Counter[str]]] | None = None,
+        adjacencies: tuple[str, ...] = (),
+        first: First | None = None,
+    ):
+        self.position = position
+        self.whole = Exposure({}) if whole is None else whole
+        self.parts = parts or {}
+        self.adjacencies = adjacencies
+        self.first = first
+        self.is_checked = first is None
+        self._exposures: list[Exposure] | None = None
+
+    def plus(
+        self, added: Sums, position: Position | None = None, first: First | None = None
+    ) -> "Spending":
+        """Return the spending with more charges; `first` is the first of them."""
+        whole: Counter[str] = Counter()
+        parts = self.parts
+        adjacencies = dict.fromkeys(self.adjacencies)
+        for (split, part, spec), releases in added.items():
+            adjacencies[decode(spec).adjacency] = None
+            if not split:
+                whole[spec] += releases
+                continue
+            parts = parts | {split: dict(parts.get(split, {}))}
+            parts[split][part] = parts[split].get(part, Counter()) + Counter({spec: releases})
+        # Charges under several relations cannot be composed.
+        exposure = self.whole.plus(whole) if len(adjacencies) == 1 else self.whole
+        position = self.position if position is None else position
+        made = Spending(position, exposure, parts, tuple(adjacencies), self.first or first)
+        made.is_checked = False
+        return made
+
+    def with_charge(self, spec: str, releases: int, split: Split | None) -> "Spending":
+        """Return the spending with one more charge, which must be under the same relation."""
+        self.check_adjacency()
+        after = self.plus({sums_key(split, spec): releases}, first=(spec, releases))
+        if len(after.adjacencies) > 1:
+            charged, asked = after.adjacencies
+            raise ValueError(
+                "adjacency must be the same for all charges of one accountant; "
+                f"got {asked!r} after {charged!r}"
+            )
+        return after
+
+    def check_adjacency(self) -> None:
+        """Raise LedgerError if the charges are under several relations."""
+        if len(self.adjacencies) > 1:
+            raise LedgerError(
+                "the ledger contains charges under different adjacencies, "
+                f"{' and '.join(map(repr, sorted(self.adjacencies)))}. They have no total, and "
+                "nothing can be charged; history() lists the charges. Create one ledger for each "
+                "adjacency"
+            )
+
+    def exposures(self) -> list[Exposure]:
+        """Return the exposures of a record for every choice of parts it can be in."""
+        self.check_adjacency()
+        if self._exposures is None:
+            choices = [_largest(list(parts.values())) for parts in self.parts.values()]
+            combinations = math.prod(len(parts) for parts in choices)
+            if combinations > _MAX_COMBINATIONS:
+                raise ValueError(
+                    f"a record can be in {combinations} combinations of parts with different "
+                    f"charges, and at most {_MAX_COMBINATIONS} can be compared. Charge the parts "
+                    "of a split alike, or charge the whole data set"
+                )
+            empty: Counter[str] = Counter()
+            self._exposures = [self.whole.plus(sum(parts, empty)) for parts in product(*choices)]
+        return self._exposures
+
+
+def _largest(parts: list[Counter[str]]) -> list[Counter[str]]:
+    """Return the parts that are not charged at most as much as another part, kind by kind.
+
+    A part with fewer charges than another is a post-processing of it, and cannot be worse.
+    """
+    kept: list[Counter[str]] = []
+    for part in sorted(parts, key=lambda part: -part.total()):
+        if not any(part <= larger for larger in kept):
+            kept.append(part)
+    return kept
+
+
+def sums_key(split: Split | None, spec: str) -> tuple[str, str, str]:
+    """Return the key of a kind of charge in `Sums`."""
+    return (split.identity, split.part, spec) if split else ("", "", spec)
+
+
+def spending_after(charges: Sequence[Charge], numbers: Container[int]) -> Iterator[Spending]:
+    """Yield the spending after each of the numbered charges; the first charge is 1."""
+    spent = Spending()
+    added: Counter[tuple[str, str, str]] = Counter()
+    for number, charge in enumerate(charges, 1):
+        added[sums_key(charge.split, charge.spec)] += charge.releases
+        if number in numbers:
+            spent, added = (
+                spent.plus(added, first=(charges[0].spec, charges[0].releases)),
+                Counter(),
+            )
+            yield spent
+
+
+# Spending of the most recently used ledgers, by identity. It is replaced as a whole, so that
+# other threads see the old or the new one.
+_KNOWN: dict[str, Spending] = {}
+
+
+def known_spending(identity: str) -> Spending:
+    """Return the spending of a ledger that this process knows."""
+    return _KNOWN.get(identity) or Spending()
+
+
+def remember(identity: str, spent: Spending) -> Spending:
+    """Keep the spending of a ledger for the next charge."""
+    global _KNOWN
+    others = [item for item in list(_KNOWN.items()) if item[0] != identity]
+    _KNOWN = dict([*others[1 - _MAX_LEDGERS :], (identity, spent)])
+    return spent
+
+
+def current_spending(transaction: Transaction, known: Spending) -> Spending:
+    """Return the spending of a ledger, and read only charges beyond the known spending.
+
+    All charges are read if the ledger does not contain the known ones: it is a restored copy.
+    """
+    position = transaction.last()
+    if position == known.position:
+        return known
+    added = transaction.sums_since(known.position) if known.position[0] else None
+    if added is None:
+        return Spending().plus(transaction.sums(), position, transaction.first())
+    return known.plus(added, position)
+
+
+# Checks of charges ----------------------------------------------------------
+
+
+def check_computable(spec: str, releases: int, limit: LimitParameters) -> None:
+    """Raise ValueError if a charge would leave the ledger without a total."""
+    if not _has_total(spec, releases, limit):
+        raise ValueError(
+            f"{plural(releases, 'release')} of {describe(decode(spec))} cannot be composed: their "
+            "cost exceeds the range of floating-point numbers. Nothing was charged or released"
+        )
+
+
+@lru_cache(maxsize=1024)
+def _has_total(spec: str, releases: int, limit: LimitParameters) -> bool:
+    mechanism = decode(spec)
+    try:
+        return _is_ordinary(mechanism, releases) or _is_computable(mechanism, releases, limit)
+    except (ArithmeticError, MemoryError, RuntimeError):
+        return False
+
+
+def _is_ordinary(mechanism: Any, releases: int) -> bool:
+    """Return whether all numbers have sizes for which every composition works."""
+    for case in mechanism.worst_cases().values():
+        for curve, count in {*case.renyi, *(case.profile or ())}:
+            if not (
+                count * releases < _MAX_ORDINARY_RELEASES
+                and all(_MIN_SIZE < size < _MAX_SIZE for size in _sizes(curve))
+                and curve.max_tilt > _MIN_SIZE
+                and np.all(curve.rdp(np.array([2.0])) > 0)  # not nan
+            ):
+                return False
+    return True
+
+
+def _sizes(curve: RenyiCurve) -> tuple[float, ...]:
+    match curve:
+        case BetaPair() | GammaPair():
+            return curve.r, curve.alpha
+        case GaussianPair():
+            return (curve.mu,)
+        case LaplacePair() | PureDPPair():
+            return (curve.max_loss,)
+    return (np.inf,)
+
+
+def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> bool:
+    composition = Composition([(mechanism, releases)])
+    with np.errstate(all="ignore"):
+        numbers = (
+            float(composition.delta(1.0)),
+            composition.epsilon(limit.delta),
+            float(np.max(composition.rdp(_ORDERS))),
+        )
+    return not any(map(math.isnan, numbers))
+
+
+# Limits --------------------------------------------------------------------------------
+
+
+class Limit:
+    """Limit of a ledger: which charges it admits, and what is guaranteed for them."""
+
+    #: Whether `used` is a share of the limit, and not the epsilon of the charges.
+    is_share = False
+
+    def __init__(self, parameters: LimitParameters):
+        self.parameters = parameters
+        # Infinite without a limit, which admits everything.
+        self.epsilon = math.inf if parameters.epsilon is None else parameters.epsilon
+        self.delta = parameters.delta
+        self.order = parameters.order
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return limit_for, (self.parameters,)
+
+    def admits(self, spent: Spending) -> bool:
+        """Return whether all these charges may be made."""
+        raise NotImplementedError
+
+    def used(self, spent: Spending) -> float:
+        """Return how much of the limit's epsilon is used, at its delta or order."""
+        raise NotImplementedError
+
+    def total(self, spent: Spending, delta: float) -> float:
+        """Return the epsilon that is guaranteed at delta."""
+        raise NotImplementedError
+
+    def curves(self, spent: Spending) -> list[Composition] | list[PrivacyFilter]:
+        """Return the curves whose worst is guaranteed."""
+        return [exposure.composition() for exposure in spent.exposures()]
+
+    def summary(self, spent: Spending | None) -> str:
+        """Describe the spending briefly; None if it is not known without much work."""
+        raise NotImplementedError
+
+    def remaining(self, spent: Spending) -> float:
+        if self.epsilon == math.inf:
+            return math.inf
+        return max(self.epsilon - self.used(spent), 0.0)
+
+    def may_have_admitted(self, spent: Spending) -> bool:
+        """Return whether the charges may have been admitted, here or on another machine."""
+        if self.epsilon == math.inf or self.admits(spent):
+            return True
+        epsilon, delta = (1 + _SLACK) * self.epsilon, min((1 + _SLACK) * self.delta, 1 - _SLACK)
+        return limit_for(replace(self.parameters, epsilon=epsilon, delta=delta)).admits(spent)
+
+    def refusal(
+        self, spec: str, releases: int, label: str | None, before: Spending, after: Spending
+    ) -> str:
+        """Explain why a charge is not admitted."""
+        name = repr(label) if label else "this charge"
+        return (
+            f"{name} {self._reason(spec, releases, before, after)}. Nothing was charged or "
+            "released; ask for less (a smaller epsilon, fewer fits), or stop here. Asked for: "
+            f"{plural(releases, 'release')} of {describe(decode(spec))}"
+        )
+
+    def _reason(self, spec: str, releases: int, before: Spending, after: Spending) -> str:
+        raise NotImplementedError
+
+
+class FixedPlanLimit(Limit):
+    """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit."""
+
+    def admits(self, spent: Spending) -> bool:
+        return all(map(self._admits, spent.exposures()))
+
+    def _admits(self, exposure: Exposure) -> bool:
+        if self.epsilon == math.inf:
+            return True
+        if self.order is not None:
+            # 3 * 0.1 exceeds 0.3 in floating point.
+            return exposure.rdp(self.order) <= self.epsilon * (1 + _ROUNDING)
+        # One point of the profile is enough, without a search for epsilon.
+        return exposure.holds(self.epsilon, self.delta)
+
+    def used(self, spent: Spending) -> float:
+        if self.order is None:
+            return self.total(spent, self.delta)
+        return max(exposure.rdp(self.order) for exposure in spent.exposures())
+
+    def total(self, spent: Spending, delta: float) -> float:
+        total = max(exposure.epsilon(delta) for exposure in spent.exposures())
+        if self.order is not None or delta < self.delta:
+            return total
+        # Admitted charges are within the limit by one point of the profile; the search for
+        # epsilon rounds up and may end slightly above.
+        return self.epsilon if total > self.epsilon and self.admits(spent) else total
+
+    def summary(self, spent: Spending | None) -> str:
+        if spent is None or not all(e.is_cheap(self.delta) for e in spent.exposures()):
+            return "; total() composes them"
+        at = f" at delta {self.delta}" if self.epsilon == math.inf or self.order else ""
+        return f", total epsilon {ceil_text(self.total(spent, self.delta))}{at}"
+
+    def _reason(self, spec: str, releases: int, before: Spending, after: Spending) -> str:
+        at = f"delta {self.delta}" if self.order is None else f"Renyi order {self.order}"
+        return (
+            f"would increase the total epsilon to {ceil_text(self.used(after))} at {at}, and the "
+            f"limit is {self.epsilon}. {ceil_text(self.used(before))} is used and "
+            f"{floor_text(self.remaining(before))} is left, as a difference: charges are composed "
+            "and not summed, so a little more than this may still be admitted"
+        )
+
+
+class AdaptiveLimit(Limit):
+    """Privacy filter: an (epsilon, delta) limit for adaptively chosen charges."""
+
+    is_share = True
+
+    def admits(self, spent: Spending) -> bool:
+        exposures = spent.exposures()
+        if spent.first is None:
+            return not spent.adjacencies
+        use = _filter_use(spent.first, self.parameters)
+        return all(use.share(exposure) <= 1 for exposure in exposures)
+
+    def share(self, spent: Spending) -> float:
+        """Return the share of the limit that is spent; above 1 if it was never admitted."""
+        if spent.first is None:
+            return 0.0
+        use = _filter_use(spent.first, self.parameters)
+        found = min(float(max(map(use.share, spent.exposures()))), _MAX_SHARE)
+        return 1.0 if found > 1 and self.may_have_admitted(spent) else found
+
+    def used(self, spent: Spending) -> float:
+        return self.share(spent) * self.epsilon
+
+    def total(self, spent: Spending, delta: float) -> float:
+        if spent.first is None:
+            return 0.0
+        spent.exposures()  # raises if the ledger has no total
+        if delta == self.delta:
+            return self.epsilon
+        return _filter_use(spent.first, self.parameters).filter.epsilon(delta)
+
+    def curves(self, spent: Spending) -> list[Composition] | list[PrivacyFilter]:
+        if spent.first is None:
+            return super().curves(spent)
+        return [_filter_use(spent.first, self.parameters).filter]
+
+    def summary(self, spent: Spending | None) -> str:
+        if spent is None:
+            return "; remaining() adds them up"
+        used, left = in_percent(self.share(spent))
+        end = "" if spent.first is None else "; the limit is the total"
+        return f", {used} of the limit spent, {left} left{end}"
+
+    def _reason(self, spec: str, releases: int, before: Spending, after: Spending) -> str:
+        alone = compose(((spec, releases),)).epsilon(self.delta)
+        return (
+            f"does not fit into the limit of epsilon {self.epsilon} at delta {self.delta}, of "
+            f"which {in_percent(self.share(before))[0]} is spent; alone it would cost epsilon "
+            f"{ceil_text(alone)}. The limit holds for adaptively chosen charges; for a plan that "
+            "is fixed before the first release, adaptive=False admits a little more"
+        )
+
+
+@lru_cache(maxsize=64)
+def limit_for(parameters: LimitParameters) -> Limit:
+    """Return the limit with these parameters.
+
+    Renyi divergences of one order add up also for adaptively chosen charges (Feldman and Zrnic
+    2021), so a limit with an order needs no filter.
+    """
+    is_filter = parameters.adaptive and parameters.epsilon is not None and parameters.order is None
+    return AdaptiveLimit(parameters) if is_filter else FixedPlanLimit(parameters)
+
+
+class _FilterUse:
+    """Filter and the share of it that exposures use; successive calls add only differences."""
+
+    def __init__(self, first: First, limit: LimitParameters):
+        assert limit.epsilon is not None
+        spec, releases = first
+        self.filter = PrivacyFilter(decode(spec), releases, limit.epsilon, limit.delta)
+        # Replaced as one, so that threads need no lock.
+        self._last: tuple[Mapping[str, int], Usage] = {}, self.filter.nothing()
+
+    def share(self, exposure: Exposure) -> Fraction:
+        counts = exposure.counts
+        before, usage = self._last
+        changed = [(spec, n) for spec, n in counts.items() if before.get(spec) != n]
+        changed += [(spec, 0) for spec in before.keys() - counts.keys()]
+        for spec, number in changed:
+            usage = self.filter.add(usage, decode(spec), number - before.get(spec, 0))
+        self._last = counts, usage
+        return self.filter.share_of(usage)
+
+
+_filter_use = lru_cache(maxsize=64)(_FilterUse)
+
+
+def in_percent(share: float) -> tuple[str, str]:
+    """Return the used and remaining percentages, rounded up and down, that sum to 100."""
+    used = ceil_text(100 * share, 2)
+    return f"{used}%", f"{max(100 - float(used), 0):.2f}%"
+
+
+def ceil_text(value: float, decimals: int = 4) -> str:
+    """Return a number with a few decimals, rounded up, because readers may claim it."""
+    if math.isinf(value):
+        return "infinite"
+    # Divergences are already rounded up by a relative 1e-12, which should not add a decimal.
+    unit = 10.0**decimals
+    return f"{math.ceil(value * unit / (1 + 1e-12)) / unit:.{decimals}f}"
+
+
+def floor_text(value: float) -> str:
+    return "infinite" if math.isinf(value) else f"{math.floor(value * 1e4) / 1e4:.4f}"

@@ -1,0 +1,671 @@
+"""Reports on a ledger: history, statement, HTML page, exports and merged ledgers."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from .._messages import plural
+from ..reporting import pages
+from ..reporting.pages import Markup, table, tag
+from ..reporting.redact import without_password
+from ..reporting.statements import (
+    ADAPTIVE_LIMIT,
+    Claim,
+    LedgerFacts,
+    ledger_statement,
+    number,
+    rounded_down,
+    rounded_up,
+    shortened,
+    terms,
+    visible,
+)
+from .codec import (
+    FORMATS,
+    Entry,
+    decode,
+    describe_parameters,
+    entries_of,
+    export_format,
+    is_merged,
+    protected_unit,
+    read_export,
+)
+from .limits import Limit, Spending, compose, in_percent
+from .schema import (
+    RECORD,
+    Charge,
+    LedgerError,
+    allowed_relations,
+    declared_unit,
+    is_allowed,
+    is_of_persons,
+    is_record,
+    person_noun,
+)
+
+_ROWS = 100  # of a table on a page; an export has all
+_TOTALS, _PROFILE_POINTS, _MIN_POINTS = 40, 60, 10
+_MAX_WORK = 5_000  # points of a plot times kinds of charges
+_MAX_KINDS = 64  # of charges that are composed for a row of a table
+_ROUNDING = 1e-12
+_NO_LABEL = "(no label)"
+
+
+class HistoryRow(Mapping[str, Any]):
+    """Read-only mapping with one charge, whose epsilon is computed on first access.
+
+    Composition takes milliseconds for each kind of charge, and a ledger may have thousands.
+    """
+
+    __slots__ = ("_alone", "_stored")
+
+    def __init__(self, stored: dict[str, Any], alone: Callable[[], float]):
+        self._stored = {**stored, "epsilon": None}
+        self._alone = alone
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "epsilon" and self._stored[name] is None:
+            self._stored[name] = self._alone()
+        return self._stored[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class History(list):
+    """List of charges that prints as a table; see `PrivacyAccountant.history`.
+
+    Rows are mappings, and ``pandas.DataFrame(history)`` accepts them. The "epsilon" of a row is
+    the cost of the charge alone, at the delta or order of the accountant's limit. It is computed
+    on first access, once for each kind of charge.
+
+    Parameters
+    ----------
+    iterable : iterable of mappings
+        Charges, oldest first, with the keys "time", "mechanism", "parameters", "adjacency",
+        "user", "releases", "label", "split", "part" and "epsilon".
+    running_total : callable, default=None
+        `PrivacyAccountant.running_total`, for the printed table of a short history.
+    limit : float, default=None
+        Epsilon of an adaptive limit. If given, running totals are shown as shares of it.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivacyAccountant
+    >>> from skdirdp.accounting import PureDP
+    >>> accountant = PrivacyAccountant()
+    >>> accountant.charge(PureDP(0.5), label="published last year")
+    >>> history = accountant.history()
+    >>> history[0]["mechanism"], history[0]["parameters"], round(history[0]["epsilon"], 3)
+    ('PureDP', 'epsilon=0.5', 0.5)
+    """
+
+    _SHOWN = 20
+    _OPTIONAL = ("user", "split", "part")
+    _FIRST = ("time", "mechanism", "parameters", "adjacency")
+    _COLUMNS = (*_FIRST, *_OPTIONAL, "releases", "epsilon", "total", "label")
+    _NUMBERS = ("releases", "epsilon", "total", "used")
+
+    def __init__(
+        self,
+        iterable: Iterable[Mapping[str, Any]] = (),
+        running_total: Callable[..., list[float]] | None = None,
+        limit: float | None = None,
+    ):
+        super().__init__(iterable)
+        self._running_total = running_total
+        self._limit = limit
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return column names and cells; a long history shows both ends and no totals."""
+        half = self._SHOWN // 2
+        ends = [*self[:half], *self[-half:]] if len(self) > self._SHOWN else list(self)
+        totals = self._totals()
+        columns = [
+            name
+            for name in self._COLUMNS
+            if (name not in self._OPTIONAL or any(row.get(name) is not None for row in self))
+            and (name != "total" or totals is not None)
+        ]
+        rows = []
+        for i, row in enumerate(ends):
+            shown = row if totals is None else {**row, "total": totals[i]}
+            rows.append([self._cell(name, shown.get(name)) for name in columns])
+        if len(self) > self._SHOWN:
+            rows.insert(half, ["..."] * len(columns))
+        used = "total" if self._limit is None else "used"
+        return [used if name == "total" else name for name in columns], rows
+
+    def _cell(self, name: str, value: Any) -> str:
+        if name == "total" and self._limit is not None:
+            return in_percent(value / self._limit)[0]
+        if value is None:
+            return ""
+        if hasattr(value, "strftime"):
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        if isinstance(value, float):
+            return rounded_up(value)
+        return visible(" ".join(str(value).split()))
+
+    def _totals(self) -> list[float] | None:
+        """Return running totals of a short history; each composes all charges before it."""
+        if self._running_total is None or not 0 < len(self) <= self._SHOWN:
+            return None
+        try:
+            return self._running_total(after=range(1, len(self) + 1))
+        except ValueError:  # a ledger without a total, or out of reach
+            return None
+
+    def __repr__(self) -> str:
+        columns, rows = self._table()
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+
+        def line(cells: Iterable[str]) -> str:
+            padded = [
+                cell.rjust(width) if name in self._NUMBERS else cell.ljust(width)
+                for name, cell, width in zip(columns, cells, widths, strict=True)
+            ]
+            return "  ".join(padded).rstrip()
+
+        text = [line(columns), line("-" * width for width in widths), *map(line, rows)]
+        if len(self) > self._SHOWN:
+            text.append(f"{len(self)} charges")
+        return "\n".join(text)
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        columns, rows = self._table()
+        caption = tag("div", plural(len(self), "charge"))
+        return str(tag("div", caption, table(columns, rows, numbers=self._NUMBERS)))
+
+
+def history_row(charge: Charge, limit: Limit) -> HistoryRow:
+    """Return the row of a charge in the history."""
+    mechanism = decode(charge.spec)
+    stored = {
+        "time": charge.time,
+        "mechanism": type(mechanism).__name__,
+        "parameters": describe_parameters(mechanism),
+        "adjacency": mechanism.adjacency,
+        "user": charge.user or None,
+        "releases": charge.releases * getattr(mechanism, "releases", 1),
+        "label": charge.label,
+        "split": charge.split.name if charge.split else None,
+        "part": charge.split.part if charge.split else None,
+    }
+    kinds = ((charge.spec, charge.releases),)
+    return HistoryRow(stored, partial(_epsilon_together, kinds, limit.delta, limit.order))
+
+
+@lru_cache(maxsize=1 << 14)
+def _epsilon_together(
+    kinds: tuple[tuple[str, int], ...], delta: float, order: float | None
+) -> float:
+    """Return the cost of charges without all others, at a delta or order."""
+    composition = compose(kinds)
+    return composition.epsilon(delta) if order is None else float(composition.rdp(order))
+
+
+class ReportsMixin:
+    """Methods of `PrivacyAccountant` that report, export and merge a ledger."""
+
+    def statement(self) -> str:
+        """Return a sentence to publish about everything that was charged.
+
+        The text follows docs/statement.md. With an adaptive limit it states the limit; otherwise
+        it states the total, rounded up.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import PureDP
+        >>> accountant = PrivacyAccountant(epsilon=2.0, order=8.0, adaptive=True)
+        >>> accountant.charge(PureDP(0.5), label="published last year")
+        >>> print(accountant.statement())
+        All that was published from the data set and is charged to its ledger, in 1 charge, was
+        computed by randomised procedures that together are (λ = 8, ε = 2)-Rényi differentially
+        private with respect to the replacement of one record by any other. ... however the
+        budgets were chosen, also by looking at earlier publications, and is stated as a whole
+        even if a part of it is not spent. Not covered: ...
+        """
+        return ledger_statement(_facts(self))
+
+    def report(self, path: "str | PathLike[str]") -> str:
+        """Write an HTML page about the charges: when, by whom and for what.
+
+        The page is one file that loads nothing. It contains the limit, the statement, plots of
+        the ledger and the privacy profile, tables of charges, and what is not covered.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write. An existing file is replaced. Only its owner can read a new one.
+
+        Returns
+        -------
+        str
+            The path of the file.
+        """
+        return pages.write(path, _page(self))
+
+    def export(self, path: "str | PathLike[str]") -> str:
+        """Write the ledger to a JSON file, which can be read back, or to a CSV file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write, with the ending ``.json`` or ``.csv``. An existing file is replaced.
+            Only its owner can read a new one.
+
+        Returns
+        -------
+        str
+            The path of the file.
+        """
+        return pages.write(path, FORMATS[export_format(path)](self))
+
+    @classmethod
+    def from_export(
+        cls, export: "str | PathLike[str]", path: "str | PathLike[str] | None" = None
+    ) -> Any:
+        """Return an accountant with a new ledger from a JSON export.
+
+        The limit, and every charge with its time and user, equal those of the exported ledger.
+        If both ledgers are merged later, each charge counts once.
+
+        Parameters
+        ----------
+        export : str or path-like
+            File that `export` wrote.
+        path : str or path-like, default=None
+            Location of the new ledger, as for the accountant itself. An existing ledger with the
+            same limit receives the charges that it lacks.
+
+        Returns
+        -------
+        PrivacyAccountant
+
+        Examples
+        --------
+        >>> import pathlib
+        >>> import tempfile
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import PureDP
+        >>> accountant = PrivacyAccountant(epsilon=3.0)
+        >>> accountant.charge(PureDP(0.5), label="published last year")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = accountant.export(pathlib.Path(folder, "ledger.json"))
+        ...     again = PrivacyAccountant.from_export(file)
+        >>> again.epsilon, len(again), again.total() == accountant.total()
+        (3.0, 1, True)
+        """
+        parameters, entries = read_export(export)
+        relations = [decode(entry.spec).adjacency for entry in entries]
+        if not is_record(parameters.get("unit")) and not all(map(is_of_persons, relations)):
+            parameters["unit"] = None  # written when the unit was only a name
+        try:
+            accountant = cls(**parameters, path=path)  # type: ignore[call-arg]
+        except TypeError as error:
+            raise LedgerError(f"the export {export} cannot be read: {error}") from None
+        _append_entries(accountant, entries, copy=True)
+        return accountant
+
+    def merge(self, other: Any) -> int:
+        """Add the charges of another ledger of the same data set.
+
+        Each charge counts once, even if it is merged several times or by several routes; merging
+        the same ledger again adds new charges only. Charges are recorded even beyond the limit
+        of this ledger, which then admits nothing more. All charges are added, or none.
+
+        A limit with ``adaptive=True`` holds only for charges that it admitted itself, so nothing
+        can be merged into such a ledger: create one with ``adaptive=False``, or without a limit,
+        and merge both into it. Splits of two ledgers add up, even if they have the same name.
+
+        Parameters
+        ----------
+        other : PrivacyAccountant
+            Accountant under the same adjacency and with the same unit. It is not changed, and
+            should not be charged any more.
+
+        Returns
+        -------
+        int
+            Number of new charges.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivacyAccountant
+        >>> from skdirdp.accounting import PureDP
+        >>> here = PrivacyAccountant(epsilon=1.0, adaptive=False)
+        >>> there = PrivacyAccountant(epsilon=1.0)
+        >>> here.charge(PureDP(0.7))
+        >>> there.charge(PureDP(0.5))
+        >>> here.merge(there), here.merge(there)
+        (1, 0)
+        >>> round(here.total(), 4), here.affords(PureDP(0.001))
+        (1.2, False)
+        """
+        accountant: Any = self
+        if not isinstance(other, ReportsMixin):
+            raise TypeError(f"other must be a PrivacyAccountant; got a {type(other).__name__}")
+        if accountant._split is not None:
+            raise ValueError("a part cannot be merged into; merge into the accountant of the whole")
+        theirs: Any = other._ledger  # type: ignore[attr-defined]
+        units = [person_noun(ledger.header) for ledger in (accountant._ledger, theirs)]
+        if units[0] != units[1]:
+            raise ValueError(
+                f"unit must be the same for ledgers that are merged; got {units[0]!r} here and "
+                f"{units[1]!r} there. Nothing was merged"
+            )
+        # Read before anything is locked for writing: two ledgers may be merged into each other.
+        entries = entries_of(theirs.identity, other._charges())  # type: ignore[attr-defined]
+        return _append_entries(accountant, entries)
+
+    def _repr_html_(self) -> str:
+        try:
+            return str(_card(self))
+        except ValueError:  # a ledger out of reach, or without a total
+            return str(tag("div", repr(self)))
+
+
+def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = False) -> int:
+    """Append the entries that a ledger lacks, and return their number; an error undoes it.
+
+    Made releases are recorded even beyond the limit. But an adaptive limit must have decided on
+    all charges: of two separate ledgers, neither stopped charges that exceed the limit together
+    with the other, and that they happen to be within it proves nothing. With `copy`, a ledger
+    without charges becomes the copy of one with the same limit.
+    """
+    with accountant._ledger.writing() as transaction:
+        copy = copy and transaction.count() == 0
+        new = transaction.append_new(entries, is_copy=copy)
+        if new and not copy and accountant.epsilon is not None and accountant.adaptive:
+            raise ValueError(
+                "the limit of this ledger is adaptive, and does not hold for charges that it did "
+                "not decide on. Nothing was merged; create a ledger with adaptive=False "
+                "(--fixed-plan), or without a limit, and merge both into it"
+            )
+        spent = Spending().plus(transaction.sums())
+        declared = accountant._ledger.header.adjacency
+        refused = [each for each in spent.adjacencies if not is_allowed(each, declared)]
+        if refused or len(spent.adjacencies) > 1:
+            found = " and ".join(map(repr, spent.adjacencies))
+            wanted = f", declared for {declared!r}" if refused else ""
+            raise ValueError(
+                "adjacency must be the same for all charges of one ledger; got charges under "
+                f"{found} in the merged ledger{wanted}. Nothing was merged"
+            )
+        try:
+            spent.exposures()
+        except ValueError as error:
+            raise ValueError(f"{error}. Nothing was merged") from error
+    return new
+
+
+def _facts(accountant: Any) -> LedgerFacts:
+    """Return the facts of the statement."""
+    accountant._spent()  # raises for charges beyond the limit
+    charges = accountant._charges()
+    if charges:
+        adjacency = decode(charges[0].spec).adjacency
+    else:
+        declared = accountant._ledger.header.adjacency or RECORD
+        adjacency = accountant.adjacency or allowed_relations(declared)[0]
+    unit = protected_unit(charges, adjacency, accountant._ledger.header)
+    delta, adaptive = accountant.delta, accountant.adaptive
+    admitted = not any(map(is_merged, charges))
+    limit = None
+    if accountant.epsilon is not None:
+        limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit)
+    total = limit
+    if total is None or not (adaptive and admitted):
+        costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
+        cost = max(costs) if costs else accountant.total()
+        total = Claim(cost, delta, None, adjacency, unit, chosen=False)
+    return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted)
+
+
+def limit_text(accountant: Any) -> str:
+    """Describe the limit."""
+    if accountant.epsilon is None:
+        return "none"
+    return f"ε = {number(accountant.epsilon)} at {_terms(accountant)}"
+
+
+def _terms(accountant: Any) -> str:
+    return terms(Claim(0.0, accountant.delta, accountant.order, ""))
+
+
+def plan_text(accountant: Any) -> str:
+    """Describe whether budgets may be chosen adaptively."""
+    adaptive = accountant.adaptive
+    return "chosen as results come in" if adaptive else "fixed before the first release"
+
+
+def used_epsilon(accountant: Any) -> float:
+    """Return the used part of the limit, as `running_total`; without a limit, the total."""
+    n_charges = len(accountant)
+    return accountant.running_total(after=[n_charges])[0] if n_charges else 0.0
+
+
+def is_within_limit(accountant: Any, used: float) -> bool:
+    """Return whether the used part is within the limit."""
+    return accountant.epsilon is None or used <= accountant.epsilon * (1 + _ROUNDING)
+
+
+def spending_texts(accountant: Any) -> list[tuple[str, str]]:
+    """Describe the total and the used and remaining parts of the limit, as names and texts."""
+    used = used_epsilon(accountant)
+    if accountant._limit.is_share:
+        spent, left = in_percent(used / accountant.epsilon)
+        return [
+            ("total", f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"),
+            ("used", f"{spent} of the limit"),
+            ("left", f"{left} of the limit"),
+        ]
+    texts = [("used", f"ε = {rounded_up(used)} at {_terms(accountant)}")]
+    if accountant.epsilon is not None:
+        difference = max(accountant.epsilon - used, 0.0) if math.isfinite(used) else 0.0
+        texts.append(("left", f"ε = {rounded_down(difference)}"))
+    return texts
+
+
+def _page(accountant: Any) -> str:
+    """Return the HTML page of a ledger."""
+    charges = accountant._charges()
+    body = [pages.statement(accountant.statement()), pages.facts(_page_facts(accountant, charges))]
+    if charges:
+        body += [
+            pages.section("What was spent", _spending_plot(accountant, charges)),
+            pages.section("The privacy profile", _profile_plot(accountant, charges)),
+            pages.section("On what, and by whom", *_groups_table(accountant, charges)),
+            pages.section("The charges", _charges_table(accountant)),
+        ]
+    warnings = []
+    if not is_within_limit(accountant, used_epsilon(accountant)):
+        warnings.append("The charges exceed the limit. Nothing more can be charged.")
+    if accountant.epsilon is None:
+        warnings.append("The ledger has no limit: it records, and refuses nothing.")
+    body += [pages.not_covered(warnings), pages.section("The ledger", _ledger_list(accountant))]
+    return pages.page(_title(accountant) or "Privacy budget of a data set", body)
+
+
+def _title(accountant: Any) -> str | None:
+    name = accountant.name
+    return f"Privacy budget of “{shortened(name)}”" if name else None
+
+
+def _page_facts(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str, str]]:
+    pairs = [("limit", limit_text(accountant)), *spending_texts(accountant)]
+    pairs.append(("charges", str(len(charges))))
+    if charges:
+        pairs.append(("protected against", _facts(accountant).total.against))
+    if accountant.unit is not None:
+        pairs.append(("unit", shortened(declared_unit(accountant._ledger.header))))
+    pairs.append(("budgets", plan_text(accountant)))
+    if charges:
+        first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
+        pairs.append(("first and last charge", first if first == last else f"{first} – {last}"))
+    return pairs
+
+
+def _n_points(charges: Sequence[Charge], most: int) -> int:
+    kinds = len({charge.spec for charge in charges})
+    return min(most, max(_MAX_WORK // kinds, _MIN_POINTS))
+
+
+def _spending_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
+    limit, scale = accountant.epsilon, 1.0
+    measure = f"ε used, at {_terms(accountant)}"
+    caption = "Used part of the limit after each charge."
+    if accountant._limit.is_share:
+        limit, scale = 100.0, 100 / limit
+        measure = "% of the limit used"
+        caption += f" {ADAPTIVE_LIMIT}"
+    return pages.ledger_figure(
+        lambda numbers: [scale * used for used in accountant.running_total(after=numbers)],
+        len(charges),
+        _n_points(charges, _TOTALS),
+        limit,
+        measure,
+        caption,
+    )
+
+
+def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
+    has_point = accountant.epsilon is not None and accountant.order is None
+    marked = (accountant.epsilon, accountant.delta) if has_point else None
+    limited = accountant._limit.is_share
+    curves = accountant.curves() if limited else accountant.compositions()
+    what = "all charges together, for budgets that were fixed beforehand."
+    if limited:
+        what = "all charges that the limit admits, also adaptively chosen ones."
+    caption = f"For each ε, the smallest δ that holds for {what}"
+    points = _n_points(charges, _PROFILE_POINTS)
+    try:
+        with np.errstate(all="ignore"):
+            return pages.profile_figure(curves, marked, "limit", caption, points)
+    except ValueError:
+        return tag("p", "There is no profile: something was released without noise.")
+    except ArithmeticError:
+        return tag("p", "There is no profile: the limit is too large to be drawn.")
+
+
+def _groups_table(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
+    """Return a table of charges with the same label, by the same user, on the same split.
+
+    Parts of two splits may overlap, even if the splits have the same name.
+    """
+    groups: dict[tuple[str, str, str, str], list[Charge]] = {}
+    for charge in charges:
+        where = (charge.split.name, charge.split.identity) if charge.split else ("", "")
+        label = _NO_LABEL if charge.label is None else charge.label
+        groups.setdefault((label, charge.user or "", *where), []).append(charge)
+    shown = sorted(groups.items(), key=lambda item: -len(item[1]))
+    columns = ["label", "by", "split", "charges", "releases", "first", "last", "ε together"]
+    rows: list[tuple[Any, ...]] = []
+    for (label, user, split, _), group in shown[:_ROWS]:
+        dates = (f"{group[0].time:%Y-%m-%d}", f"{group[-1].time:%Y-%m-%d}")
+        counts = (len(group), _n_releases(group))
+        cost = _group_cost(group, accountant)
+        rows.append((shortened(label), user, shortened(split), *counts, *dates, cost))
+    if rest := [charge for _, group in shown[_ROWS:] for charge in group]:
+        name = plural(len(shown) - _ROWS, "further label")
+        rows.append((name, "", "", len(rest), _n_releases(rest), "", "", ""))
+    note = f"At {_terms(accountant)}. Several charges together cost less than their sum."
+    return [_wide_table(columns, rows), tag("p", note, class_="soft small")]
+
+
+def _n_releases(charges: Iterable[Charge]) -> int:
+    return sum(each.releases * getattr(decode(each.spec), "releases", 1) for each in charges)
+
+
+def _group_cost(charges: Sequence[Charge], accountant: Any) -> str:
+    """Return the epsilon of charges on one split; empty if they are of too many kinds."""
+    parts: dict[str, Counter[str]] = {}
+    for charge in charges:
+        part = charge.split.part if charge.split else ""
+        parts.setdefault(part, Counter())[charge.spec] += charge.releases
+    if sum(map(len, parts.values())) > _MAX_KINDS:
+        return ""
+    kinds = (tuple(sorted(part.items())) for part in parts.values())
+    terms = (accountant.delta, accountant.order)
+    return rounded_up(max(_epsilon_together(each, *terms) for each in kinds))
+
+
+def _charges_table(accountant: Any) -> Markup:
+    history = accountant.history()
+    half = _ROWS // 2
+    left_out = len(history) - _ROWS
+    rows: list[tuple[Any, ...]] = []
+    for n, row in enumerate(history, 1):
+        if left_out > 0 and half < n <= len(history) - half:
+            if n == half + 1:
+                gap = f"{plural(left_out, 'charge')} left out; an export has all"
+                rows.append(("…", "", "", gap, "", "", "", ""))
+            continue
+        part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
+        what = shortened(f"{row['mechanism']}({row['parameters']})", 400)
+        who = (row["user"] or "", shortened(row["label"] or ""), shortened(part))
+        cost = rounded_up(row["epsilon"])
+        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, what, row["releases"], cost))
+    columns = ["number", "time (UTC)", "by", "label", "part", "mechanism", "releases", "ε alone"]
+    return _wide_table(columns, rows)
+
+
+def _wide_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup:
+    """Return a table without empty columns."""
+    kept = [i for i in range(len(columns)) if any(row[i] != "" for row in rows)]
+    shown = [tuple(row[i] for i in kept) for row in rows]
+    numbers = ["charges", "releases", "ε together", "ε alone"]
+    return pages.wide(table([columns[i] for i in kept], shown, numbers=numbers))
+
+
+def _ledger_list(accountant: Any) -> Markup:
+    checked = plural(accountant.verify(), "charge")
+    command = f"skdirdp ledger verify --expect {accountant.anchor()}"
+    later = " checks later that no charge up to now is missing or was changed."
+    return tag(
+        "ul",
+        tag("li", "Stored in ", tag("code", without_password(str(accountant.path))), "."),
+        tag("li", "Its identity is ", tag("code", accountant._ledger.identity), "."),
+        tag("li", f"Checked for this page: {checked}, all intact."),
+        tag("li", tag("code", command), later),
+    )
+
+
+def _card(accountant: Any) -> Markup:
+    """Return the limit, its used part and the number of charges, for a notebook."""
+    texts = dict(spending_texts(accountant))
+    lines = [plural(len(accountant), "charge")]
+    parts = [tag("strong", _title(accountant) or "Privacy budget")]
+    if accountant.epsilon is None:
+        lines += [f"used: {texts['used']}", "no limit"]
+    else:
+        parts.append(pages.budget_bar(used_epsilon(accountant) / accountant.epsilon, texts["used"]))
+        if not accountant._limit.is_share:
+            texts["used"] += f" of {limit_text(accountant)}"
+        lines += [f"{name}: {text}" for name, text in texts.items()]
+    lines.append(f"budgets {plan_text(accountant)}")
+    split = accountant._split
+    if split is not None:
+        lines.append(f"this is part {split.part!r} of {split.name!r}, within the whole")
+    style = "overflow-wrap:anywhere;max-width:48em"
+    return tag("div", *parts, tag("div", "; ".join(lines)), style=style)

@@ -1,0 +1,508 @@
+"""Values that a ledger stores, and their stored form: tables, hash chain, encoded charges.
+
+The tables are the same in SQLite and in PostgreSQL. Each entry has a hash that covers the entry
+and the previous hash; the first hash covers the header (identity, limit and declarations). So the
+last hash stands for the whole ledger, and an entry that is changed, removed, inserted or moved
+breaks the chain at that point.
+
+The hashes contain no secret. A person who can write the ledger *and* recomputes all later hashes
+creates a different consistent ledger, and removing the last entries leaves a consistent shorter
+chain. Therefore the number of entries and the last hash are also stored elsewhere: in the table
+`heads`, in the lock file next to an SQLite file, and in the memory of every process that has read
+them. A forger must change all of them, or is kept out by the roles of a database.
+"""
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Protocol
+
+from .._validation import check_real
+from ..accounting.worst_case import (
+    ADJACENCIES,
+    PERSON_RELATIONS,
+    VECTORS,
+    check_relation,
+    relation_kind,
+)
+
+#: Version 1 had neither hashes nor users nor keys, and was never released.
+SCHEMA_VERSION = 2
+
+#: Values of `Header.adjacency` that declare only the unit: any relation of single records, or
+#: any relation of persons.
+UNITS = RECORD, PERSON = ("record", "person")
+_RECORD_NOUNS = ("record", "records", "row", "rows")
+_NOUN = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+){0,2}")
+_MAX_NOUN_LENGTH = 40
+_ARTICLES = ("a", "an", "one", "each", "the")
+#: Relations under which a neighbouring record or vector stays in its part of a split.
+SPLIT_BY = {"values": ("add_remove",), "position": ("replace", VECTORS)}
+
+
+class LedgerError(ValueError):
+    """A ledger is missing, unreachable, damaged, not a ledger, or not writable.
+
+    Examples
+    --------
+    >>> import pathlib
+    >>> import tempfile
+    >>> from skdirdp import PrivacyAccountant
+    >>> from skdirdp.accountant import LedgerError
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "notes.txt")
+    ...     _ = path.write_text("not a ledger")
+    ...     try:
+    ...         PrivacyAccountant(path=path)
+    ...     except LedgerError:
+    ...         print(path.read_text())
+    not a ledger
+    """
+
+
+class UnusableError(LedgerError):
+    """Reason why a ledger cannot be used. The storage adds the location to the message."""
+
+
+class ConnectionLostError(LedgerError):
+    """A connection broke before the charge was recorded.
+
+    The charge may still arrive at the server, so a retry must use the same key.
+    """
+
+
+# Values ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LimitParameters:
+    """Limit that a ledger was created with; `epsilon` is None if there is no limit."""
+
+    epsilon: float | None
+    delta: float
+    order: float | None
+    adaptive: bool = False
+
+
+@dataclass(frozen=True)
+class Header:
+    """Constant part of a ledger.
+
+    `adjacency` is the relation that may be charged, or one of `UNITS`, or None for any.
+    `number` identifies the ledger in its database; a file contains one. `origin` is None
+    in new ledgers.
+    """
+
+    identity: str
+    limit: LimitParameters
+    created: str
+    name: str | None = None
+    adjacency: str | None = None
+    unit: str | None = None
+    origin: str | None = None
+    number: int = 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """One of the disjoint parts of a data set, and how the parts are determined."""
+
+    identity: str
+    part: str
+    name: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One entry of a ledger; the first has id 1."""
+
+    id: int
+    time: datetime
+    user: str | None
+    key: str
+    spec: str
+    releases: int
+    label: str | None
+    split: Split | None
+
+
+# (identity of a split or "", name of a part or "", spec) -> number of releases
+Sums = dict[tuple[str, str, str], int]
+#: Kind of the first charge of a ledger, and its number of releases.
+First = tuple[str, int]
+#: Number and hash of a charge. Equal positions imply equal earlier charges.
+Position = tuple[int, str]
+NOTHING: Position = (0, "")
+
+
+def check_limit(epsilon: Any, delta: Any, order: Any, adaptive: Any) -> LimitParameters:
+    """Return the parameters of a limit; an infinite epsilon means no limit."""
+    if adaptive not in (None, True, False):
+        raise ValueError(f"adaptive must be True or False; got {adaptive!r}")
+    if epsilon is not None:
+        epsilon = check_real("epsilon", epsilon, above=0, allow_infinite=True)
+    delta = check_real("delta", delta, above=0, below=1)
+    if order is not None:
+        order = check_real("order", order, above=1)
+        if epsilon is None:
+            raise ValueError(f"epsilon must be given with order; got order={order} alone")
+    if epsilon == math.inf:
+        epsilon = order = None
+    return LimitParameters(epsilon, delta, order, adaptive is None or bool(adaptive))
+
+
+def check_stored_limit(header: Header) -> None:
+    """Raise LedgerError if no accountant can have created the limit."""
+    limit = header.limit
+    with suppress(TypeError, ValueError):
+        if check_limit(limit.epsilon, limit.delta, limit.order, limit.adaptive) == limit:
+            return
+    raise LedgerError("the limit of the ledger is invalid")
+
+
+# Declared adjacency and unit -----------------------------------------------------------
+
+
+def is_of_persons(adjacency: str | None) -> bool:
+    """Return whether a relation is between persons with all their records."""
+    return adjacency == PERSON or adjacency in PERSON_RELATIONS.values()
+
+
+def header_adjacency(adjacency: str | None, unit: str | None) -> str | None:
+    """Return the `Header.adjacency` of a new ledger: a relation of persons if the unit is one."""
+    if adjacency is not None:
+        check_relation(adjacency)
+    if unit is None:
+        return adjacency
+    if not _without_article(unit):
+        raise ValueError(f"unit must be a noun, such as 'patient' or 'record'; got {unit!r}")
+    if is_record(unit):
+        if adjacency is None or not is_of_persons(adjacency):
+            return adjacency or RECORD
+    elif adjacency is None:
+        return PERSON
+    elif adjacency in PERSON_RELATIONS or is_of_persons(adjacency):
+        return PERSON_RELATIONS.get(adjacency, adjacency)
+    raise ValueError(
+        f"unit must agree with adjacency={adjacency!r}; got {unit!r}. It is 'record', or a name "
+        "for persons who may have several records"
+    )
+
+
+def is_record(unit: Any) -> bool:
+    """Return whether a unit is a single row of the data set, or undeclared."""
+    return unit is None or _without_article(str(unit)).casefold() in _RECORD_NOUNS
+
+
+def person_noun(header: Header) -> str | None:
+    """Return the noun for protected persons, or None if single records may be protected.
+
+    The unit of a ledger is free text. It becomes part of a statement only if it is a noun of up
+    to three words, because other texts could claim more than was charged.
+    """
+    if not is_of_persons(header.adjacency):
+        return None
+    noun = _without_article(header.unit or PERSON)
+    return noun if len(noun) <= _MAX_NOUN_LENGTH and _NOUN.fullmatch(noun) else PERSON
+
+
+def declared_unit(header: Header) -> str:
+    """Describe the declared unit of a ledger."""
+    if is_of_persons(header.adjacency):
+        return f"{header.unit or PERSON}; every charge has to protect all records of each"
+    if header.adjacency == RECORD or is_record(header.unit):
+        return RECORD
+    return f"{header.unit}, which is only a name: charges may protect single records"
+
+
+def _without_article(unit: str) -> str:
+    words = unit.split()
+    return " ".join(words[1:] if words and words[0].casefold() in _ARTICLES else words)
+
+
+def declared_adjacency(header: Header) -> str | None:
+    """Return the adjacency that the user declared, without the unit; None if none was."""
+    if header.adjacency in UNITS:
+        return None
+    of_unit = {} if header.unit is None else {of: plain for plain, of in PERSON_RELATIONS.items()}
+    return of_unit.get(str(header.adjacency), header.adjacency)
+
+
+def allowed_relations(declared: str | None) -> tuple[str, ...]:
+    """Return the relations that a ledger may be charged under; empty if none was declared."""
+    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
+    return several.get(declared, (str(declared),))
+
+
+def is_allowed(adjacency: str, declared: str | None) -> bool:
+    """Return whether a charge is under a relation that its ledger was declared for."""
+    relations = allowed_relations(declared)
+    return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
+
+
+def check_stored_relation(adjacency: str, header: Header) -> None:
+    """Raise LedgerError if a stored charge is under a relation that its ledger refuses."""
+    if not is_allowed(adjacency, header.adjacency):
+        raise LedgerError(
+            f"the ledger was created for {header.adjacency!r} and contains a charge under "
+            f"{adjacency!r}"
+        )
+
+
+# Hash chain ----------------------------------------------------------------------------
+
+#: Columns of an entry that its hash covers, in this order.
+ENTRY = (
+    "id",
+    "time",
+    "username",
+    "entry_key",
+    "spec",
+    "releases",
+    "label",
+    "split",
+    "part",
+    "split_name",
+    "split_by",
+)
+# One text per list of values: floats with all digits, non-ASCII characters escaped.
+_json_text = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def header_hash(header: Header) -> str:
+    limit = header.limit
+    return _digest(
+        "skdirdp ledger",
+        header.identity,
+        header.created,
+        [limit.epsilon, limit.delta, limit.order, limit.adaptive],
+        [header.name, header.adjacency, header.unit, header.origin],
+    )
+
+
+def entry_hash(previous: str, entry: Sequence[Any]) -> str:
+    """Return the hash of an entry, given as the values of `ENTRY`."""
+    return _digest(previous, *entry)
+
+
+def _digest(*values: Any) -> str:
+    return sha256(_json_text(values).encode("ascii")).hexdigest()
+
+
+# Tables --------------------------------------------------------------------------------
+
+# `split` and `part` are empty for charges on the whole data set. There is no table of sums:
+# totals are computed from the charges alone, so that nothing can disagree with them.
+TABLES = (
+    """
+    CREATE TABLE ledgers (
+        id INTEGER PRIMARY KEY,
+        identity TEXT NOT NULL UNIQUE,
+        created TEXT NOT NULL,
+        epsilon DOUBLE PRECISION,
+        delta DOUBLE PRECISION NOT NULL,
+        renyi_order DOUBLE PRECISION,
+        adaptive INTEGER NOT NULL CHECK (adaptive IN (0, 1)),
+        name TEXT UNIQUE,
+        adjacency TEXT,
+        unit TEXT,
+        origin TEXT
+    )
+    """,
+    """
+    CREATE TABLE charges (
+        ledger INTEGER NOT NULL REFERENCES ledgers (id),
+        id BIGINT NOT NULL,
+        time TEXT NOT NULL,
+        username TEXT,
+        entry_key TEXT NOT NULL,
+        spec TEXT NOT NULL,
+        releases BIGINT NOT NULL CHECK (releases >= 1),
+        label TEXT,
+        split TEXT NOT NULL,
+        part TEXT NOT NULL,
+        split_name TEXT,
+        split_by TEXT,
+        hash TEXT NOT NULL,
+        PRIMARY KEY (ledger, id),
+        UNIQUE (ledger, entry_key)
+    )
+    """,
+    # How many charges a ledger has, and the hash of the last: see `entry_hash`.
+    """
+    CREATE TABLE heads (
+        ledger INTEGER PRIMARY KEY REFERENCES ledgers (id),
+        entries BIGINT NOT NULL CHECK (entries >= 0),
+        hash TEXT NOT NULL
+    )
+    """,
+)
+
+# A file is small and read as a whole: one tree for the table and its key.
+SQLITE_TABLES = [
+    sql.strip() + (" WITHOUT ROWID" if "PRIMARY KEY (" in sql else "") for sql in TABLES
+]
+SQLITE_TRIGGERS = [
+    """
+    CREATE TRIGGER charges_follow_the_last BEFORE INSERT ON charges
+    WHEN NEW.id IS NOT (SELECT entries + 1 FROM heads WHERE ledger = NEW.ledger) BEGIN
+        SELECT RAISE(ABORT, 'a charge has to follow the last one');
+    END
+    """,
+    """
+    CREATE TRIGGER charges_move_the_head AFTER INSERT ON charges BEGIN
+        UPDATE heads SET entries = NEW.id, hash = NEW.hash WHERE ledger = NEW.ledger;
+    END
+    """,
+    """
+    CREATE TRIGGER charges_stay BEFORE DELETE ON charges BEGIN
+        SELECT RAISE(ABORT, 'a charge cannot be taken back');
+    END
+    """,
+    """
+    CREATE TRIGGER charges_do_not_change BEFORE UPDATE ON charges BEGIN
+        SELECT RAISE(ABORT, 'a charge cannot be changed');
+    END
+    """,
+    """
+    CREATE TRIGGER heads_stay BEFORE DELETE ON heads BEGIN
+        SELECT RAISE(ABORT, 'the head of a ledger cannot be removed');
+    END
+    """,
+    """
+    CREATE TRIGGER heads_follow_charges BEFORE UPDATE ON heads
+    WHEN NEW.ledger IS NOT OLD.ledger OR NEW.entries IS NOT OLD.entries + 1 OR NEW.hash IS NOT
+        (SELECT hash FROM charges WHERE ledger = NEW.ledger AND id = NEW.entries) BEGIN
+        SELECT RAISE(ABORT, 'the head of a ledger follows its charges');
+    END
+    """,
+    """
+    CREATE TRIGGER ledgers_stay BEFORE DELETE ON ledgers BEGIN
+        SELECT RAISE(ABORT, 'limits cannot be removed');
+    END
+    """,
+    """
+    CREATE TRIGGER ledgers_do_not_change BEFORE UPDATE ON ledgers BEGIN
+        SELECT RAISE(ABORT, 'limits cannot be changed');
+    END
+    """,
+    """
+    CREATE TRIGGER ledgers_are_alone BEFORE INSERT ON ledgers
+    WHEN EXISTS (SELECT 1 FROM ledgers) BEGIN
+        SELECT RAISE(ABORT, 'a file has one ledger');
+    END
+    """,
+]
+
+_HEADER = (
+    "identity",
+    "created",
+    "epsilon",
+    "delta",
+    "renyi_order",
+    "adaptive",
+    "name",
+    "adjacency",
+    "unit",
+    "origin",
+)
+_CHARGE_COLUMNS = ", ".join(ENTRY)
+
+
+class Session(Protocol):
+    """Transaction of a database.
+
+    `head` is None until a charge is written; then it holds the identity of the ledger and the
+    number and hash of the last charge. `SIGNATURE` is the SQL whose values `sign` takes.
+    """
+
+    SIGNATURE: str
+    head: tuple[str, int, str] | None
+
+    def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement with parameters written as ``:name``, and return its rows."""
+
+    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+        """Return the user and the time, as the database or the operating system knows them."""
+
+    def remembered(self, identity: str) -> tuple[int, str] | None:
+        """Return the head of the ledger that is stored outside the database, if any."""
+
+    def saw(self, identity: str, entries: int, head: str) -> None:
+        """Store the head of a verified ledger where `remembered` finds it."""
+
+    def check_structure(self) -> None:
+        """Raise UnusableError if tables or triggers differ from the schema."""
+
+
+def insert_header(session: Session, header: Header) -> None:
+    limit = header.limit
+    values = (
+        *(header.identity, header.created, limit.epsilon, limit.delta, limit.order),
+        *(int(limit.adaptive), header.name, header.adjacency, header.unit, header.origin),
+    )
+    session.execute(
+        f"INSERT INTO ledgers (id, {', '.join(_HEADER)})"
+        f" VALUES (:number, {', '.join(f':{name}' for name in _HEADER)})",
+        number=header.number,
+        **dict(zip(_HEADER, values, strict=True)),
+    )
+    session.execute(
+        "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)",
+        ledger=header.number,
+        hash=header_hash(header),
+    )
+
+
+def select_header(session: Session, number: int) -> tuple[Header, int, str, tuple[str | None, str]]:
+    """Return header, number of charges, last hash, and the current user and time."""
+    rows = session.execute(
+        f"SELECT {', '.join(_HEADER)}, entries, hash, {session.SIGNATURE}"
+        " FROM ledgers JOIN heads ON heads.ledger = ledgers.id WHERE ledgers.id = :number",
+        number=number,
+    )
+    if len(rows) != 1:
+        raise UnusableError("it has no header")
+    if any(isinstance(value, bytes) for value in rows[0]):  # SQLite stores any type in a column
+        raise UnusableError("its header is invalid: it has bytes in place of text or numbers")
+    identity, created, epsilon, delta, order, adaptive, *rest, entries, head, user, time = rows[0]
+    limit = LimitParameters(epsilon, delta, order, bool(adaptive))
+    name, adjacency, unit, origin = rest
+    header = Header(identity, limit, created, name, adjacency, unit, origin, number)
+    return header, entries, head, session.sign(user, time)
+
+
+def insert_charge(session: Session, header: Header, entry: tuple[Any, ...], hash_: str) -> None:
+    names = ", ".join(f":{name}" for name in ENTRY)
+    session.execute(
+        f"INSERT INTO charges (ledger, {_CHARGE_COLUMNS}, hash) VALUES (:ledger, {names}, :hash)",
+        ledger=header.number,
+        hash=hash_,
+        **dict(zip(ENTRY, entry, strict=True)),
+    )
+    session.head = (header.identity, entry[0], hash_)
+
+
+def select_charges(session: Session, number: int, after: int, until: int) -> list[tuple[Any, ...]]:
+    """Return rows of `ENTRY` and the hash, for ids above `after` and up to `until`."""
+    return session.execute(
+        f"SELECT {_CHARGE_COLUMNS}, hash FROM charges"
+        " WHERE ledger = :ledger AND id > :after AND id <= :until ORDER BY id",
+        ledger=number,
+        after=after,
+        until=until,
+    )
+
+
+def select_by_key(session: Session, number: int, key: str) -> list[tuple[Any, ...]]:
+    return session.execute(
+        f"SELECT {_CHARGE_COLUMNS} FROM charges WHERE ledger = :ledger AND entry_key = :entry_key",
+        ledger=number,
+        entry_key=key,
+    )
