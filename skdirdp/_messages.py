@@ -29,82 +29,62 @@ _FILL = (
     "keep_empty_features=True) for example, or make 'missing' a category of its own; a mean "
     "or a median of the data is not private"
 )
+_NAN = f"Input contains NaN. {_FILL}"
 _SHAPE = r"\([\d, ]*\)"
 
-# Messages of scikit-learn and numpy that may be shown, and the part that is shown. A pattern
-# matches the whole message. The shown groups hold numbers of rows and columns, and names of
-# columns, types, parameters and estimators, which are public.
-_KNOWN_MESSAGES = tuple(
-    (re.compile(pattern, re.DOTALL), kept)
-    for pattern, kept in (
-        (r"(Expected 2D array, got (?:1D|scalar) array instead):.*", rf"\1. {_RESHAPE}"),
-        (rf"(Expected 2D input, got input with shape {_SHAPE}\.)\n.*", rf"\1 {_RESHAPE}"),
-        (
-            r"(Expected a 2-dimensional container but got <class '[\w.]+'> instead\.).*",
-            r"\1 Pass a DataFrame of one column, or of one row",
-        ),
-        (r"(Found array with dim \d+, while dim <= 2 is required(?: by \w+)?\.)", r"\1"),
-        (r"(Found array with dim \d+\. \w+ expected <= 2\.)", r"\1"),
-        (
-            rf"(Found array with 0 (?:sample|feature)\(s\) \(shape={_SHAPE}\) while a minimum of "
-            r"\d+ is required(?: by \w+)?\.)",
-            r"\1",
-        ),
-        (r"(Found input variables with inconsistent numbers of samples: \[[\d, ]*\])", r"\1"),
-        (r"(X has \d+ features, but \w+ is expecting \d+ features as input\.?)", r"\1"),
-        (r"(The feature names should match those that were passed during fit\.\n.*)", r"\1"),
-        (
-            r"(Feature names are only supported if all input features have string names, but your "
-            r"input has \[[\w', .]*\] as feature name / column name types\.).*",
-            r"\1",
-        ),
-        (rf"(y should be a 1d array, got an array of shape {_SHAPE} instead\.)", r"\1"),
-        (
-            r"((?:This )?\w+(?: estimator)? requires y to be passed, but the target y is None\.?)",
-            r"\1",
-        ),
-        (
-            r"(Unknown label type: [\w-]+)\. Maybe .*",
-            r"\1. A classifier expects discrete classes, not a regression target with continuous "
-            "values",
-        ),
-        (
-            r"(Classification metrics can't handle a mix of [\w-]+ and [\w-]+ targets)",
-            r"\1; the first is y, the second is what was predicted",
-        ),
-        (r"(Sample weights must be 1D array or scalar, got \d+D array\.) .*", r"\1"),
-        (rf"(sample_weight\.shape == {_SHAPE}, expected {_SHAPE}!)", r"\1"),
-        (r"(Sample weights must contain at least one non-zero number\.)", r"\1"),
-        (r"(Negative values in data passed to [\w` ()]+\.?)", r"\1"),
-        (r"(Input(?: \w+)? contains NaN)\b.*", rf"\1. {_FILL}"),
-        (
-            r"cannot convert (?:NA|float NaN) to integer|int\(\) argument must be .* not "
-            r"'(?:NoneType|NAType|NaTType)'",
-            f"Input contains NaN. {_FILL}",
-        ),
-        (r"(Input(?: \w+)? contains infinity or a value too large for dtype\('\w+'\)\.)", r"\1"),
-        (r"(Complex data not supported)\b.*", r"\1; numbers must be real"),
-        (
-            r"(Found unknown categories) .* (in column \d+ during (?:fit|transform))\.?",
-            r"\1 \2; categories must name all that may occur",
-        ),
-        # Only names that were passed to a ColumnTransformer.
-        (r"((?:A given column is not a|Some column names are not) columns? of .*)", r"\1"),
-        (r"(Specifying the columns using strings is only supported for .*)", r"\1"),
-        (r"(Sparse data was passed(?: for \w+)?, but dense data is required\.) .*", r"\1"),
-        (r"(np\.matrix is not supported\.) .*", r"\1 Convert it by np.asarray"),
-        (r"((?:float|int)\(\) argument must be a string[\w ,-]* number, not '[\w.]+')", r"\1"),
-        (
-            r"setting an array element with a sequence\..*",
-            "rows must have one length, and entries must be single values",
-        ),
-        (
-            r"(?:could not convert string to float|invalid literal for int\(\)|dtype='numeric' is "
-            r"not compatible with arrays of bytes/strings).*",
-            _ENCODE,
-        ),
-    )
+# Messages of scikit-learn and numpy that are replaced. Patterns match whole messages; the groups in
+# use hold numbers of columns, and names of types, which are public.
+_REPLACED = {
+    r"(Expected 2D array, got (?:1D|scalar) array instead):.*": rf"\1. {_RESHAPE}",
+    rf"(Expected 2D input, got input with shape {_SHAPE}\.)\n.*": rf"\1 {_RESHAPE}",
+    r"(Expected a 2-dimensional container but got <class '[\w.]+'> instead\.).*": r"\1 Pass a "
+    "DataFrame of one column, or of one row",
+    r"(Unknown label type: [\w-]+)\. Maybe .*": r"\1. A classifier expects discrete classes, not a "
+    "regression target with continuous values",
+    r"(Classification metrics can't handle a mix of [\w-]+ and [\w-]+ targets)": r"\1; the first "
+    "is y, the second is the prediction",
+    r"(Input(?: \w+)? contains NaN)\b.*": rf"\1. {_FILL}",
+    r"cannot convert (?:NA|float NaN) to integer": _NAN,
+    r"int\(\) argument must be .* not '(?:NoneType|NAType|NaTType)'": _NAN,
+    r"(Complex data not supported)\b.*": r"\1; numbers must be real",
+    r"(Found unknown categories) .* (in column \d+ during (?:fit|transform))\.?": r"\1 \2; "
+    "categories must contain all values that may occur",
+    r"(np\.matrix is not supported\.) .*": r"\1 Convert it by np.asarray",
+    r"setting an array element with a sequence\..*": "rows must have one length, and entries must "
+    "be single values",
+    r"could not convert string to float.*": _ENCODE,
+    r"invalid literal for int\(\).*": _ENCODE,
+    r"dtype='numeric' is not compatible with arrays of bytes/strings.*": _ENCODE,
+}
+# Messages of which the first group is shown. The groups hold numbers of rows and columns, and names
+# of columns, types, parameters and estimators, which are public.
+_SHOWN = (
+    r"(Found array with dim \d+, while dim <= 2 is required(?: by \w+)?\.)",
+    r"(Found array with dim \d+\. \w+ expected <= 2\.)",
+    rf"(Found array with 0 (?:sample|feature)\(s\) \(shape={_SHAPE}\) while a minimum of \d+ is "
+    r"required(?: by \w+)?\.)",
+    r"(Found input variables with inconsistent numbers of samples: \[[\d, ]*\])",
+    r"(X has \d+ features, but \w+ is expecting \d+ features as input\.?)",
+    r"(The feature names should match those that were passed during fit\.\n.*)",
+    r"(Feature names are only supported if all input features have string names, but your input "
+    r"has \[[\w', .]*\] as feature name / column name types\.).*",
+    rf"(y should be a 1d array, got an array of shape {_SHAPE} instead\.)",
+    r"((?:This )?\w+(?: estimator)? requires y to be passed, but the target y is None\.?)",
+    r"(Sample weights must be 1D array or scalar, got \d+D array\.) .*",
+    rf"(sample_weight\.shape == {_SHAPE}, expected {_SHAPE}!)",
+    r"(Sample weights must contain at least one non-zero number\.)",
+    r"(Negative values in data passed to [\w` ()]+\.?)",
+    r"(Input(?: \w+)? contains infinity or a value too large for dtype\('\w+'\)\.)",
+    # Only names that were passed to a ColumnTransformer.
+    r"((?:A given column is not a|Some column names are not) columns? of .*)",
+    r"(Specifying the columns using strings is only supported for .*)",
+    r"(Sparse data was passed(?: for \w+)?, but dense data is required\.) .*",
+    r"((?:float|int)\(\) argument must be a string[\w ,-]* number, not '[\w.]+')",
 )
+_KNOWN_MESSAGES = {
+    re.compile(pattern, re.DOTALL): template
+    for pattern, template in (_REPLACED | dict.fromkeys(_SHOWN, r"\1")).items()
+}
 
 
 @contextmanager
@@ -164,10 +144,10 @@ def known_message(error: BaseException) -> str | None:
     message = ""
     with suppress(Exception):
         message = str(error)
-    for pattern, kept in _KNOWN_MESSAGES:
+    for pattern, template in _KNOWN_MESSAGES.items():
         known = pattern.fullmatch(message)
         if known:
-            return known.expand(kept)
+            return known.expand(template)
     return None
 
 

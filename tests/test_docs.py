@@ -32,7 +32,7 @@ SELF_CONTAINED += (
     "scale",
     "synthesis",
     "model_selection",
-    "reading",
+    "postprocessing",
 )
 
 

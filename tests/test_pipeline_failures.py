@@ -415,7 +415,7 @@ def test_a_category_that_is_not_known_is_not_shown():
     assert "secret" not in told
     assert (
         "step 'codes' (OrdinalEncoder): Found unknown categories in column 0 during transform; "
-        "categories must name all that may occur"
+        "categories must contain all values that may occur"
     ) in told
 
 

@@ -12,7 +12,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "naive-bayes-unseen": ("naive_bayes", "UnseenNaiveBayes"),
     "bayes-net": ("bayes_net", "BayesNet"),
     "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
-    "reading": ("reading", "Reading"),
+    "postprocessing": ("postprocessing", "PostProcessing"),
     "synthesis": ("synthesis", "Synthesis"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),

@@ -15,8 +15,7 @@ from skdirdp.histogram.histogram import (
     quantile_borders,
 )
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
-from skdirdp.postprocessing import NoisyTable
-from skdirdp.postprocessing.histogram import read_histogram
+from skdirdp.postprocessing import NoisyTable, estimate_histogram
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Settings, seeded
@@ -427,7 +426,7 @@ def _reader(task) -> Reading:
             return _as_it_is(found.edges, found.release)
         if task["reading"] == CELLS:
             noisy = NoisyTable(found.release, found.mechanism.noise, ("bin",))
-            return _as_it_is(found.edges, read_histogram(noisy, N_ROWS))
+            return _as_it_is(found.edges, estimate_histogram(noisy, N_ROWS))
         return found
 
     return read

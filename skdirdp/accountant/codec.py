@@ -26,7 +26,7 @@ from .._messages import format_short
 from .._validation import check_integer
 from ..accounting import AllOf, OneOf, ProfiledDP, RepeatedSelection
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
-from ..accounting.worst_case import MOST_ROWS, OF_PERSONS, Unit, common_unit, kind_of
+from ..accounting.worst_case import MOST_ROWS, PERSON_RELATIONS, Unit, common_unit, relation_kind
 from ..mechanisms import JointMechanism, Mechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..reporting.redact import looks_like_address
@@ -249,7 +249,7 @@ def describe(mechanism: Any) -> str:
 def check_stored_charge(charge: Charge, header: Header) -> None:
     """Raise LedgerError if an entry cannot come from a charge to its ledger."""
     adjacency = decode(charge.spec).adjacency
-    if charge.split is not None and kind_of(adjacency) not in SPLIT_BY[charge.split.by]:
+    if charge.split is not None and relation_kind(adjacency) not in SPLIT_BY[charge.split.by]:
         raise LedgerError(
             f"charge {charge.id} of the ledger is invalid: {adjacency!r} does not apply to parts "
             f"that are split by {charge.split.by}"
@@ -267,7 +267,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         if unit.is_person != is_of_persons(adjacency):
             raise ValueError(f"unit must agree with {adjacency!r}; got {unit}")
         spec = encode(mechanism, unit if unit.is_person else None)
-    if split is not None and kind_of(adjacency) not in SPLIT_BY[split.by]:
+    if split is not None and relation_kind(adjacency) not in SPLIT_BY[split.by]:
         raise ValueError(_wrong_split(adjacency, split.by))
     if header.adjacency is not None and not is_allowed(adjacency, header.adjacency):
         raise ValueError(_wrong_relation(adjacency, header))
@@ -275,7 +275,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
 
 
 def _wrong_split(adjacency: str, by: str) -> str:
-    if adjacency in OF_PERSONS.values():
+    if adjacency in PERSON_RELATIONS.values():
         why = "The records of a person may be in several parts. Charge the whole data set"
     elif by == "values":
         why = (

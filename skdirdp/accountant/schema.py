@@ -25,10 +25,10 @@ from typing import Any, Protocol
 from .._validation import check_real
 from ..accounting.worst_case import (
     ADJACENCIES,
-    OF_PERSONS,
+    PERSON_RELATIONS,
     VECTORS,
     check_relation,
-    kind_of,
+    relation_kind,
 )
 
 #: Version 1 had neither hashes nor users nor keys, and was never released.
@@ -171,7 +171,7 @@ def check_stored_limit(header: Header) -> None:
 
 def is_of_persons(adjacency: str | None) -> bool:
     """Return whether a relation is between persons with all their records."""
-    return adjacency == PERSON or adjacency in OF_PERSONS.values()
+    return adjacency == PERSON or adjacency in PERSON_RELATIONS.values()
 
 
 def header_adjacency(adjacency: str | None, unit: str | None) -> str | None:
@@ -187,8 +187,8 @@ def header_adjacency(adjacency: str | None, unit: str | None) -> str | None:
             return adjacency or RECORD
     elif adjacency is None:
         return PERSON
-    elif adjacency in OF_PERSONS or is_of_persons(adjacency):
-        return OF_PERSONS.get(adjacency, adjacency)
+    elif adjacency in PERSON_RELATIONS or is_of_persons(adjacency):
+        return PERSON_RELATIONS.get(adjacency, adjacency)
     raise ValueError(
         f"unit must agree with adjacency={adjacency!r}; got {unit!r}. It is 'record', or a name "
         "for persons who may have several records"
@@ -230,20 +230,20 @@ def declared_adjacency(header: Header) -> str | None:
     """Return the adjacency that the user declared, without the unit; None if none was."""
     if header.adjacency in UNITS:
         return None
-    of_unit = {} if header.unit is None else {of: plain for plain, of in OF_PERSONS.items()}
+    of_unit = {} if header.unit is None else {of: plain for plain, of in PERSON_RELATIONS.items()}
     return of_unit.get(str(header.adjacency), header.adjacency)
 
 
 def allowed_relations(declared: str | None) -> tuple[str, ...]:
     """Return the relations that a ledger may be charged under; empty if none was declared."""
-    several = {RECORD: ADJACENCIES, PERSON: tuple(OF_PERSONS.values()), None: ()}
+    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
     return several.get(declared, (str(declared),))
 
 
 def is_allowed(adjacency: str, declared: str | None) -> bool:
     """Return whether a charge is under a relation that its ledger was declared for."""
     relations = allowed_relations(declared)
-    return declared is None or not {adjacency, kind_of(adjacency)}.isdisjoint(relations)
+    return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
 
 
 def check_stored_relation(adjacency: str, header: Header) -> None:

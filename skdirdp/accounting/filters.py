@@ -94,6 +94,13 @@ class Budget(ABC):
                 share = max(share, amount / available if available else _EXCEEDED)
         return share
 
+    def share(self, counts: Counts) -> Fraction:
+        """Share of the budget that releases use."""
+        used: Amounts = {}
+        for kind, number in counts.items():
+            used = self.add(used, kind, number)
+        return self.share_of(used)
+
 
 @dataclass(frozen=True)
 class Copies(Budget):
@@ -175,14 +182,7 @@ class RenyiBudget(Budget):
 class PrivacyFilter:
     """Filter that admits releases while all of them together are (epsilon, delta)-DP.
 
-    Parameters
-    ----------
-    first : mechanism or guarantee
-        The kind of the first release.
-    releases : int
-        The number of releases in the first charge.
-    epsilon, delta : float
-        The limit.
+    It is created for the kind of the first release, and the number of releases in its charge.
 
     Examples
     --------
@@ -213,10 +213,7 @@ class PrivacyFilter:
         return tuple(budget.add(used, kind, number) for budget, used in pairs)
 
     def share_of(self, usage: Usage) -> Fraction:
-        """Share of the limit that is used; above 1 if the usage is not admitted.
-
-        The smallest share over the budgets, in the worst direction.
-        """
+        """Smallest share over the budgets in the worst direction; above 1 if not admitted."""
         used = iter(usage)
         return max(
             min((budget.share_of(next(used)) for budget in budgets), default=_EXCEEDED)
@@ -334,10 +331,7 @@ def _budgets(
 def _renyi_budget(
     first: WorstCase, releases: int, epsilon: float, delta: float
 ) -> tuple[float, Fraction, Fraction] | None:
-    """Choose an order, its divergence and a failure probability within delta.
-
-    The order is the one that admits the most Gaussian releases after the first ones.
-    """
+    """Choose the order that admits the most Gaussian releases after the first ones."""
     spent = releases * first.failure
     failure = spent + _FAILURE_SHARE * (delta - spent)
     if not spent < failure < delta:

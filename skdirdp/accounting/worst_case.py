@@ -34,9 +34,9 @@ DIRECTIONS = {
 #: The relations between data sets of records.
 ADJACENCIES = ("replace", "add_remove")
 #: The corresponding relations between data sets of persons with several records each.
-OF_PERSONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
+PERSON_RELATIONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
 #: The relations under which a table of counts can be released.
-TABLE_RELATIONS = (*ADJACENCIES, *OF_PERSONS.values())
+TABLE_RELATIONS = (*ADJACENCIES, *PERSON_RELATIONS.values())
 VECTORS = "replace_vector"
 #: The largest accepted number of records per person.
 MOST_ROWS = 10**9
@@ -44,7 +44,7 @@ MOST_ROWS = 10**9
 _SUM_ROUNDING = 1e-15
 
 
-def kind_of(adjacency: str) -> str:
+def relation_kind(adjacency: str) -> str:
     """Return the kind of a relation: its name without parameters."""
     return VECTORS if adjacency.startswith(f"{VECTORS}(") else adjacency
 
@@ -62,7 +62,7 @@ def replaces(adjacency: str) -> bool:
 
 
 def directions_of(adjacency: str) -> tuple[str, ...]:
-    return DIRECTIONS[kind_of(adjacency)]
+    return DIRECTIONS[relation_kind(adjacency)]
 
 
 @dataclass(frozen=True)
@@ -164,19 +164,13 @@ class RenyiBound:
 class WorstCase:
     """Curves that bound a release, each with its multiplicity.
 
-    Attributes
-    ----------
-    renyi : tuple of (RenyiCurve, int)
-        Curves whose Renyi divergences add up to a bound on that of the release.
-    profile : tuple of (DominatingPair, int) or None
-        Pairs whose product dominates the release; None if only the Renyi curve is known.
-    failure : float
-        The probability that everything is revealed.
+    The Renyi divergences of `renyi` add up to a bound on that of the release. The product of the
+    pairs in `profile` dominates the release; it is None if only the Renyi curve is known.
     """
 
     renyi: tuple[tuple[RenyiCurve, int], ...]
     profile: tuple[tuple[DominatingPair, int], ...] | None
-    failure: float = 0.0
+    failure: float = 0.0  # probability that everything is revealed
 
     @classmethod
     def from_pair(cls, pair: DominatingPair) -> "WorstCase":

@@ -22,8 +22,7 @@ from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
 from ..mechanisms.tables import CountTable
-from ..postprocessing import NoisyTable, read_tables
-from ..postprocessing.tables import CAUTION_OF_NETWORKS
+from ..postprocessing import NoisyTable, estimate_counts
 from .base import (
     BaseBayesNet,
     Family,
@@ -369,7 +368,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
             )
             for node, mechanism in self.mechanisms_.items()
         ]
-        read = read_tables(noisy, total, caution=CAUTION_OF_NETWORKS)
+        read = estimate_counts(noisy, total)
         self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
         for node, table in self._readings_.items():
             counts = table.counts.reshape(families[node].n_rows, -1)

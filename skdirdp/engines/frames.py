@@ -308,22 +308,15 @@ class LazyTable:
         return GroupedRecords(codes, int(found[_N].sum()), weights)
 
     def group_cells(
-        self,
-        name: str,
-        low: float,
-        high: float,
-        width: float,
-        first: float,
-        n_cells: int,
-        encode: Callable[[pd.DataFrame], Any],
+        self, name: str, grid: Any, n_cells: int, encode: Callable[[pd.DataFrame], Any]
     ) -> GroupedRecords:
-        """Return the distinct cells of a grid for a column of numbers.
+        """Return the distinct cells of a `FineGrid` for a column of numbers.
 
         The cell of a missing value is -1, that of an infinite value is -2.
         """
         own = self._own[name]
         value = nw.col(own).cast(nw.Float64)
-        position = (_clip(value, low, high) * (1 / width)).floor() - first
+        position = (_clip(value, grid.low, grid.high) * (1 / grid.width)).floor() - grid.first
         infinite = (value == nw.lit(np.inf)) | (value == nw.lit(-np.inf))
         cell = _if(infinite, nw.lit(-2.0), position)
         cell = _if(value.is_null() | value.is_nan(), nw.lit(-1.0), cell).cast(nw.Int64)

@@ -23,8 +23,7 @@ from .._persons import CountedRows, select_rows
 from ..engines import Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
-from ..postprocessing import NoisyTable
-from ..postprocessing.histogram import read_histogram
+from ..postprocessing import NoisyTable, estimate_histogram
 
 #: Fraction of the borders that follow the logarithm of |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
@@ -259,9 +258,7 @@ class BinCounter:
                 tables.append(count_cells(found.codes, size, found.weights))
             else:
                 n_cells = grid.n_cells + 1
-                found = frame.group_cells(
-                    name, grid.low, grid.high, grid.width, grid.first, n_cells, self._cells
-                )
+                found = frame.group_cells(name, grid, n_cells, self._cells)
                 cells = count_cells(found.codes, n_cells, found.weights)
                 tables.append(np.add.reduceat(cells, grid.starts))
         return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
@@ -469,7 +466,7 @@ class NoisyHistogram(ReleasedHistogram):
 
     def _estimate_unordered(self) -> np.ndarray:
         noisy = NoisyTable(self.release, self.mechanism.noise, ("bin",))
-        return read_histogram(noisy, self.n_samples)
+        return estimate_histogram(noisy, self.n_samples)
 
     def _limits(self, first, stop, confidence, estimate):
         return self.mechanism.limits_from_noisy(

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from .._validation import LARGEST, NON_NEGATIVE, POSITIVE, check_integer, store_reals
-from ..accounting.worst_case import OF_PERSONS, replaces
+from ..accounting.worst_case import PERSON_RELATIONS, replaces
 from ..numerics.conservative import product_up
 
 # Above this, doubles do not distinguish a number of cells from the next one.
@@ -196,7 +196,7 @@ class CountTable:
         adjacency : {"replace", "add_remove"}
             Relation between records.
         """
-        return OF_PERSONS[adjacency] if self.of_persons else adjacency
+        return PERSON_RELATIONS[adjacency] if self.of_persons else adjacency
 
     @property
     def row_total(self) -> float:

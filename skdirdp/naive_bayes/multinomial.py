@@ -19,10 +19,9 @@ from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
-from ..postprocessing import read_tables
-from ..postprocessing.tables import CAUTION_OF_INDEPENDENCE
+from ..postprocessing import estimate_counts
 from .base import _PrivateNaiveBayes
-from .plan import estimate_classes, noisy_table
+from .plan import Table, estimate_classes, noisy_table
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -51,20 +50,11 @@ class FeatureSums:
     def __add__(self, other: Any) -> Any:
         return type(self)(self.sums + other.sums, self.n_columns)
 
-    def tables(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        counts, bound = self.sums.table, self.sums.bound
+    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
+        sums, bound = self.sums.table, self.sums.bound
         assert bound.max_total is not None
-        table = CountTable(
-            n_samples * bound.max_total,
-            self.n_columns,
-            len(counts),
-            bound,
-            min_smoothing=alpha,
-            postprocess=postprocess,
-        )
-        return [(table, counts)]
+        total = n_samples * bound.max_total
+        return [(CountTable(total, self.n_columns, len(sums), bound, **options), sums)]
 
 
 class ComplementSums(FeatureSums):
@@ -74,20 +64,13 @@ class ComplementSums(FeatureSums):
     smoothing, so that the complement of a class has the smoothing `alpha`.
     """
 
-    def tables(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        counts, bound = self.sums.table, self.sums.bound
+    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
+        sums, bound = self.sums.table, self.sums.bound
         assert bound.max_total is not None
-        table = CountTable(
-            n_samples * bound.max_total,
-            len(counts) * self.n_columns,
-            1,
-            bound,
-            min_smoothing=alpha / max(len(counts) - 1, 1),
-            postprocess=postprocess,
-        )
-        return [(table, counts.reshape(1, -1))]
+        total, size = n_samples * bound.max_total, len(sums) * self.n_columns
+        smoothing = options["min_smoothing"] / max(len(sums) - 1, 1)
+        table = CountTable(total, size, 1, bound, **{**options, "min_smoothing": smoothing})
+        return [(table, sums.reshape(1, -1))]
 
 
 class _NumericNaiveBayes(_PrivateNaiveBayes):
@@ -228,7 +211,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         prior = estimate_classes(classes, total)
         # A single column is not released: there may be no table.
         tables = [noisy_table(release, ("row", "category")) for release in features]
-        read = read_tables(tables, rows=[prior] * len(tables), caution=CAUTION_OF_INDEPENDENCE)
+        read = estimate_counts(tables, row_shares=[prior] * len(tables))
         return prior, [table.counts for table in read]
 
     def _log_likelihood(self, X):
@@ -574,7 +557,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
     def _estimate_counts(self, classes, features, total):
         (release,) = features
         by_class = release._replace(drawn=release.drawn.reshape(len(self.classes_), -1))
-        (read,) = read_tables([noisy_table(by_class, ("class", "feature"))])
+        (read,) = estimate_counts([noisy_table(by_class, ("class", "feature"))])
         return None, [read.counts.reshape(1, -1)]
 
     def _set_feature_attributes(self, estimates, extra, private):

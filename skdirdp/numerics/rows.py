@@ -58,7 +58,7 @@ def is_whole(values: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class DenseRows:
-    """Rows of a dense array in float64; methods return new blocks."""
+    """Rows of a dense array in float64, a copy that belongs to the block."""
 
     entries: np.ndarray
 
@@ -82,10 +82,9 @@ class DenseRows:
         return DenseRows(self.entries[mask])
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "DenseRows":
-        """Return a copy with the rows of a mask replaced."""
-        entries = self.entries.copy()
-        entries[mask] = rows.entries
-        return DenseRows(entries)
+        """Return the block with the rows of a mask replaced; its memory is used again."""
+        self.entries[mask] = rows.entries
+        return DenseRows(self.entries)
 
     def broadcast(self, values: np.ndarray) -> np.ndarray:
         """Broadcast one value per row to the entries."""
@@ -191,9 +190,8 @@ class SparseRows:
         return SparseRows(self.entries[kept], self.columns[kept], indptr, self.n_columns)
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "SparseRows":
-        entries = self.entries.copy()
-        entries[self.broadcast(mask)] = rows.entries
-        return self.with_entries(entries)
+        self.entries[self.broadcast(mask)] = rows.entries
+        return self.with_entries(self.entries)
 
     def broadcast(self, values: np.ndarray) -> np.ndarray:
         return np.repeat(values, self._lengths)

@@ -295,19 +295,19 @@ def _default_shares(
     before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
     if not n_tables[last_step] or not before:
         return {step: float(number) for step, number in n_tables.items()}
-    selecting = [pair for pair in before if pair[1].estimator._selects_names]
-    others = [pair for pair in before if not pair[1].estimator._selects_names]
-    part_of_names = SELECTION_SHARE if selecting else 0.0
-    tables = [table for _, plan in others for table in plan.tables]
-    part_of_others = 0.0
+    groups: dict[bool, list[tuple[str, ReleasePlan]]] = {True: [], False: []}
+    for step, plan in before:
+        groups[plan.estimator._selects_names].append((step, plan))
+    parts = {True: SELECTION_SHARE if groups[True] else 0.0, False: 0.0}
+    tables = [table for _, plan in groups[False] for table in plan.tables]
     if tables:
-        part_of_others = (1 - part_of_names) * preprocessing_share(tables, **budget._asdict())
+        parts[False] = (1 - parts[True]) * preprocessing_share(tables, **budget._asdict())
     by_step = dict.fromkeys(n_tables, 0.0)
-    for part, group in ((part_of_names, selecting), (part_of_others, others)):
-        whole = sum(len(plan.tables) for _, plan in group)
+    for selects_names, group in groups.items():
+        n_group = sum(len(plan.tables) for _, plan in group)
         for step, plan in group:
-            by_step[step] += part * len(plan.tables) / whole
-    by_step[last_step] = 1 - part_of_names - part_of_others
+            by_step[step] += parts[selects_names] * len(plan.tables) / n_group
+    by_step[last_step] = 1 - parts[True] - parts[False]
     return by_step
 
 

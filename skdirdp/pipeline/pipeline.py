@@ -1,4 +1,4 @@
-"""A pipeline with one budget for all of its steps."""
+"""Pipeline with one privacy budget for all of its steps."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,6 +19,7 @@ from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
 from ..accounting.worst_case import ADJACENCIES
 from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
+from ..mechanisms import JointMechanism
 from .check import check_pipeline, learns_nothing
 from .contexts import (
     JointPlan,
@@ -35,19 +36,19 @@ from .public_steps import hide_records, reachable, record_wise, show_classes, ta
 
 @dataclass(frozen=True)
 class PipelineReport(PrivacyReport):
-    """What the fit of a pipeline guarantees, and by what means.
+    """Privacy guarantee of the fit of a pipeline.
 
-    A `PrivacyReport` of all steps together, with one of each private step.
+    A `PrivacyReport` of all steps together, with a report for each private step.
 
     Parameters
     ----------
     epsilon, delta, order, adjacency, mechanisms, not_covered, unit, n_records
-        As for `PrivacyReport`, of all steps together. `not_covered` names parameters as
-        the pipeline does, ``bins__bounds``, and steps that learn from the data without noise.
+        As for `PrivacyReport`, of all steps together. `not_covered` names parameters as in
+        `set_params`, and steps that learn from the data without noise.
     steps : tuple of (str, PrivacyReport), default=()
-        What each private estimator releases, by the name of its step: a step that holds
-        several has several. Their epsilons are those of each alone, and add up to more
-        than that of the whole.
+        Report of each private estimator, by the name of its step; a step with several
+        estimators has several. Each epsilon is that of the step alone. Together they add up to
+        more than the epsilon of the pipeline.
 
     Examples
     --------
@@ -69,37 +70,34 @@ class PipelineReport(PrivacyReport):
         return self.steps
 
     def _means(self) -> str:
-        """All means together, and then a clause for each private step."""
-        told = super()._means()
+        means = super()._means()
         for name, report in self.steps:
-            epsilon = _rounded_up(report.epsilon)
-            terms = f"({epsilon}, {format_exact(report.delta)})" if report.delta is not None else ""
+            # Rounded up, because a reader may quote it as a guarantee.
+            epsilon = f"{math.ceil(report.epsilon * 1e4) / 1e4:.4f}"
+            guarantee = ""
             if report.order is not None:
-                terms = f"({format_exact(report.order)}, {epsilon})"
-            told += f"; {name!r} alone {terms}: {report._means()}"
-        return told
-
-
-def _rounded_up(epsilon: float) -> str:
-    """In four decimals, and not less than it is: a reader may repeat it as a claim."""
-    return f"{math.ceil(epsilon * 1e4) / 1e4:.4f}"
+                guarantee = f"({format_exact(report.order)}, {epsilon})"
+            elif report.delta is not None:
+                guarantee = f"({epsilon}, {format_exact(report.delta)})"
+            means += f"; {name!r} alone {guarantee}: {report._means()}"
+        return means
 
 
 def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
-    # The error of the last step says best what it lacks.
+    # Raises the error of the last step.
     getattr(pipe._final_estimator, "fit_predict")  # noqa: B009
     return True
 
 
-def _converted_before(name: str) -> Any:
-    """A method of `Pipeline` that reads a table record by record, as `fit` does."""
+def _on_converted_records(name: str) -> Any:
+    """Return a method of `Pipeline` that first converts the table record by record."""
     inherited = vars(Pipeline)[name]
 
     @wraps(inherited.fn)
     def method(self, X, *args, **params):
         return inherited.fn(self, self._converted(X), *args, **params)
 
-    method.__doc__ = f"""`Pipeline.{name}` of scikit-learn, on records converted cell by cell.
+    method.__doc__ = f"""Apply `Pipeline.{name}` to records that are converted cell by cell.
 
     Parameters
     ----------
@@ -109,7 +107,7 @@ def _converted_before(name: str) -> Any:
     Returns
     -------
     object
-        The result of `Pipeline.{name}`.
+        Result of `Pipeline.{name}`.
     """
     return available_if(inherited.check)(method)
 
@@ -117,68 +115,70 @@ def _converted_before(name: str) -> Any:
 class PrivatePipeline(Pipeline):
     """scikit-learn's `Pipeline`, with one privacy budget for the whole fit.
 
-    The private steps, also those inside a `ColumnTransformer` or a `FeatureUnion`, are
-    calibrated together so that all they release composes to the budget, and are paid for in
-    one charge before the first of them releases anything. Their own `epsilon`, `delta`,
-    `order`, `adjacency` and `accountant` are not used; `mechanism`, `n_samples`,
-    `random_state` and all bounds are.
+    The private steps, including those inside a `ColumnTransformer` or a `FeatureUnion`, are
+    calibrated together, so that their releases compose to the budget. They are charged together
+    before the first release. Their own `epsilon`, `delta`, `order`, `adjacency` and
+    `accountant` are ignored; `mechanism`, `n_samples`, `random_state` and all bounds are used.
 
     Parameters
     ----------
     steps : list of (str, estimator) tuples
         As for `Pipeline`.
     epsilon : float, default=1.0
-        The budget of one `fit` of all steps together. Infinite for no noise.
+        Privacy budget of one fit of all steps. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The whole fit is (epsilon, delta)-differentially private.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
-        Given, the fit is (order, epsilon)-RDP instead, and `delta` is not used.
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Whether a neighbouring data set has one record replaced, or one more or fewer.
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     shares : dict of {str: float}, default=None
-        How the budget is divided over the private steps, by their names: positive numbers,
-        of which only the ratios count. Variances of the privacy loss add up to the budget,
-        so that a share of 1/12 is about a quarter of epsilon. By default the steps before
-        a last one that is private get 1/12; or less, down to 1/300, where by public sizes
-        they would drown in noise. Several estimators in one step, and steps where the last
-        is not private, get shares by their numbers of tables.
+        Shares of the budget for the private steps, by name: positive numbers, of which only
+        the ratios matter. Variances of the privacy loss add up to the budget, so a share of
+        1/12 is about a quarter of epsilon. If None and the last step is private, the steps
+        before it get 1/12, or less, down to 1/300, if the noise would be large for their public
+        sizes. Otherwise, and for several estimators in one step, shares are proportional to the
+        number of tables.
     accountant : PrivacyAccountant, default=None
-        Charged once by every fit, before any noise is drawn.
+        Accountant that every fit charges once, before noise is drawn.
     label : str, default=None
-        What the accountant's history calls the fit; by default, the name of the class.
+        Name of the fit in the accountant's history. If None, the name of the class.
     transform_input : list of str, default=None
         As for `Pipeline`.
     memory : str or object with the joblib.Memory interface, default=None
-        As for `Pipeline`. Only steps before the first private one are cached: what follows
-        depends on the noise.
+        As for `Pipeline`. Only steps before the first private one are cached, because later
+        ones depend on the noise.
     verbose : bool, default=False
         As for `Pipeline`.
 
     Attributes
     ----------
     privacy_ : PipelineReport
-        What was guaranteed, for all steps together and for each alone.
+        Privacy guarantee of the fit, for all steps together and for each alone.
     named_steps : Bunch
-        The steps, fitted. They are copies of those that were given.
+        Fitted copies of the steps.
     classes_ : ndarray of shape (n_classes,)
+        Class labels.
     n_features_in_ : int
+        Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
 
     Notes
     -----
-    The tables of all steps have to be known before the first is released. They are found by
-    fitting the steps from the first private one on twice: the first time with other noise, in
-    copies that are thrown away. So a step that follows a private one needs its public
-    parameters (bounds and numbers of categories right after a histogram are known, and may be
-    left out), and a step that fails on the data fails before anything is charged. If a fit
-    fails after the charge (it was interrupted, say), the charge stays, and the
-    pipeline is as it was before the fit.
+    The tables of all steps must be known before the first release. A rehearsal finds them: it
+    fits copies of the steps with other noise and discards them. So a step after a private one
+    needs its public parameters (bounds and numbers of categories right after a histogram are
+    known), and a step that fails on the data fails before the charge. If a fit fails after the
+    charge, the charge stays, and the pipeline is restored.
 
-    Errors of steps of other libraries may quote records. In a private fit they are told by
-    the step and the type of the error; without privacy, at infinite `epsilon`, they pass.
+    Errors of steps of other libraries may quote records. A private fit shows only the step and
+    the type of the error; with infinite `epsilon` they are shown.
 
-    Steps that learn from the data without noise are named by a `PrivacyLeakWarning` and in
-    `privacy_`; see `check_pipeline`.
+    A `PrivacyLeakWarning` and `privacy_` name the steps that learn from the data without noise;
+    see `check_pipeline`.
 
     Examples
     --------
@@ -215,19 +215,19 @@ class PrivatePipeline(Pipeline):
 
     def __init__(
         self,
-        steps,
+        steps: Any,
         *,
-        epsilon=1.0,
-        delta=1e-5,
-        order=None,
-        adjacency="replace",
-        shares=None,
-        accountant=None,
-        label=None,
-        transform_input=None,
-        memory=None,
-        verbose=False,
-    ):
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        adjacency: str = "replace",
+        shares: dict[str, float] | None = None,
+        accountant: Any = None,
+        label: str | None = None,
+        transform_input: list[str] | None = None,
+        memory: Any = None,
+        verbose: bool = False,
+    ) -> None:
         super().__init__(steps, transform_input=transform_input, memory=memory, verbose=verbose)
         self.epsilon = epsilon
         self.delta = delta
@@ -237,18 +237,18 @@ class PrivatePipeline(Pipeline):
         self.accountant = accountant
         self.label = label
 
-    def fit(self, X, y=None, **params):
-        """Fit all steps, and release what the private ones learn.
+    def fit(self, X: Any, y: Any = None, **params: Any) -> "PrivatePipeline":
+        """Fit all steps, and release the private ones.
 
         Parameters
         ----------
         X : iterable
-            Training data, as the first step takes them.
+            Training data for the first step.
         y : iterable, default=None
             Training targets.
         **params : dict of str -> object
-            As for `Pipeline.fit`. `groups`, an id of a person for each record, reaches every
-            private step, also inside others.
+            As for `Pipeline.fit`. `groups`, the person of each record, is passed to every
+            private step, including those inside others.
 
         Returns
         -------
@@ -258,62 +258,63 @@ class PrivatePipeline(Pipeline):
         return self
 
     @available_if(Pipeline._can_fit_transform)
-    def fit_transform(self, X, y=None, **params):
+    def fit_transform(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Fit all steps, and transform the data with them.
 
         Parameters
         ----------
         X : iterable
-            Training data, as the first step takes them.
+            Training data for the first step.
         y : iterable, default=None
             Training targets.
         **params : dict of str -> object
-            As for `Pipeline.fit_transform`.
+            As for `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_transformed_features)
-            The records themselves, transformed: they are not private.
+            The transformed records, which are not private.
         """
         return self._fit_privately(Pipeline.fit_transform, X, y, params)
 
     @available_if(_can_fit_predict)
-    def fit_predict(self, X, y=None, **params):
-        """Fit all steps, and predict for the same data with the last.
+    def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
+        """Fit all steps, and predict for the same data with the last step.
 
         Parameters
         ----------
         X : iterable
-            Training data, as the first step takes them.
+            Training data for the first step.
         y : iterable, default=None
             Training targets.
         **params : dict of str -> object
-            As for `Pipeline.fit_predict`.
+            As for `fit`.
 
         Returns
         -------
         ndarray
+            Predictions of the last step.
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
-    predict = _converted_before("predict")
-    predict_proba = _converted_before("predict_proba")
-    predict_log_proba = _converted_before("predict_log_proba")
-    decision_function = _converted_before("decision_function")
-    score_samples = _converted_before("score_samples")
-    score = _converted_before("score")
-    transform = _converted_before("transform")
+    predict = _on_converted_records("predict")
+    predict_proba = _on_converted_records("predict_proba")
+    predict_log_proba = _on_converted_records("predict_log_proba")
+    decision_function = _on_converted_records("decision_function")
+    score_samples = _on_converted_records("score_samples")
+    score = _on_converted_records("score")
+    transform = _on_converted_records("transform")
 
     def _converted(self, X: Any) -> Any:
-        """The table with dtypes that do not depend on single records, if a step needs it."""
+        """Convert a table record by record, if the first step needs it."""
         is_private = isinstance(self.epsilon, Real) and self.epsilon < np.inf
         return record_wise(X) if is_private and takes_table(self) else X
 
-    def rehearse(self, X, y=None, **params):
-        """What a fit to these data would be charged; nothing is charged or released.
+    def rehearse(self, X: Any, y: Any = None, **params: Any) -> JointMechanism | None:
+        """Return the charge of a fit to these data; nothing is charged or released.
 
-        It depends on public sizes and parameters alone. Ask an accountant with it whether
-        it affords a search: ``accountant.affords(pipe.rehearse(X, y), releases=n_fits)``.
+        The charge depends only on public sizes and parameters. Use it to ask an accountant
+        whether it allows a search: ``accountant.affords(pipe.rehearse(X, y), releases=n_fits)``.
 
         Parameters
         ----------
@@ -343,14 +344,14 @@ class PrivatePipeline(Pipeline):
         return self._rehearsed(X, y, params).joint
 
     def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
-        """Describe the releases, the charge and the gaps of a fit, without fitting."""
+        """Return the plan of a fit, without fitting."""
         with suppress_other_warnings(bool(np.isfinite(self.epsilon))):
             params, groups = self._shared_groups(params)
             return self._plan(Pipeline.fit, X, y, params, groups)[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
         if ReleaseContext.current() is not None:
-            # A step of another private pipeline, whose budget counts.
+            # A step of another private pipeline, which has the budget.
             return fit(self, X, y, **params)
         self._validate_params()
         self._validate_steps()
@@ -371,12 +372,12 @@ class PrivatePipeline(Pipeline):
     def _fit_jointly(
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
     ) -> Any:
-        """Fit copies of the steps, whose private ones release what is paid for."""
+        """Fit copies of the steps with the noise that is charged."""
         params, groups = self._shared_groups(params)
         plan, prefix = self._plan(fit, X, y, params, groups)
         paid = PaidFit(plan, groups)
         copy = self._copy(paid, prefix.again())
-        # Generators are one object, as in Pipeline: two fits must not draw the same noise.
+        # Copies share generators: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
                 copy.set_params(**{name: value})
@@ -391,12 +392,12 @@ class PrivatePipeline(Pipeline):
             [*leaking, *plan.not_covered],
             tuple(paid.reports),
         )
-        # Together, so that whoever reads meanwhile has a report of the steps that are there.
+        # At once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
-        """Parameters of `fit` without ids of persons, and the ids that all steps count by."""
+        """Return the parameters of `fit` without ids of persons, and the common ids."""
         names = [
             name
             for name in params
@@ -412,9 +413,9 @@ class PrivatePipeline(Pipeline):
         moved = find_row_change(self)
         if moved is not None:
             raise ValueError(
-                f"groups must not be given where {type(moved[1]).__name__} in step {moved[0]!r} "
-                "holds a private estimator: it may fit that to other rows, whose persons would "
-                "not be known. Nothing was charged"
+                f"groups must not be given if {type(moved[1]).__name__} in step {moved[0]!r} holds "
+                "a private estimator: it may fit that to other rows, whose persons are not known. "
+                "Nothing was charged"
             )
         return {name: value for name, value in params.items() if name not in names}, given[0]
 
@@ -424,7 +425,7 @@ class PrivatePipeline(Pipeline):
     def _plan(
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
     ) -> "tuple[JointPlan, _Prefix]":
-        """The noise of all steps, and the steps before the first private one, fitted."""
+        """Return the calibrated plan, and the fitted steps before the first private one."""
         self._check_not_adaptive()
         rehearsal = Rehearsal(Budget.from_estimator(self), groups, partial(feeds, self))
         prefix = _Prefix(check_memory(self.memory))
@@ -464,8 +465,8 @@ class PrivatePipeline(Pipeline):
             path, part = found
             raise ValueError(
                 f"{type(part).__name__} in step {path!r} cannot hold private estimators in a "
-                "PrivatePipeline: it chooses by results what it fits, or how often, so that the "
-                "noise cannot be chosen before. Nothing was charged. Put the PrivatePipeline "
+                "PrivatePipeline: its results determine what it fits, or how often, so the noise "
+                "cannot be calibrated before. Nothing was charged. Put the PrivatePipeline "
                 f"into {type(part).__name__} instead, where every fit has its own budget"
             )
 
@@ -476,7 +477,7 @@ class PrivatePipeline(Pipeline):
                 raise RuntimeError(
                     f"step {name!r} holds a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
-                    "which knows nothing of the budget. Nothing was charged"
+                    "outside of the budget. Nothing was charged"
                 )
 
     def _warn_of_leaking_steps(self) -> list[str]:
@@ -491,10 +492,7 @@ class PrivatePipeline(Pipeline):
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
         return PipelineReport(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta) if self.order is None else None,
-            order=None if self.order is None else float(self.order),
-            adjacency=self.adjacency,
+            *Budget.from_estimator(self).claimed(),
             mechanisms=mechanisms,
             not_covered=tuple(dict.fromkeys(leaks)),
             unit=common_unit(report.unit for _, report in steps),
@@ -503,7 +501,7 @@ class PrivatePipeline(Pipeline):
         )
 
     def __getitem__(self, ind):
-        """A step by number or name; or with a slice, a pipeline of these steps."""
+        """Return a step by number or name, or a pipeline of the steps in a slice."""
         if not isinstance(ind, slice):
             return super().__getitem__(ind)
         if ind.step not in (1, None):
@@ -519,13 +517,13 @@ class PrivatePipeline(Pipeline):
 
 
 class _Prefix:
-    """The memory of one fit: steps before the first private one are fitted once.
+    """Memory of one fit, in which steps before the first private one are fitted once.
 
-    It has the interface of `joblib.Memory`, as `Pipeline` uses it. What follows a private
-    step is never remembered, for it depends on the noise.
+    It has the interface of `joblib.Memory` that `Pipeline` uses. Steps after a private one are
+    never cached, because they depend on the noise.
     """
 
-    #: So that Pipeline fits its steps and not further copies of them.
+    #: Without a location Pipeline fits its steps and not copies of them.
     location = None
 
     def __init__(self, memory: Any, fitted: "list[Any] | None" = None):
@@ -535,7 +533,7 @@ class _Prefix:
         self._ended = False
 
     def again(self) -> "_Prefix":
-        """The same for a second pass over the same steps, which finds them fitted."""
+        """Return the memory of a second pass, which finds the steps fitted."""
         return _Prefix(self._memory, self._fitted)
 
     def cache(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -555,26 +553,26 @@ class _Prefix:
 
 
 def make_private_pipeline(
-    *steps,
-    epsilon=1.0,
-    delta=1e-5,
-    order=None,
-    adjacency="replace",
-    shares=None,
-    accountant=None,
-    label=None,
-    transform_input=None,
-    memory=None,
-    verbose=False,
+    *steps: Any,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    order: float | None = None,
+    adjacency: str = "replace",
+    shares: dict[str, float] | None = None,
+    accountant: Any = None,
+    label: str | None = None,
+    transform_input: list[str] | None = None,
+    memory: Any = None,
+    verbose: bool = False,
 ) -> PrivatePipeline:
-    """A `PrivatePipeline` whose steps are named after their classes.
+    """Return a `PrivatePipeline` whose steps are named after their classes.
 
     Parameters
     ----------
     *steps : estimators
-        The steps, in order.
+        Steps in order.
     epsilon, delta, order, adjacency, shares, accountant, label
-        As for `PrivatePipeline`. The names in `shares` are those of the classes in lower case.
+        As for `PrivatePipeline`. `shares` has the names of the classes in lower case.
     transform_input, memory, verbose
         As for `Pipeline`.
 

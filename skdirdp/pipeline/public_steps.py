@@ -1,19 +1,19 @@
-"""Fit steps that learn nothing without showing them a record.
+"""Fit steps that learn nothing to made-up records.
 
-`check_pipeline` says by class and parameters which steps learn nothing. The `fit` of such a
-step may still look at the records: at their density, at the dtype that numpy gives a list, at
-whether an integer column holds a null. So in a private fit these steps are fitted to made-up
-records that have the columns and dtypes of the given ones, and only transform the given ones.
-Their fitted state is a function of public facts.
+A step that learns nothing according to `check_pipeline` may still look at the records in its
+`fit`: at their density, at the dtype that numpy infers for a list, or for nulls in an integer
+column. So a private fit fits these steps to made-up records with the columns and dtypes of the
+given ones. They only transform the given ones, and their fitted state is public.
 
-Tables are converted before such a step sees them, cell by cell, so that the dtype of a column
-follows from the dtype that its container declares and not from the cells of other records.
+Tables are converted cell by cell before such a step. The dtype of a column then follows from the
+declared dtype of its container, and not from the cells of other records.
 """
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,11 @@ from .._messages import suppress_other_warnings
 from ..base import PrivateEstimator
 from ..records import as_table, is_row, without_dictionaries
 
-#: The number of made-up records; SplineTransformer asks for two.
+#: Number of made-up records; SplineTransformer needs two.
 _N_RECORDS = 2
 
-#: Parameters that hold while a step is fitted to made-up records, by its class. A text
-#: vectorizer with a vocabulary learns nothing from texts, and its own analyzer may refuse
-#: empty ones.
+#: Parameters of a class while it is fitted to made-up records. A text vectorizer with a
+#: vocabulary learns nothing from texts, but a custom analyzer may refuse empty ones.
 _TEXT = {"input": "content", "analyzer": "word", "preprocessor": None, "tokenizer": None}
 _WHILE_FITTED: dict[str, dict[str, Any]] = {
     "CountVectorizer": _TEXT,
@@ -47,14 +46,7 @@ _WHILE_FITTED: dict[str, dict[str, Any]] = {
 def hide_records(pipe: Any, shared: Iterable[Any], learns_nothing: Callable[[Any], bool]) -> None:
     """Let the steps of a pipeline that learn nothing be fitted to made-up records.
 
-    Parameters
-    ----------
-    pipe : Pipeline
-        Its steps, and the steps inside them, are changed in place.
-    shared : iterable of estimators
-        These are left as they are.
-    learns_nothing : callable
-        Whether `check_pipeline` says so of an estimator.
+    The steps, and those inside them, are changed in place, except the `shared` ones.
     """
     for path, part in pipe.get_params(deep=True).items():
         if type(part) is FrozenEstimator and hasattr(part, "transform"):
@@ -103,7 +95,7 @@ def show_classes(pipe: Any) -> None:
 
 
 def original_class(step: Any) -> type:
-    """The class that a step had before `hide_records`."""
+    """Return the class of a step before `hide_records`."""
     return getattr(type(step), "_hidden_class", type(step))
 
 
@@ -198,7 +190,7 @@ class _PublicColumnTransformer(ColumnTransformer):
 
 
 class _PublicFeatureUnion(FeatureUnion):
-    """A FeatureUnion that reads columns it passes on record by record."""
+    """A FeatureUnion that converts columns record by record."""
 
     _hidden_class = FeatureUnion
 
@@ -207,7 +199,7 @@ class _PublicFeatureUnion(FeatureUnion):
 
 
 class _PublicFrozenEstimator(FrozenEstimator):
-    """A frozen transformer that reads a table record by record."""
+    """A frozen transformer that converts a table record by record."""
 
     _hidden_class = FrozenEstimator
 
@@ -219,11 +211,11 @@ def _converted_frame(X: Any) -> Any:
     return record_wise(X) if hasattr(X, "columns") else X
 
 
-# Tables that scikit-learn reads record by record -----------------------------------------
+# Record-wise conversion ------------------------------------------------------------------
 
 
 def takes_table(step: Any) -> bool:
-    """Whether a step reads a table of numbers or categories, as `record_wise` gives it."""
+    """Whether the input of a step is a table of numbers or categories."""
     if isinstance(step, FrozenEstimator):
         return takes_table(step.estimator)
     if step is None or isinstance(step, (PrivateEstimator, str)):
@@ -239,12 +231,12 @@ def takes_table(step: Any) -> bool:
 
 
 def first_step(pipe: Pipeline) -> Any:
-    """The first step that does anything, or None."""
+    """Return the first step that is not skipped, or None."""
     return next((step for _, _, step in pipe._iter(with_final=True)), None)
 
 
 def record_wise(X: Any) -> Any:
-    """A table in which the dtype of each column follows from the declared dtype alone.
+    """Return a table in which the dtype of each column follows from the declared dtype alone.
 
     A list becomes an array of objects. Integers and truth values of a container that can hold
     nulls (Polars, Arrow, nullable and categorical columns of pandas) become floats, whether
@@ -269,7 +261,7 @@ def record_wise(X: Any) -> Any:
 
 
 def _refuse_rows(step: Any, X: Any) -> None:
-    """Refuse a list of rows where a function would see the list."""
+    """Refuse a list of rows if a user's function would receive it."""
     sees_lists = isinstance(step, FunctionTransformer) and not step.validate
     if sees_lists and isinstance(X, Sequence) and any(is_row(row) for row in X):
         raise TypeError(
@@ -317,7 +309,7 @@ def _arrow_with_floats(X: Any, arrow: Any) -> Any:
 
 
 def _made_up(step: Any, X: Any) -> Any:
-    """Records with the columns and dtypes of X, and no cell of it."""
+    """Return records with the columns and dtypes of X, and no cell of it."""
     _refuse_rows(step, X)
     is_table = takes_table(step) or isinstance(step, FunctionTransformer)
     if not is_table and type(step).__module__.startswith("sklearn."):  # texts, dicts or sets
@@ -339,6 +331,10 @@ def _made_up(step: Any, X: Any) -> Any:
         empty = X.schema.empty_table().to_pandas()
         cells = _columns([_declared_arrow(each, arrow) for each in X.schema], categories, "")
         return arrow.Table.from_arrays([arrow.array(each) for each in cells], list(empty.columns))
+    return _made_up_array(X, categories)
+
+
+def _made_up_array(X: Any, categories: list[Any] | None) -> Any:
     is_list = not hasattr(X, "shape")
     X = record_wise(X)
     if isinstance(X, pd.Series):
@@ -350,9 +346,11 @@ def _made_up(step: Any, X: Any) -> Any:
     if len(X.shape) != 2:
         return np.zeros((_N_RECORDS, *X.shape[1:]), dtype=X.dtype)
     dtype = np.dtype(X.dtype)
-    if categories and is_list and _are_numbers(categories):
-        # As scikit-learn reads a list of numbers, for which categories have to be sorted.
-        dtype = np.result_type(*(np.asarray(each).dtype for each in categories))
+    if categories and is_list:
+        kinds = [np.asarray(each).dtype for each in categories]
+        if all(each.kind in "biuf" for each in kinds):
+            # As scikit-learn reads a list of numbers, for which categories must be sorted.
+            dtype = np.result_type(*kinds)
     made = np.zeros((_N_RECORDS, X.shape[1]), dtype=dtype)
     for place, cells in enumerate(_columns([dtype] * X.shape[1], categories, 0)):
         made[:, place] = cells
@@ -364,67 +362,49 @@ _INTEGERS, _BOOLEANS = "integers", "booleans"
 
 
 def _declared(dtype: Any) -> Any:
-    """The dtype of a pandas column, as numpy has it."""
+    """Return the dtype of a pandas column in numpy."""
     if _may_hold_nulls(dtype):
         inside = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
         if pd.api.types.is_bool_dtype(inside):
             return _BOOLEANS
         return _INTEGERS if pd.api.types.is_integer_dtype(inside) else np.dtype(float)
-    if isinstance(dtype, (np.dtype, pd.SparseDtype)):
-        return dtype
-    return np.dtype(object)
+    return dtype if isinstance(dtype, (np.dtype, pd.SparseDtype)) else np.dtype(object)
 
 
 def _declared_polars(column: Any) -> Any:
     if column.dtype.is_integer():
         return _INTEGERS
-    if str(column.dtype) == "Boolean":
-        return _BOOLEANS
-    return column.clear().to_numpy().dtype
+    return _BOOLEANS if str(column.dtype) == "Boolean" else column.clear().to_numpy().dtype
 
 
 def _declared_arrow(field: Any, arrow: Any) -> Any:
     kind = field.type.value_type if arrow.types.is_dictionary(field.type) else field.type
     if arrow.types.is_integer(kind):
         return _INTEGERS
-    if arrow.types.is_boolean(kind):
-        return _BOOLEANS
-    return np.dtype(kind.to_pandas_dtype())
+    return _BOOLEANS if arrow.types.is_boolean(kind) else np.dtype(kind.to_pandas_dtype())
 
 
 def _columns(dtypes: Sequence[Any], categories: list[Any] | None, text: Any) -> list[Any]:
-    """Cells for each column: zeros, or the first category of an encoder.
-
-    Parameters
-    ----------
-    dtypes : sequence
-        Declared dtypes.
-    categories : list of sequences, or None
-    text : object
-        The cell of a column of objects.
-    """
-    columns = []
-    for place, dtype in enumerate(dtypes):
-        known = list(categories[place]) if categories and place < len(categories) else []
-        if dtype in (_INTEGERS, _BOOLEANS):
-            wanted: Any = int if dtype == _INTEGERS else bool
-            fits = known and all(
-                isinstance(each, (wanted, np.integer if wanted is int else np.bool_))
-                for each in known
-            )
-            dtype = np.dtype(wanted if fits else float)
-        if isinstance(dtype, pd.SparseDtype):
-            columns.append(pd.arrays.SparseArray(np.zeros(_N_RECORDS), dtype=dtype))
-            continue
-        cells = np.zeros(_N_RECORDS, dtype=dtype)
-        if dtype.kind == "O":
-            cells[:] = text
-        if known:
-            with suppress(TypeError, ValueError, OverflowError):
-                cells[:] = np.asarray(known[:1], dtype=dtype)
-        columns.append(cells.tolist() if dtype.kind == "O" and text == "" else cells)
-    return columns
+    """Return the cells of each column; `text` is the cell of a column of objects."""
+    known = [] if categories is None else categories[: len(dtypes)]
+    return [
+        _cells(dtype, list(values), text)
+        for dtype, values in zip_longest(dtypes, known, fillvalue=())
+    ]
 
 
-def _are_numbers(categories: list[Any]) -> bool:
-    return all(np.asarray(each).dtype.kind in "biuf" for each in categories)
+def _cells(dtype: Any, known: list[Any], text: Any) -> Any:
+    """Return zeros of a declared dtype, or the first known category of an encoder."""
+    if dtype in (_INTEGERS, _BOOLEANS):
+        wanted: Any = (int, np.integer) if dtype == _INTEGERS else (bool, np.bool_)
+        fits = known and all(isinstance(each, wanted) for each in known)
+        dtype = np.dtype(wanted[0] if fits else float)
+    if isinstance(dtype, pd.SparseDtype):
+        return pd.arrays.SparseArray(np.zeros(_N_RECORDS), dtype=dtype)
+    cells = np.zeros(_N_RECORDS, dtype=dtype)
+    if dtype.kind == "O":
+        cells[:] = text
+    if known:
+        with suppress(TypeError, ValueError, OverflowError):
+            cells[:] = np.asarray(known[:1], dtype=dtype)
+    return cells.tolist() if dtype.kind == "O" and text == "" else cells

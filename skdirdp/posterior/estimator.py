@@ -27,7 +27,7 @@ from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_real, check_real_array
 from ..accounting import NoPrivacy, PureDP
 from ..accounting.composition import PrivacyCurves
-from ..accounting.worst_case import OF_PERSONS
+from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import PrivacyReport, PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms.sampling import floored_laplace_cells
@@ -447,7 +447,7 @@ def _report(
     record_epsilon = _per_record(epsilon, unit)
     method, scale, loss = _calibrate(mechanism, exact, prior, n_samples, record_epsilon, gamma)
     claimed = np.inf if mechanism == "ehdl" else epsilon
-    adjacency = OF_PERSONS["replace"] if unit.is_person else "replace"
+    adjacency = PERSON_RELATIONS["replace"] if unit.is_person else "replace"
     guarantee: PrivacyCurves | None = None
     if np.isinf(claimed):
         guarantee = NoPrivacy(adjacency)

@@ -2,12 +2,20 @@
 
 A release is a table of counts with noise of a known distribution. Cells are estimated together:
 tables of one model share margins (`margins`), and the rows of a table resemble their pool
-(`tables`), to a degree that is estimated from the release itself (`mixture`). docs/theory.md,
+(`estimates`), to a degree that is estimated from the release itself (`mixture`). docs/theory.md,
 section 16, has the formulas.
 """
 
 from ..mechanisms.tables import Noise
-from .margins import NoisyTable, Reconciled, reconcile
-from .tables import ReadTable, read_tables
+from .estimates import TableEstimate, estimate_counts, estimate_histogram
+from .margins import ConsistentTable, NoisyTable, make_consistent
 
-__all__ = ["Noise", "NoisyTable", "ReadTable", "Reconciled", "read_tables", "reconcile"]
+__all__ = [
+    "ConsistentTable",
+    "Noise",
+    "NoisyTable",
+    "TableEstimate",
+    "estimate_counts",
+    "estimate_histogram",
+    "make_consistent",
+]

@@ -13,10 +13,9 @@ average that contains it, or of the table itself.
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, combinations
 from math import prod
-from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ _Mask = tuple[bool, ...]
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NoisyTable:
     """Counts with unbiased noise, one dimension for each variable.
 
@@ -61,15 +60,15 @@ class NoisyTable:
                 f"axes must name each of the {self.counts.ndim} dimensions once; got {self.axes}"
             )
 
-    @cached_property
+    @property
     def variance(self) -> float:
         """Mean variance of the noise of a cell."""
         return float(self.noise.variance_at(max(self.counts.sum() / self.counts.size, 0.0)))
 
 
-@dataclass(frozen=True)
-class Reconciled:
-    """A noisy table that agrees with others on common margins.
+@dataclass(frozen=True, slots=True)
+class ConsistentTable:
+    """A noisy table that agrees with other tables on common margins.
 
     Attributes
     ----------
@@ -84,9 +83,9 @@ class Reconciled:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.postprocessing import Noise, NoisyTable, reconcile
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, make_consistent
     >>> tables = [NoisyTable(np.array([60.0, 50.0]), Noise(2.0), ("x",))] * 2
-    >>> reconcile(tables)[0].variance(["x"])  # of the average of two
+    >>> make_consistent(tables)[0].variance(["x"])  # of the average of two
     1.0
     """
 
@@ -96,68 +95,75 @@ class Reconciled:
     variances: tuple[float, ...]
 
     def variance(self, kept: Sequence[Hashable]) -> float:
-        """Variance of a cell of the margin that keeps some variables."""
-        return self.variance_at(tuple([name in kept for name in self.table.axes]))
-
-    def variance_at(self, kept: _Mask) -> float:
-        """The same, for the dimensions that a mask selects."""
-        parts = _noise_shares(self.counts.shape, kept, self.shared)
-        return max(sum(map(mul, parts, self.variances)), _ROUNDING * self.variances[-1])
+        """Return the variance of a cell of the margin of some variables."""
+        mask = tuple([name in kept for name in self.table.axes])
+        variances = margin_variances(self.counts.shape, mask, self.shared, [self.variances])
+        return float(variances[0])
 
     def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
-        """Sums over all other variables, in the order of the table's own."""
+        """Return the sums over all other variables, in the order of the table's variables."""
         lost = tuple([i for i, name in enumerate(self.table.axes) if name not in kept])
         return self.counts.sum(axis=lost) if lost else self.counts
 
 
-def reconcile(tables: Sequence[NoisyTable], total: float | None = None) -> list[Reconciled]:
+def margin_variances(
+    shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...], variances: Any
+) -> np.ndarray:
+    """Return the variances of a cell of a margin of several tables of one shape."""
+    known = np.asarray(variances)
+    found = known @ np.array(_noise_shares(shape, kept, shared))
+    return np.maximum(found, _ROUNDING * known[:, -1])
+
+
+def make_consistent(
+    tables: Sequence[NoisyTable], total: float | None = None
+) -> list[ConsistentTable]:
     """Make tables agree on all margins that several of them have.
 
     Parameters
     ----------
     tables : sequence of NoisyTable
     total : float, optional
-        The public number of records in each table; estimated where it is not given.
+        The public number of records in each table. If None, it is estimated.
 
     Returns
     -------
-    list of Reconciled
+    list of ConsistentTable
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.postprocessing import Noise, NoisyTable, reconcile
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, make_consistent
     >>> by_class = NoisyTable(np.array([60.0, 40.0]), Noise(1.0), ("class",))
     >>> table = NoisyTable(np.array([[30.0, 34.0], [21.0, 21.0]]), Noise(1.0), ("class", "x"))
-    >>> first, second = reconcile([by_class, table])
+    >>> first, second = make_consistent([by_class, table])
     >>> bool(np.allclose(first.counts, second.counts.sum(axis=1)))
     True
     """
     counts = [np.asarray(table.counts, dtype=float) for table in tables]
-    shared: list[list[_Mask]] = [[] for _ in tables]
-    variances: list[list[float]] = [[] for _ in tables]
+    own_variances = [table.variance for table in tables]
+    # Tuples of plain values cost nothing in garbage collection, unlike lists.
+    shared: list[tuple[_Mask, ...]] = [()] * len(tables)
+    variances: list[tuple[float, ...]] = [()] * len(tables)
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
-        stacks = _stacks(variables, [tables[i].axes for i in holders], [counts[i] for i in holders])
+        stacks = _stacks(variables, holders, tables, counts)
         margins = [stack.margins() for stack in stacks]
-        size = margins[0][0].size
         if not variables and total is not None:
             average, variance = np.array(total), 0.0
         else:
-            spreads = [tables[i].variance * counts[i].size / size for i in holders]
-            precisions = 1 / np.array(spreads)
-            variance = float(1 / precisions.sum())
-            order = [place for stack in stacks for place in stack.places]
-            average = np.tensordot(precisions[order] * variance, np.concatenate(margins), axes=1)
+            average, variance = _weighted_average(stacks, margins, own_variances)
         for stack, margin in zip(stacks, margins, strict=True):
             stack.add(average - margin)
             for place, moved in zip(stack.places, stack.counts, strict=True):
-                counts[holders[place]] = moved
-                shared[holders[place]].append(stack.mask)
-                variances[holders[place]].append(variance)
+                counts[place] = moved
+                shared[place] += (stack.mask,)
+                variances[place] += (variance,)
     return [
-        Reconciled(count, table, tuple(masks), (*of_averages, table.variance))
-        for count, table, masks, of_averages in zip(counts, tables, shared, variances, strict=True)
+        ConsistentTable(count, table, masks, (*of_averages, own))
+        for count, table, masks, of_averages, own in zip(
+            counts, tables, shared, variances, own_variances, strict=True
+        )
     ]
 
 
@@ -193,13 +199,18 @@ class _Stack(NamedTuple):
 
 
 def _stacks(
-    variables: _Variables, axes: Sequence[Sequence[Hashable]], counts: Sequence[np.ndarray]
+    variables: _Variables,
+    holders: Sequence[int],
+    tables: Sequence[NoisyTable],
+    counts: Sequence[np.ndarray],
 ) -> list[_Stack]:
-    """Group tables that have some variables, whose margins then have them in one order."""
-    order = [name for name in axes[0] if name in variables]
+    """Stack the tables that have some variables, whose margins then have them in one order."""
+    order = [name for name in tables[holders[0]].axes if name in variables]
     alike: dict[Any, list[int]] = {}
-    for place, (names, table) in enumerate(zip(axes, counts, strict=True)):
-        alike.setdefault((table.shape, *[names.index(name) for name in order]), []).append(place)
+    for place in holders:
+        axes = tables[place].axes
+        key = (counts[place].shape, *[axes.index(name) for name in order])
+        alike.setdefault(key, []).append(place)
     found = []
     for (shape, *shared), places in alike.items():
         stack = np.array([counts[place] for place in places])
@@ -208,6 +219,19 @@ def _stacks(
         mask = tuple([axis in shared for axis in range(len(shape))])
         found.append(_Stack(places, stack, turned, mask))
     return found
+
+
+def _weighted_average(
+    stacks: Sequence[_Stack], margins: Sequence[np.ndarray], variances: Sequence[float]
+) -> tuple[np.ndarray, float]:
+    """Average margins, weighted by their precision, and return the variance of a cell."""
+    size = margins[0][0].size
+    spreads = [
+        variances[place] * stack.counts[0].size / size for stack in stacks for place in stack.places
+    ]
+    precisions = 1 / np.array(spreads)
+    variance = float(1 / precisions.sum())
+    return np.tensordot(precisions * variance, np.concatenate(margins), axes=1), variance
 
 
 @lru_cache(maxsize=1 << 12)

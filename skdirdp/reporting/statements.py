@@ -9,7 +9,7 @@ from typing import Any
 
 from .._messages import format_exact, plural
 from ..accounting import RenyiDP
-from ..accounting.worst_case import VECTORS, kind_of
+from ..accounting.worst_case import VECTORS, relation_kind
 
 #: Delta at which a Renyi guarantee, which has no delta, is explained.
 EXAMPLE_DELTA = 1e-5
@@ -113,7 +113,7 @@ class Claim:
 
     @property
     def _is_of_vectors(self) -> bool:
-        return kind_of(self.adjacency) == VECTORS
+        return relation_kind(self.adjacency) == VECTORS
 
     @property
     def _comma(self) -> str:

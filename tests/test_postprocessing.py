@@ -1,4 +1,4 @@
-"""What is made of noisy tables, against least squares, quadrature and simulation."""
+"""Post-processing of noisy tables, against least squares, quadrature and simulation."""
 
 from functools import reduce
 from operator import add
@@ -22,10 +22,14 @@ from skdirdp.mechanisms import (
 from skdirdp.mechanisms.base import Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import ContributionBound, Noise
-from skdirdp.postprocessing import NoisyTable, mixture, posteriors, read_tables, reconcile, tables
-from skdirdp.postprocessing.histogram import read_histogram
-from skdirdp.postprocessing.mixture import OF_POOLS, OF_ROWS, Cells, Flat, Parts, Rows
-from skdirdp.postprocessing.posteriors import read_cells
+from skdirdp.postprocessing import (
+    NoisyTable,
+    estimate_counts,
+    estimate_histogram,
+    make_consistent,
+    mixture,
+)
+from skdirdp.postprocessing.mixture import POOLS, ROWS, WIDE_ROWS, Cells, estimate_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 
@@ -107,7 +111,7 @@ def test_the_best_attack_on_noisy_counts_reaches_what_is_claimed_and_no_more(mec
 
 
 @pytest.mark.parametrize("mechanism", [DirichletMechanism(0.5, 6.0), GaussianMechanism(7.0, 1.0)])
-def test_the_plain_reading_is_made_of_the_very_same_draws(mechanism):
+def test_without_post_processing_the_same_draws_are_used(mechanism):
     counts = np.array([[12.0, 0.0, 5.0], [3.0, 3.0, 40.0]])
     (plain,), (noisy,) = (
         Mechanism.draw_all(
@@ -127,7 +131,7 @@ def test_the_plain_reading_is_made_of_the_very_same_draws(mechanism):
 
 
 def operator_of(tables, total=None):
-    """The matrix that reconciling applies to the cells of all tables, and what it adds."""
+    """The matrix that `make_consistent` applies to the cells of all tables, and what it adds."""
 
     def applied(cells):
         parts, start = [], 0
@@ -136,7 +140,7 @@ def operator_of(tables, total=None):
             counts = cells[start:stop].reshape(table.counts.shape)
             parts.append(NoisyTable(counts, Noise(table.variance), table.axes))
             start = stop
-        return np.concatenate([found.counts.ravel() for found in reconcile(parts, total)])
+        return np.concatenate([found.counts.ravel() for found in make_consistent(parts, total)])
 
     size = sum(table.counts.size for table in tables)
     constant = applied(np.zeros(size))
@@ -144,9 +148,9 @@ def operator_of(tables, total=None):
 
 
 @pytest.mark.parametrize("total", [None, 600.0])
-def test_tables_that_share_one_variable_are_reconciled_by_least_squares(total):
+def test_tables_that_share_one_variable_are_made_consistent_by_least_squares(total):
     tables = tables_of("a", "ab", "ac", "ad")
-    found = reconcile(tables, total)
+    found = make_consistent(tables, total)
     # Weighted least squares under the constraint that all margins agree, by its KKT system.
     sizes = [table.counts.size for table in tables]
     starts = np.cumsum([0, *sizes])
@@ -182,9 +186,9 @@ def test_tables_that_share_one_variable_are_reconciled_by_least_squares(total):
     "axes", [("a", "ab", "ac"), ("ab", "bc", "cd"), ("abc", "bcd", "d"), ("abc", "cab", "b")]
 )
 @pytest.mark.parametrize("total", [None, 600.0])
-def test_reconciled_tables_agree_and_tell_their_variance(axes, total):
+def test_consistent_tables_agree_and_know_their_variance(axes, total):
     tables = tables_of(*axes)
-    found = reconcile(tables, total)
+    found = make_consistent(tables, total)
     for first in found:
         for second in found:
             shared = set(first.table.axes) & set(second.table.axes)
@@ -209,7 +213,7 @@ def test_reconciled_tables_agree_and_tell_their_variance(axes, total):
 
 def test_tables_with_nothing_in_common_stay_as_they_are():
     tables = tables_of("a", "bc")
-    for table, found in zip(tables, reconcile(tables), strict=True):
+    for table, found in zip(tables, make_consistent(tables), strict=True):
         np.testing.assert_array_equal(found.counts, table.counts)
         np.testing.assert_allclose(found.variance(table.axes), table.variance)
 
@@ -222,49 +226,50 @@ def test_axes_that_do_not_fit_are_refused():
 # The prior -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of_words", [False, True])
+@pytest.mark.parametrize("prior", [ROWS, POOLS, WIDE_ROWS], ids=["rows", "pools", "wide"])
 @pytest.mark.parametrize(
     ("noisy", "centre"), [(12.0, 10.0), (-20.0, 10.0), (90.0, 20.0), (3.0, 0.5), (400.0, 350.0)]
 )
-def test_the_parts_of_a_posterior_are_those_of_the_integrals(noisy, centre, of_words):
-    variance, total, width, own = 25.0, 400.0, 20, 0.5
-    near = (np.array([[16.0], [21.0]]), np.array([[30.0], [900.0]]))
-    values = (noisy, variance, centre, 2.0, own, total, 0.25, total / width)
-    parts = Parts.of(Flat(*(np.array([x]) for x in values), of_words, near=near))
-    # As documented: like the pool, like the cells beside, scattered, empty, of any size.
-    sampled = centre * (1 - centre / total) * 0.75
-    moments = [(centre, sampled * (1 + total * rho) + 2.0 - own) for rho in (0, 2**-11, 2**-9)]
-    moments += [(float(near[0][i, 0]), float(near[1][i, 0])) for i in range(2)]
-    priors = [with_moments(mean, spread) for mean, spread in moments]
+def test_the_components_of_a_posterior_agree_with_integrals(noisy, centre, prior):
+    variance, total, beside = 25.0, 400.0, (14.0, 9.0)
+    row = np.array([[beside[0], noisy, beside[1]]])
+    shares = np.array([[(total - centre) / 2, centre, (total - centre) / 2]]) / total
+    cells = cells_of(row, variance, shares, total, share_variance=2.0 / total**2)
+    batch = mixture._Batch.from_cells([cells], prior)
+    priors = [with_moments(centre, centre + 2.0)]
+    for reach in prior.reaches:
+        # The factor of the adjacent cells has a prior of mean 1 and variance 2.
+        expected = total - centre
+        known = 2 / (2 + 2 * variance / expected**2)
+        mean = centre * (1 + known * (sum(beside) / expected - 1))
+        spread = centre**2 * 2 * (1 - known) + (0.3 * reach * mean) ** 2 + mean + 0.02
+        priors.append(with_moments(mean, spread))
     chances = [1.0] * len(priors)
-    for rho in (2**-10, 2**-5) if of_words else (2**-6, 1):
-        spread = sampled * (1 + total * rho) + 2.0
+    for scatter in prior.scatters:
+        spread = centre * (1 + total * scatter) + 2.0
         chances.append(min(2 * centre**2 / (spread + centre**2), 1.0))
         priors.append(stats.expon(scale=centre / chances[-1]))
-        # Nothing, or such a count: the mean stays, and so does the variance where it is wide.
+        # The mean is that of the pool, and so is the variance if it is large.
         mean, square = (chances[-1] * priors[-1].moment(i) for i in (1, 2))
         assert np.isclose(mean, centre)
         assert np.isclose(square - mean**2, max(spread, centre**2))
-    # At least a tenth of the noise's deviation, or a fiftieth of the row's mean if that is less.
-    priors += [stats.expon(scale=max(centre / 64, 0.4)), stats.expon(scale=total / width)]
-    chances += [1.0, 1.0]
+    if prior.has_diffuse:
+        priors.append(stats.expon(scale=total / 3))
+        chances.append(1.0)
     x = np.linspace(0.0, 900.0, 800_001)  # fine enough for all of them
-    # A cell that is like its pool shares noise with it.
-    noise = np.where(np.arange(len(priors)) < 3, variance - own, variance)
-    logs = np.stack([prior.logpdf(x) for prior in priors])
-    logs -= (noisy - x) ** 2 / (2 * noise[:, np.newaxis])
+    logs = np.stack([each.logpdf(x) for each in priors]) - (noisy - x) ** 2 / (2 * variance)
     tops = logs.max(axis=1)
     mass, first, second = (
         integrate.simpson(x**power * np.exp(logs - tops[:, np.newaxis]), x=x, axis=1)
         for power in range(3)
     )
     mass, first, second = (chances * each for each in (mass, first, second))
-    mass = mass + (1 - np.array(chances)) * np.exp(-(noisy**2) / (2 * noise) - tops)
-    np.testing.assert_allclose(parts.mean[:, 0], first / mass, rtol=1e-5)
-    np.testing.assert_allclose(parts.square[:, 0], second / mass, rtol=1e-5)
-    likelihood = np.log(mass / np.sqrt(noise)) + tops
+    mass = mass + (1 - np.array(chances)) * np.exp(-(noisy**2) / (2 * variance) - tops)
+    np.testing.assert_allclose(batch.mean[:, 1], first / mass, rtol=1e-5)
+    np.testing.assert_allclose(batch.square[:, 1], second / mass, rtol=1e-5)
+    likelihood = np.log(mass) + tops
     expected = np.exp(likelihood - likelihood.max())
-    np.testing.assert_allclose(parts.likelihood[:, 0], expected, rtol=1e-5, atol=1e-12)
+    np.testing.assert_allclose(batch.likelihood[:, 1], expected, rtol=1e-5, atol=1e-12)
 
 
 def with_moments(mean, spread):
@@ -276,10 +281,11 @@ def with_moments(mean, spread):
 
 
 @pytest.mark.parametrize("sigma", [1.0, 1e3, 1e6, 1e12])
-def test_the_exponential_part_keeps_its_digits_under_any_noise(sigma):
+def test_the_exponential_component_keeps_its_digits_under_any_noise(sigma):
     mpmath.mp.dps = 150
     for noisy in (-2.5 * sigma, 0.3 * sigma, 3 * sigma):
-        found = mixture.exponential(np.array([noisy]), np.array([sigma**2]), np.array([4.0]))
+        parts = mixture._exponential(np.array([noisy]), np.array([sigma**2]), np.array([4.0]))
+        found = mixture._truncated(*parts)
         y, v, theta = mpmath.mpf(noisy), mpmath.mpf(sigma) ** 2, mpmath.mpf(4)
         m, s = y - v / theta, mpmath.sqrt(v)
         inside = mpmath.ncdf(m / s)
@@ -289,72 +295,75 @@ def test_the_exponential_part_keeps_its_digits_under_any_noise(sigma):
         np.testing.assert_allclose([each[0] for each in found], [float(x) for x in expected], 1e-5)
 
 
+def batch_of(likelihood, lengths):
+    return mixture._Batch(mixture._Rows.from_sizes(np.array(lengths)), likelihood, None, None)
+
+
 @pytest.mark.parametrize("lengths", [(120, 80), (100, 100)])
-@pytest.mark.parametrize("start", [OF_ROWS.in_order, OF_ROWS.without, OF_POOLS.without])
-def test_every_step_of_em_raises_the_likelihood(start, lengths, monkeypatch):
+@pytest.mark.parametrize("prior", [ROWS, WIDE_ROWS, POOLS])
+def test_every_step_of_em_raises_the_likelihood(prior, lengths, monkeypatch):
     rng = np.random.default_rng(0)
-    first = start.weights
+    first = prior.weights
     likelihood = rng.random((len(first), 200))
-    sizes = np.array(lengths)
-    rows = Rows(sizes, np.array([0, lengths[0]]), np.repeat([0, 1], sizes))
+    batch = batch_of(likelihood, lengths)
 
     def objective(weights, before, cells):
-        of_cells = (likelihood * weights[:, rows.of_cells]).sum(axis=0)
+        of_cells = (likelihood * weights[:, batch.rows.of_cells]).sum(axis=0)
         return np.log(of_cells).sum() + cells * (before[:, np.newaxis] * np.log(weights)).sum()
 
     assert np.isclose(first.sum(), 1)
     common, own = [np.repeat(first[:, np.newaxis], 2, axis=1)], []
     for steps in range(1, 8):
-        monkeypatch.setattr(mixture, "_STEPS_OF_ROW", steps)
-        learnt = mixture.common_weights(likelihood, start._replace(steps=steps))
-        common.append(np.repeat(learnt[:, np.newaxis], 2, axis=1))
-        own.append(mixture.row_weights(likelihood, rows, first))
-    # The imagined cells of a model count once, and these two rows have its weights.
-    assert (np.diff([objective(weights, first, 7.5) for weights in common]) > 0).all()
-    assert (np.diff([objective(weights, first, 2.0) for weights in own]) > 0).all()
+        monkeypatch.setattr(mixture, "_STEPS", steps)
+        fitted = mixture._fit_weights(likelihood, first)
+        common.append(np.repeat(fitted[:, np.newaxis], 2, axis=1))
+        weights = batch.row_weights(first)
+        own.append(weights / weights.sum(axis=0))
+    # The pseudo-cells of a model count once, and these two rows have its weights.
+    pseudo = mixture._PSEUDO_CELLS
+    assert (np.diff([objective(weights, first, pseudo / 2) for weights in common]) > 0).all()
+    assert (np.diff([objective(weights, first, pseudo) for weights in own]) > 0).all()
 
 
 @pytest.mark.parametrize("lengths", [(30,), (30, 30, 30), (30, 20, 40)])
-def test_every_row_learns_from_its_own_cells_alone(lengths):
-    first = OF_ROWS.in_order.weights
+def test_the_weights_of_a_row_depend_on_its_own_cells_only(lengths):
+    first = ROWS.weights
     likelihood = np.random.default_rng(0).random((len(first), sum(lengths)))
-    ends = np.cumsum(lengths)
-    rows = Rows(np.array(lengths), ends - lengths, np.repeat(np.arange(len(lengths)), lengths))
-    found = mixture.row_weights(likelihood, rows, first)
-    for row, cells in enumerate(np.split(likelihood, ends[:-1], axis=1)):
+    found = batch_of(likelihood, lengths).row_weights(first)
+    found /= found.sum(axis=0)
+    for row, cells in enumerate(np.split(likelihood, np.cumsum(lengths)[:-1], axis=1)):
         weights = first
-        for _ in range(mixture._STEPS_OF_ROW):
+        for _ in range(mixture._STEPS):
             shares = weights[:, np.newaxis] * cells
             shares /= shares.sum(axis=0)
-            weights = shares.sum(axis=1) + mixture._CELLS_OF_ROW * first
+            weights = shares.sum(axis=1) + mixture._PSEUDO_CELLS * first
             weights /= weights.sum()
         np.testing.assert_allclose(found[:, row], weights, rtol=1e-12)
 
 
-def cells_of(noisy, variance, shares, total, per_count=0.0, is_last=True):
+def cells_of(noisy, variance, shares, total, per_count=0.0, share_variance=0.0):
+    n_rows = len(noisy)
+    totals = np.broadcast_to(np.asarray(total, dtype=float), n_rows)
     return Cells(
         noisy,
-        variance,
+        np.full(n_rows, variance),
         per_count,
-        np.atleast_2d(shares),
-        np.zeros(np.atleast_2d(shares).shape),
-        np.broadcast_to(np.asarray(total, dtype=float), len(noisy)),
-        0.0,
-        np.zeros(len(noisy)),
-        np.zeros(len(noisy)),
-        noisy.shape[1],
-        is_last,
+        np.full(n_rows, noisy.mean()),
+        np.broadcast_to(shares, noisy.shape),
+        np.full(noisy.shape, share_variance),
+        totals,
+        np.zeros(n_rows),
     )
 
 
-def test_rows_that_are_alike_are_read_as_alike_and_others_are_not():
+def test_similar_rows_are_estimated_as_similar_and_others_are_not():
     rng = np.random.default_rng(0)
     pool = np.array([400.0, 300.0, 200.0, 60.0, 40.0])
 
     def spread(true):
         noisy = true + rng.normal(0, 20, true.shape)
-        read = read_cells([cells_of(noisy, 400.0, pool / 1000, 1000.0)], OF_ROWS)[0].shares
-        return np.sqrt(np.mean((1000 * read - true) ** 2))
+        found = estimate_shares([cells_of(noisy, 400.0, pool / 1000, 1000.0)], ROWS)[0].shares
+        return np.sqrt(np.mean((1000 * found - true) ** 2))
 
     alike = np.tile(pool, (40, 1))
     others = rng.dirichlet(np.ones(5), 40) * 1000
@@ -362,13 +371,13 @@ def test_rows_that_are_alike_are_read_as_alike_and_others_are_not():
     assert spread(others) < 21
 
 
-def errors(true, noisy, sigma, **how):
+def errors(true, noisy, sigma):
     """How far a table is from the truth as it is read, in deviations of the noise."""
-    (read,) = read_tables([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum(), **how)
-    return np.sqrt(np.mean((read.counts - true) ** 2)) / sigma
+    (found,) = estimate_counts([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum())
+    return np.sqrt(np.mean((found.counts - true) ** 2)) / sigma
 
 
-def test_cells_that_are_like_those_beside_them_are_read_with_them_and_others_are_not():
+def test_cells_borrow_from_adjacent_cells_only_if_these_are_similar():
     rng = np.random.default_rng(0)
     place, sigma = np.linspace(-2, 2, 20), 150.0
     smooth = 6000 * np.stack([stats.norm.pdf(place, mean, 0.8) for mean in (-1, -0.3, 0.4, 1)])
@@ -384,44 +393,23 @@ def test_cells_that_are_like_those_beside_them_are_read_with_them_and_others_are
     assert apart < 1  # what is seen has 1
 
 
-def test_a_rare_category_at_the_end_of_a_row_is_not_drawn_to_the_frequent_one_beside_it():
+def test_a_rare_category_at_the_end_of_a_row_is_not_shrunk_to_the_adjacent_one():
     rng = np.random.default_rng(0)
     true = np.array([[40.0, 400, 900, 700, 300], [300.0, 500, 600, 500, 200]])
     sigma = 20.0
     found = [
-        read_tables([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum())[0].counts[0, 0]
+        estimate_counts([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum())[0].counts[
+            0, 0
+        ]
         for noisy in true + rng.normal(0, sigma, (400, *true.shape))
     ]
     # What is seen has 1, give or take 0.04.
     assert np.sqrt(np.mean((np.array(found) - 40) ** 2)) < sigma
 
 
-def test_the_noise_that_rows_share_with_their_pool_is_known():
-    rng = np.random.default_rng(0)
-    sigma, draws = 20.0, 4000
-    true = np.stack([rng.gamma(4.0, 50.0, 6), rng.gamma(4.0, 25.0, 6), rng.gamma(4.0, 25.0, 6)])
-    margin, total = true.sum(axis=1), true.sum()
-    noise = rng.normal(0, sigma, (draws, *true.shape))
-    pools = [
-        cells_of(pool[np.newaxis], 3 * sigma**2, np.full(6, 1 / 6), total, is_last=False)
-        for pool in (true + noise).sum(axis=1)
-    ]
-    found = read_cells(pools, OF_POOLS)
-    shares = np.stack([each.shares[0] for each in found])
-    centres = margin[:, np.newaxis] * shares[:, np.newaxis]
-    together = (noise * (centres - centres.mean(axis=0))).mean(axis=0)
-    variances = np.mean([each.variances[0] for each in found], axis=0)
-    part, own = margin / total, tables._own_part(margin, total)
-    expected = mixture.own_variance(
-        margin[:, np.newaxis] ** 2 * variances, own[:, np.newaxis], part[:, np.newaxis], sigma**2
-    )
-    # Counts that add up to a total share a little less than that.
-    np.testing.assert_allclose(together.sum(axis=1) / expected.sum(axis=1), 1.0, atol=0.25)
-
-
 def test_counts_are_moved_as_the_sum_of_their_row_would_have_it():
     mean, variance = np.array([50.0, 20.0, 80.0, 3.0, 900.0]), np.array([4.0, 9.0, 25.0, 2.0, 16.0])
-    rows = Rows(np.array([3, 2]), np.array([0, 3]), np.repeat([0, 1], [3, 2]))
+    rows = mixture._Rows.from_sizes(np.array([3, 2]))
     sums, uncertain = np.array([160.0, 899.0]), np.array([0.0, 12.0])
     found = mixture.given_sums(mean, variance, sums, uncertain, rows)
     # Independent normal variables given a sum of them that is seen with noise.
@@ -435,16 +423,18 @@ def test_counts_are_moved_as_the_sum_of_their_row_would_have_it():
     assert found[:3].sum() == pytest.approx(160)
     # Down it is so to first order, and nothing comes to less than nothing.
     np.testing.assert_allclose(found[3:], down, rtol=0.01)
-    for row, cells in enumerate((slice(0, 3), slice(3, 5))):
-        alone = mixture.given_sum(mean[cells], variance[cells], sums[row], uncertain[row])
-        np.testing.assert_allclose(alone, found[cells], rtol=1e-12)
-    assert (mixture.given_sum(mean, variance, 10.0, 0.0) > 0).all()
-    # Nothing is known of how counts vary where rounding took it.
-    np.testing.assert_allclose(mixture.given_sum(mean, np.zeros(5), 2106.0, 0.0), 2 * mean)
-    np.testing.assert_array_equal(mixture.given_sum(np.zeros(2), np.zeros(2), 0.0, 1.0), 0.0)
+    alone = mixture._Rows.from_sizes(np.array([5]))
+
+    def given(mean, variance, total, uncertain=0.0):
+        return mixture.given_sums(mean, variance, np.array([total]), np.array([uncertain]), alone)
+
+    assert (given(mean, variance, 10.0) > 0).all()
+    # Rounding may leave no variance at all.
+    np.testing.assert_allclose(given(mean, np.zeros(5), 2106.0), 2 * mean)
+    np.testing.assert_array_equal(given(np.zeros(5), np.zeros(5), 0.0, 1.0), 0.0)
 
 
-def test_a_known_total_brings_a_reading_nearer_to_the_truth(monkeypatch):
+def test_a_known_total_improves_the_estimates(monkeypatch):
     rng = np.random.default_rng(0)
     true = np.stack([rng.multinomial(3000, rng.dirichlet(np.full(20, 0.05))) for _ in range(60)])
     tables = [
@@ -452,43 +442,16 @@ def test_a_known_total_brings_a_reading_nearer_to_the_truth(monkeypatch):
     ]
 
     def apart():
-        shares = np.stack([read_histogram(table, 3000.0) for table in tables])
+        shares = np.stack([estimate_histogram(table, 3000.0) for table in tables])
         return np.abs(shares - true / 3000).sum(axis=1)
 
     with_it = apart()
-    monkeypatch.setattr(posteriors, "given_sums", lambda mean, *known: mean)
+    monkeypatch.setattr(mixture, "given_sums", lambda mean, *known: mean)
     # By 10% on average; paired differences have a standard error of 2%.
     assert with_it.mean() < 0.95 * apart().mean()
 
 
-def test_in_a_row_of_few_records_caution_is_little():
-    rng = np.random.default_rng(0)
-    gained = []
-    for records in (30.0, 300.0, 3000.0):  # for each cell, on average 0.3, 3, and 30 of the noise
-        noisy = rng.normal(0, 100, (2, 10))
-        noisy[:, 0] += 10 * records
-        tables = [NoisyTable(noisy, Noise(1e4), ("y", "u"))]
-        sure, careful = (read_tables(tables, 20 * records, caution=c)[0] for c in (0.0, 0.3))
-        share = (careful.counts - sure.counts)[:, 1:].sum() / careful.counts.sum()
-        gained.append(share * 20 * records / 18 / 100)  # for each cell, in deviations
-    assert 0 < gained[0] < 0.3 * 0.3**2
-    assert gained[0] < gained[1] < gained[2] < 0.3
-
-
-def test_a_cautious_reading_adds_a_part_of_the_noise_to_what_may_be_nothing():
-    rng = np.random.default_rng(0)
-    true = np.array([[0.0, 0.0, 900.0, 60.0], [0.0, 400.0, 0.0, 640.0]])
-    table = NoisyTable(true + rng.normal(0, 10, true.shape), Noise(100.0), ("y", "u"))
-    (sure,) = read_tables([table], 2000.0)
-    (careful,) = read_tables([table], 2000.0, caution=0.3)
-    empty = true == 0
-    gained = (careful.counts - sure.counts)[empty]
-    assert (gained > 1.0).all()  # of the noise, whose deviation is 10
-    assert (gained < 3.0).all()
-    np.testing.assert_allclose(careful.counts[~empty], sure.counts[~empty], rtol=0.06)
-
-
-def test_a_table_of_words_is_read_nearer_to_the_truth_than_projection_and_clipping_are():
+def test_estimates_of_words_are_nearer_to_the_truth_than_projection_and_clipping():
     rng = np.random.default_rng(0)
     pool = rng.pareto(0.8, 12_000) + 0.01
     pool /= pool.sum()
@@ -496,14 +459,14 @@ def test_a_table_of_words_is_read_nearer_to_the_truth_than_projection_and_clippi
         [rng.multinomial(n, rng.dirichlet(20_000 * pool + 1e-9)) for n in (50_000, 30_000)]
     )
     noisy = true + rng.normal(0, 25.0, true.shape)
-    (read,) = read_tables([NoisyTable(noisy, Noise(625.0), ("y", "word"))])
+    (found,) = estimate_counts([NoisyTable(noisy, Noise(625.0), ("y", "word"))])
     shares = true / true.sum(axis=1, keepdims=True)
 
     def apart(counts):
         return np.abs(counts / counts.sum(axis=1, keepdims=True) - shares).sum() / 2
 
-    assert apart(read.counts) < 0.95 * apart(np.maximum(noisy, 0))
-    assert apart(read.counts) < apart(projected(noisy))
+    assert apart(found.counts) < 0.95 * apart(np.maximum(noisy, 0))
+    assert apart(found.counts) < apart(projected(noisy))
 
 
 def projected(noisy):
@@ -519,18 +482,18 @@ def projected(noisy):
 
 @pytest.mark.parametrize("per_count", [0.0, 0.05])
 @pytest.mark.parametrize("sigma", [2.0, 30.0])
-def test_means_that_are_looked_up_are_those_that_are_computed(per_count, sigma, monkeypatch):
+def test_interpolated_means_agree_with_computed_ones(per_count, sigma, monkeypatch):
     rng = np.random.default_rng(0)
     pool = rng.dirichlet(np.full(6000, 0.3)) + 1e-7
     pool /= pool.sum()
     totals = np.array([60_000.0, 45_000.0, 90_000.0])
     rows = np.stack([rng.dirichlet(300 * pool + 0.01) * total for total in totals])
     noisy = rows + rng.normal(0, sigma, rows.shape)
-    cells = cells_of(noisy, sigma**2, pool, totals, per_count, is_last=False)
-    (quick,) = read_cells([cells], OF_ROWS)
-    monkeypatch.setattr(posteriors, "_LARGE", 1 << 30)
-    monkeypatch.setattr(posteriors, "_ENOUGH", 1 << 30)  # all cells tell the weights
-    (slow,) = read_cells([cells], OF_ROWS)
+    cells = cells_of(noisy, sigma**2, pool, totals, per_count)
+    monkeypatch.setattr(mixture, "_BLOCK", 1 << 12)
+    (quick,) = estimate_shares([cells], WIDE_ROWS)
+    monkeypatch.setattr(mixture, "_BLOCK", 1 << 30)
+    (slow,) = estimate_shares([cells], WIDE_ROWS)
     true = rows / totals[:, np.newaxis]
     off, error = np.abs(quick.shares - slow.shares).sum(), np.abs(slow.shares - true).sum()
     assert off < 0.1 * error
@@ -539,34 +502,34 @@ def test_means_that_are_looked_up_are_those_that_are_computed(per_count, sigma, 
     np.testing.assert_allclose(quick.variances.sum(), slow.variances.sum(), rtol=0.1)
 
 
-def test_a_large_table_of_short_rows_is_read_in_blocks_as_it_is_at_once(monkeypatch):
+def test_a_large_table_is_estimated_in_blocks_as_it_is_at_once(monkeypatch):
     rng = np.random.default_rng(1)
     noisy = rng.normal(30, 10, (4000, 3))
     cells = [cells_of(noisy, 100.0, np.full((4000, 3), 1 / 3), 90.0)]
-    (whole,) = read_cells(cells, OF_ROWS)
-    for size in ("_BLOCK", "_ENOUGH_OF_ALL"):
-        monkeypatch.setattr(posteriors, size, 1 << 11)
-    monkeypatch.setattr(posteriors, "_ENOUGH", 1 << 30)
-    (parts,) = read_cells(cells, OF_ROWS)
+    # Weights of a sample are not those of all cells.
+    monkeypatch.setattr(mixture, "_fit_weights", lambda likelihood, initial: initial)
+    (whole,) = estimate_shares(cells, ROWS)
+    monkeypatch.setattr(mixture, "_BLOCK", 1 << 11)
+    (parts,) = estimate_shares(cells, ROWS)
     np.testing.assert_allclose(parts.shares, whole.shares, rtol=1e-9)
 
 
 # Tables ----------------------------------------------------------------------------
 
 
-def test_without_much_noise_a_table_is_read_as_it_is():
+def test_without_much_noise_the_estimates_are_the_counts():
     counts = np.array([[[30.0, 0.0], [500.0, 8.0]], [[70.0, 90.0], [2.0, 300.0]]])
     tables = [NoisyTable(counts, Noise(1e-8), ("a", "b", "c"))]
-    (read,) = read_tables(tables, 1000.0)
-    np.testing.assert_allclose(read.counts, counts, atol=0.05)
+    (found,) = estimate_counts(tables, 1000.0)
+    np.testing.assert_allclose(found.counts, counts, atol=0.05)
 
 
-def test_with_nothing_but_noise_a_table_is_read_as_even():
+def test_with_nothing_but_noise_the_estimates_are_uniform():
     noisy = np.random.default_rng(0).normal(0, 1e6, (4, 10))
-    (read,) = read_tables([NoisyTable(noisy, Noise(1e12), ("a", "b"))], 1000.0)
-    shares = read.counts / read.counts.sum(axis=1, keepdims=True)
+    (found,) = estimate_counts([NoisyTable(noisy, Noise(1e12), ("a", "b"))], 1000.0)
+    shares = found.counts / found.counts.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(shares, 0.1, atol=0.03)
-    np.testing.assert_allclose(read.counts.sum(), 1000)
+    np.testing.assert_allclose(found.counts.sum(), 1000)
 
 
 def test_neither_the_order_of_tables_nor_the_direction_of_categories_matters():
@@ -574,8 +537,10 @@ def test_neither_the_order_of_tables_nor_the_direction_of_categories_matters():
     first = NoisyTable(rng.normal(100, 30, (2, 5)), Noise(900.0), ("y", "u"))
     second = NoisyTable(rng.normal(200, 30, (2, 3)), Noise(900.0), ("y", "v"))
     order = [4, 3, 2, 1, 0]
-    there = read_tables([first, second], 900.0)
-    back = read_tables([second, NoisyTable(first.counts[:, order], first.noise, first.axes)], 900.0)
+    there = estimate_counts([first, second], 900.0)
+    back = estimate_counts(
+        [second, NoisyTable(first.counts[:, order], first.noise, first.axes)], 900.0
+    )
     np.testing.assert_allclose(back[1].counts, there[0].counts[:, order], rtol=1e-6)
     np.testing.assert_allclose(back[0].counts, there[1].counts, rtol=1e-6)
 
@@ -583,7 +548,7 @@ def test_neither_the_order_of_tables_nor_the_direction_of_categories_matters():
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("variance", [1e-24, 1.0, 1e6, 1e100])
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3), (3, 10), (5, 63), (2, 65), (20, 500), (2, 3, 4)])
-def test_whatever_was_drawn_is_read_as_positive_counts(variance, shape):
+def test_estimates_are_positive_and_finite_for_any_noise(variance, shape):
     rng = np.random.default_rng(0)
     for scale in (0.0, 1.0, 1e12):
         true = scale * rng.gamma(0.3, 1, shape)
@@ -592,17 +557,16 @@ def test_whatever_was_drawn_is_read_as_positive_counts(variance, shape):
             table = NoisyTable(
                 noisy, Noise(variance, np.sqrt(variance) / 10), ("a", "b", "c")[: len(shape)]
             )
-            for caution in (0.0, 0.3):
-                (read,) = read_tables([table], total, caution=caution)
-                assert np.isfinite(read.counts).all()
-                assert (read.counts > 0).all()
+            (found,) = estimate_counts([table], total)
+            assert np.isfinite(found.counts).all()
+            assert (found.counts > 0).all()
 
 
 def test_counts_are_positive_and_rows_hold_what_tables_agree_on():
     rng = np.random.default_rng(4)
     tables = [NoisyTable(rng.normal(30, 40, 3), Noise(1600.0), ("y",))]
     tables += [NoisyTable(rng.normal(9, 40, (3, 6)), Noise(1600.0), ("y", k)) for k in range(4)]
-    classes, *features = read_tables(tables, 100.0)
+    classes, *features = estimate_counts(tables, 100.0)
     assert classes.counts.min() > 0
     np.testing.assert_allclose(classes.counts.sum(), 100)
     for table in features:
@@ -624,7 +588,7 @@ def test_limits_hold_as_often_as_they_say(mechanism):
     held = tight = drawn = 0
     for _ in range(50):
         noisy = Mechanism.draw_all([Request(mechanism, table, 1.0, True) for table in true], rng)
-        read = read_tables(
+        read = estimate_counts(
             [NoisyTable(table, mechanism.noise, ("y", k)) for k, table in enumerate(noisy)], 900.0
         )
         for table, counts in zip(read, true, strict=True):
@@ -688,7 +652,7 @@ def test_priors_leave_room_for_counts_on_a_fine_grid(epsilon):
 @pytest.mark.parametrize(
     ("d", "total", "sigma"), [(5, 300.0, 5.0), (6, 300.0, 25.0), (12, 300.0, 100.0)]
 )
-def test_the_expected_divergence_is_that_of_the_best_reading(d, total, sigma):
+def test_the_expected_divergence_is_that_of_the_best_estimate(d, total, sigma):
     # By drawing rows, noise, and importance samples of the posterior of each cell.
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.full(d, 0.5), 1000)
@@ -731,7 +695,7 @@ def test_without_noise_post_processing_does_not_matter(postprocess):
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_the_best_reading_is_nearer_to_the_truth_than_the_plain_one(mechanism):
+def test_post_processing_is_nearer_to_the_truth_than_the_draws(mechanism):
     X, y, public = _records()
     theirs = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)
     found = {}
@@ -761,7 +725,7 @@ def test_the_best_reading_is_nearer_to_the_truth_than_the_plain_one(mechanism):
 
 
 @pytest.mark.parametrize("estimator", ["naive Bayes", "network"])
-def test_what_is_read_depends_on_nothing_but_what_was_drawn(monkeypatch, estimator):
+def test_estimates_depend_on_nothing_but_the_draws(monkeypatch, estimator):
     """Two data sets of one public size, and noise that forgets what it was added to."""
 
     def draw_all(requests, generator):
@@ -798,14 +762,14 @@ def test_limits_of_estimators_hold_their_own_probabilities():
     ]
     assert np.mean(np.concatenate([each.ravel() for each in inside])) > 0.95
     plain = DirichletCategoricalNB(postprocess=False, **public).fit(X, y)
-    with pytest.raises(ValueError, match="postprocess must be True"):
+    with pytest.raises(ValueError, match="needs post-processed counts"):
         plain.probability_limits()
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e5])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
-def test_reading_does_not_fail_after_the_charge(epsilon, mechanism, adjacency):
+def test_post_processing_does_not_fail_after_the_charge(epsilon, mechanism, adjacency):
     """Nothing but noise, and hardly any; a class that nobody is in, a feature of one category."""
     X, y, public = _records(n=100)
     X[:, 3] = 0
@@ -831,12 +795,12 @@ def test_postprocess_is_true_or_false():
 # A histogram by itself -------------------------------------------------------------
 
 
-def test_an_empty_cell_of_a_histogram_is_read_as_nearly_nothing_whatever_the_equal_share_is():
+def test_an_empty_cell_of_a_histogram_is_estimated_as_nearly_empty():
     rng = np.random.default_rng(0)
     for size in (50, 400):
         true = np.repeat([1000.0, 0.0], [10, size - 10])
         noisy = true + rng.normal(0, 5, size)
-        shares = read_histogram(NoisyTable(noisy, Noise(25.0), ("x",)), 10_000.0)
+        shares = estimate_histogram(NoisyTable(noisy, Noise(25.0), ("x",)), 10_000.0)
         assert np.all(shares > 0)
         assert shares.sum() == pytest.approx(1)
         # As wide as the equal share they would hold 0.8 deviations each, 4 records.
@@ -846,8 +810,8 @@ def test_an_empty_cell_of_a_histogram_is_read_as_nearly_nothing_whatever_the_equ
         np.testing.assert_allclose(10_000 * found, 1000, atol=4 * 5)
 
 
-def test_a_histogram_of_which_nothing_is_seen_is_a_distribution():
+def test_a_histogram_of_noise_alone_is_a_distribution():
     noisy = np.array([-9.0, -3.0, -4.0])
-    shares = read_histogram(NoisyTable(noisy, Noise(25.0), ("x",)))
+    shares = estimate_histogram(NoisyTable(noisy, Noise(25.0), ("x",)))
     assert np.all(shares > 0)
     assert shares.sum() == pytest.approx(1)

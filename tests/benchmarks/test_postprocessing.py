@@ -1,9 +1,17 @@
-"""Readings of sparse tables, against a projection by its conditions, and by what they promise."""
+"""Estimates of sparse tables, against a projection by its conditions, and by what they promise."""
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.experiments.reading import COUNTED, DRAWN, READ, RULES, Reading, chow_liu, projected
+from benchmarks.experiments.postprocessing import (
+    COUNTED,
+    DRAWN,
+    READ,
+    RULES,
+    PostProcessing,
+    chow_liu,
+    projected,
+)
 
 
 def test_the_projection_is_the_nearest_table_with_these_sums():
@@ -28,7 +36,7 @@ def test_a_tree_follows_the_columns_that_depend_on_each_other():
 
 
 def test_the_default_reading_is_nearer_than_those_that_look_at_single_cells(quick, paper_data):
-    results = quick("reading").set_index(["data", "method"])
+    results = quick("postprocessing").set_index(["data", "method"])
     assert np.isinf(results.loc[("docstrings", "projection"), "kl"])
     tree = results.loc["german_credit"]
     assert tree.loc[READ, "kl"] < 0.8 * tree.loc[DRAWN, "kl"]
@@ -48,7 +56,7 @@ def test_an_accuracy_is_behind_beyond_chance_and_short_of_that_without_noise():
         ]
         results = pd.DataFrame(rows).assign(tv=0.1, kl=0.1, behind_error=error)
         trees = results.assign(columns=0)
-        *_, text, _, _, tree = Reading().claims(pd.concat([results, trees]))
+        *_, text, _, _, tree = PostProcessing().claims(pd.concat([results, trees]))
         assert text.holds == tree.holds
         return text
 

@@ -17,8 +17,7 @@ from skdirdp.mechanisms import CountTable, GaussianMechanism, calibrate
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.splitting import relative_precision
 from skdirdp.mechanisms.tables import ContributionBound
-from skdirdp.postprocessing import NoisyTable, read_tables
-from skdirdp.postprocessing.tables import CAUTION_OF_INDEPENDENCE, CAUTION_OF_NETWORKS
+from skdirdp.postprocessing import NoisyTable, estimate_counts
 
 from .. import data, figures
 from ..corpora import DOCSTRINGS, SOURCES, corpus, length
@@ -69,8 +68,8 @@ def _normalised(counts: np.ndarray) -> np.ndarray:
     return counts / counts.sum(axis=-1, keepdims=True)
 
 
-class Reading(Experiment):
-    name = "reading"
+class PostProcessing(Experiment):
+    name = "postprocessing"
     title = "Large sparse tables: one noisy table, several readings"
     reproduces = (
         "total variation distance, KL divergence and accuracy of hashed texts and of Chow-Liu "
@@ -236,11 +235,10 @@ def _text(name: str, columns: int, repeat: int) -> list[Row]:
     noisy_prior, noisy = first.noisy(prior, rng), second.noisy(counts, rng)
     plain = _normalised(first._posterior_mean(noisy_prior))
     models = {rule: (plain, make(noisy, second)) for rule, make in RULES.items()}
-    (read,) = read_tables([NoisyTable(noisy_prior, first.noise, ("class",))], float(len(y)))
-    (table,) = read_tables(
+    (read,) = estimate_counts([NoisyTable(noisy_prior, first.noise, ("class",))], float(len(y)))
+    (table,) = estimate_counts(
         [NoisyTable(noisy, second.noise, ("class", "word"))],
-        rows=[read.counts],
-        caution=CAUTION_OF_INDEPENDENCE,
+        row_shares=[read.counts],
     )
     models[READ] = (_normalised(read.counts), table.counts + 1)
     models[COUNTED] = (_normalised(prior), counts + 1)
@@ -290,13 +288,12 @@ def _tree(table: pd.DataFrame, name: str, repeat: int) -> list[Row]:
     rng = seeded(name, repeat)
     noisy = {node: mechanism.noisy(x, rng) for node, x in wide.items()}
     models = {rule: [make(y, mechanism) for y in noisy.values()] for rule, make in RULES.items()}
-    read = read_tables(
+    read = estimate_counts(
         [
             NoisyTable(y if structure[node] else y[0], mechanism.noise, (*structure[node], node))
             for node, y in noisy.items()
         ],
         float(len(train)),
-        caution=CAUTION_OF_NETWORKS,
     )
     models[READ] = [each.counts.reshape(-1, each.counts.shape[-1]) + 1 for each in read]
     models[COUNTED] = [x + 1 for x in wide.values()]

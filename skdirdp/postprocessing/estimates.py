@@ -1,0 +1,338 @@
+"""Estimates of the true counts of noisy tables."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from .._validation import check_real
+from ..mechanisms.tables import Noise
+from .margins import ConsistentTable, NoisyTable, make_consistent, margin_variances
+from .mixture import (
+    HISTOGRAMS,
+    POOLS,
+    ROWS,
+    WIDE_ROWS,
+    Cells,
+    Posterior,
+    Prior,
+    cell_variances,
+    estimate_shares,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableEstimate:
+    """Estimated counts of a table, with the noisy counts that they are based on.
+
+    Attributes
+    ----------
+    counts : ndarray
+        Estimated counts, which are positive.
+    noisy : ndarray
+        Noisy counts that agree with those of other tables. Some may be negative.
+    variance, row_variance : float
+        Mean variance of the noise of a cell, and variance of the noise of the sum of a row.
+    noise : Noise
+        Noise of the release.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, estimate_counts
+    >>> table = NoisyTable(np.array([60.0, 50.0]), Noise(4.0), ("x",))
+    >>> (estimate,) = estimate_counts([table], total=110)
+    >>> lower, upper = estimate.limits(0.95)
+    >>> bool((lower < 6 / 11).any() and (upper > 6 / 11).any())
+    True
+    """
+
+    counts: np.ndarray
+    noisy: np.ndarray
+    variance: float
+    row_variance: float
+    noise: Noise
+
+    def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return confidence limits for the true share of each cell in its row.
+
+        They use the distribution of the noise only, not the prior, and hold for all data: the
+        limits of a cell and those of the sum of its row hold together with this probability.
+
+        Parameters
+        ----------
+        confidence : float in (0, 1), default=0.95
+            Confidence level of the limits of one cell.
+
+        Returns
+        -------
+        lower, upper : ndarray
+        """
+        check_real("confidence", confidence, above=0, below=1)
+        noisy = self.noisy
+        reach = self.noise.reach((1 + confidence) / 2)
+        variances = cell_variances(noisy, self.variance, self.noise.per_count, noisy.mean())
+        off, row_off = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
+        row = noisy.sum(axis=-1, keepdims=True)
+        least, most = np.maximum(row - row_off, 0.0), np.maximum(row + row_off, 0.0)
+        low, high = np.maximum(noisy - off, 0.0), np.maximum(noisy + off, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            lower = np.where(most > 0, low / most, 0.0)
+            upper = np.where(least > 0, high / least, 1.0)
+        return np.minimum(lower, 1.0), np.minimum(upper, 1.0)
+
+
+def estimate_counts(
+    tables: Sequence[NoisyTable],
+    total: float | None = None,
+    row_shares: Sequence[np.ndarray | None] | None = None,
+) -> list[TableEstimate]:
+    """Estimate the true counts of the tables of a model.
+
+    Tables are made consistent on the margins that they share. Each table is then estimated from
+    coarse to fine: the last variable alone, given each of the other variables, and given all of
+    them. Each estimate is the pool of the rows of the next one.
+
+    Parameters
+    ----------
+    tables : sequence of NoisyTable
+    total : float, optional
+        The public number of records in each table. If None, it is estimated.
+    row_shares : sequence of ndarray or None, optional
+        For tables of two variables, the expected shares of the rows. If None, they are equal.
+
+    Returns
+    -------
+    list of TableEstimate
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, estimate_counts
+    >>> noisy = np.array([[430.0, 52.0, -11.0], [390.0, 61.0, 7.0]])
+    >>> (estimate,) = estimate_counts([NoisyTable(noisy, Noise(400.0), ("class", "x"))])
+    >>> bool((estimate.counts > 0).all())
+    True
+    """
+    if not tables:
+        return []
+    expected = [None] * len(tables) if row_shares is None else list(row_shares)
+    alike: dict[Hashable, list[int]] = {}
+    consistent = make_consistent(tables, total)
+    for place, (table, shares) in enumerate(zip(consistent, expected, strict=True)):
+        key = (table.counts.shape, table.shared, table.table.noise)
+        # Tables with expected shares are not stacked.
+        alike.setdefault(key if shares is None else place, []).append(place)
+    stacks = [
+        _Stack([consistent[place] for place in places], total, expected[places[0]])
+        for places in alike.values()
+    ]
+    _estimate_variables(stacks)
+    for make_cells, keep, prior in (
+        (_Stack.row_cells, _Stack.keep_rows, POOLS),
+        (_Stack.cells_given_one, _Stack.keep, ROWS),
+        (_Stack.cells_given_all, _Stack.keep, ROWS),
+    ):
+        waiting = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
+        found = _estimate_by_width([cells for _, cells in waiting], prior)
+        for (stack, _), posterior in zip(waiting, found, strict=True):
+            keep(stack, posterior)
+    places = [place for members in alike.values() for place in members]
+    estimates = [estimate for stack in stacks for estimate in stack.estimates()]
+    return [
+        estimate for _, estimate in sorted(zip(places, estimates, strict=True), key=itemgetter(0))
+    ]
+
+
+def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
+    """Estimate the shares of the cells of a table of one variable.
+
+    Unlike a variable of a model, many cells of a histogram may be empty.
+
+    Parameters
+    ----------
+    table : NoisyTable
+    total : float, optional
+        The public number of records. If None, it is estimated.
+
+    Returns
+    -------
+    ndarray of shape (n_categories,)
+        Positive numbers that sum to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, estimate_histogram
+    >>> noisy = np.array([612.0, 377.0, -8.0, 11.0])
+    >>> estimate_histogram(NoisyTable(noisy, Noise(100.0), ("ward",)), total=1000).round(2)
+    array([0.62, 0.38, 0.  , 0.  ])
+    """
+    stack = _Stack(make_consistent([table], total), total, None)
+    return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]
+
+
+def _estimate_by_width(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
+    """Estimate wide rows with their own prior, and other rows with the given one."""
+    found = {
+        is_wide: iter(estimate_shares([each for each in groups if each.is_wide == is_wide], chosen))
+        for is_wide, chosen in ((True, WIDE_ROWS), (False, prior))
+    }
+    return [next(found[cells.is_wide]) for cells in groups]
+
+
+def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
+    """Estimate every variable alone, once for all tables that have it."""
+    names: dict[Hashable, None] = {}
+    groups: list[Cells] = []
+    for stack in stacks:
+        for axis, of_tables in enumerate(stack.names):
+            new: dict[Hashable, int] = {}
+            for place, name in enumerate(of_tables):
+                if name not in names:
+                    new.setdefault(name, place)
+            if new:
+                groups.append(stack.variable_cells(axis).rows(list(new.values())))
+                names.update(dict.fromkeys(new))
+    found = _estimate_by_width(groups, POOLS)
+    # One array per row, without a tuple around each: many tuples would slow garbage collection.
+    shares, variances = ([row for each in found for row in each[i]] for i in range(2))
+    places = {name: place for place, name in enumerate(names)}
+    for stack in stacks:
+        chosen = [[places[name] for name in of_tables] for of_tables in stack.names]
+        stack.start(
+            [
+                Posterior(
+                    np.array([shares[i] for i in rows]), np.array([variances[i] for i in rows])
+                )
+                for rows in chosen
+            ]
+        )
+
+
+class _Stack:
+    """Consistent tables of the same shape and noise, along the first dimension of arrays."""
+
+    def __init__(
+        self, tables: Sequence[ConsistentTable], total: float | None, row_shares: np.ndarray | None
+    ):
+        self._tables, self._row_shares = tables, row_shares
+        counts = [table.counts for table in tables]
+        self._counts = counts[0][np.newaxis] if len(counts) == 1 else np.array(counts)
+        self._variances = np.array([table.variances for table in tables])
+        self._shape = tables[0].counts.shape
+        #: The variables of each dimension.
+        self.names = list(zip(*[table.table.axes for table in tables], strict=True))
+        self._sums = self._counts.reshape(len(tables), -1).sum(axis=1)
+        if total is None:
+            # If nothing is left of a sum, the noise is the best guess of its size.
+            self._totals = np.maximum(self._sums, np.sqrt(self._variance(())))
+        else:
+            self._totals = np.full(len(tables), float(total))
+
+    def start(self, variables: Sequence[Posterior]) -> None:
+        """Set the estimates of the single variables."""
+        *given, last = variables
+        self._margins = [self._totals[:, np.newaxis] * shares for shares, _ in given]
+        self._rows = self._margins[0] if given else self._totals[:, np.newaxis]
+        self._found = [last]
+
+    def variable_cells(self, axis: int) -> Cells:
+        """Return the cells of one variable, whose pool is uniform or has the expected shares."""
+        shares = np.array([1 / self._shape[axis]])
+        if self._row_shares is not None and axis + 1 < len(self._shape):
+            shares = self._row_shares / self._row_shares.sum()
+        return self._cells((axis,), shares, np.zeros(1), self._totals, is_pool=True)
+
+    def row_cells(self) -> list[Cells]:
+        """Return the row sums, whose pool has the shares of independent variables."""
+        if len(self._margins) < 2:
+            return []
+        rows = self._totals.reshape(-1, *[1] * len(self._margins))
+        for axis, margin in enumerate(self._margins):
+            rows = rows * self._along(margin / self._totals[:, np.newaxis], axis)
+        self._rows = rows
+        shares = rows.reshape(len(rows), 1, -1) / self._totals[:, np.newaxis, np.newaxis]
+        axes = range(len(self._margins))
+        return [self._cells(axes, shares, np.zeros_like(shares), self._totals, is_pool=True)]
+
+    def keep_rows(self, found: Posterior) -> None:
+        self._rows = (self._totals[:, np.newaxis] * found.shares).reshape(self._rows.shape)
+
+    def cells_given_one(self) -> list[Cells]:
+        """Return the last variable given each of the others; the pool is the variable alone."""
+        shares, variances = (each[:, np.newaxis] for each in self._found[0])
+        last = len(self._margins)
+        return [
+            self._cells((axis, last), shares, variances, margin)
+            for axis, margin in enumerate(self._margins)
+        ]
+
+    def cells_given_all(self) -> list[Cells]:
+        """Return the last variable given all others, each of which has its own factor."""
+        if len(self._margins) < 2:
+            return []
+        size = self._shape[-1]
+        alone = self._found[0].shares
+        mean = alone.reshape(len(alone), *[1] * len(self._margins), size)
+        relative: np.ndarray | float = 0.0
+        for axis, (shares, variances) in enumerate(self._found[1:]):
+            shape = (len(alone), -1, size)
+            given, variance = shares.reshape(shape), variances.reshape(shape)
+            mean = mean * self._along(given / alone[:, np.newaxis], axis)
+            relative = relative + self._along(variance / given**2, axis)
+        mean = mean / mean.sum(axis=-1, keepdims=True)
+        shares = mean.reshape(len(alone), -1, size)
+        variances = (mean**2 * np.minimum(relative, 1.0)).reshape(shares.shape)
+        return [self._cells(range(len(self._shape)), shares, variances, self._rows)]
+
+    def keep(self, found: Posterior) -> None:
+        self._found.append(found)
+
+    def estimates(self) -> list[TableEstimate]:
+        shares = self._found[-1].shares.reshape(self._counts.shape)
+        counts = self._rows[..., np.newaxis] * shares if self._margins else self._rows * shares
+        axes = range(len(self._shape))
+        variances = zip(self._variance(axes), self._variance(axes[:-1]), strict=True)
+        return [
+            TableEstimate(estimate, table.counts, float(variance), float(of_row), table.table.noise)
+            for estimate, table, (variance, of_row) in zip(
+                counts, self._tables, variances, strict=True
+            )
+        ]
+
+    def _along(self, values: np.ndarray, axis: int) -> np.ndarray:
+        """Turn an array by table, a variable and possibly columns into one by all variables."""
+        ones = [1] * len(self._margins)
+        ones[axis] = values.shape[1]
+        return values.reshape(len(values), *ones, *values.shape[2:])
+
+    def _variance(self, axes: Sequence[int]) -> np.ndarray:
+        """Return the variance of a cell of the margin with some dimensions, for each table."""
+        mask = tuple([axis in axes for axis in range(len(self._shape))])
+        return margin_variances(self._shape, mask, self._tables[0].shared, self._variances)
+
+    def _cells(
+        self,
+        axes: Sequence[int],
+        shares: np.ndarray,
+        variances: np.ndarray,
+        totals: np.ndarray,
+        is_pool: bool = False,
+    ) -> Cells:
+        """Return the margin with some dimensions, as rows with the given totals."""
+        lost = tuple([axis + 1 for axis in range(len(self._shape)) if axis not in axes])
+        margin = self._counts.sum(axis=lost) if lost else self._counts
+        noisy = margin.reshape(totals.size, -1)
+        width, n_rows = noisy.shape[1], totals.size // len(margin)
+        total_variance = np.zeros(len(margin)) if is_pool else self._variance(axes[:-1])
+        by_table = (self._variance(axes), self._sums / (n_rows * width), total_variance)
+        variance, level, total_variance = (each.repeat(n_rows) for each in by_table)
+        shares, variances = (
+            np.broadcast_to(each, (len(margin), n_rows, width)).reshape(noisy.shape)
+            for each in (shares, variances)
+        )
+        per_count = self._tables[0].table.noise.per_count
+        totals = totals.reshape(-1)
+        return Cells(noisy, variance, per_count, level, shares, variances, totals, total_variance)
