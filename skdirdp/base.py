@@ -1,16 +1,14 @@
-"""Base classes of the private estimators, and the report of what a fit guarantees.
+"""Base classes of the private estimators, their release flow, and the report of a fit.
 
-An estimator counts; its base class turns the counts into probabilities. It calibrates,
-charges the accountant, and only then draws noise. No estimator does privacy
-arithmetic of its own.
+An estimator counts; a `ReleasePlan` calibrates noise for the counts; a `ReleaseContext` charges
+the accountant and draws the noise. Estimators do no privacy arithmetic of their own.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
-from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple
@@ -35,36 +33,37 @@ from .mechanisms.tables import CountTable
 from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
 
-# Files of fitted models name it by where it is public.
+# Pickles of fitted models refer to its public module.
 Unit.__module__ = __name__
 
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """What a fit guarantees, and by what means.
+    """Privacy guarantee of a fit, and the mechanisms that provide it.
 
     Every private estimator has one after `fit`, as `privacy_`.
 
     Parameters
     ----------
     epsilon : float
-        The budget of the whole fit; infinite if nothing is guaranteed.
+        Budget of the fit; infinite if there is no guarantee.
     delta : float or None
-        The fit is (epsilon, delta)-DP, unless `order` is given.
+        The fit is (epsilon, delta)-differentially private, unless `order` is given.
     order : float or None
-        Given, the fit is (order, epsilon)-RDP.
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy.
     adjacency : {"replace", "add_remove"}
-        What the protection is against.
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
     mechanisms : tuple of (mechanism or guarantee, number of releases)
-        All that was released, with its parameters.
+        All releases with their parameters.
     not_covered : tuple of str, default=()
-        Parameters that were missing and taken from the data, and "random_state" where it
-        was given: the guarantee does not hold for what they tell.
+        Public parameters that were taken from the data, and "random_state" if it was given:
+        the guarantee does not cover what they reveal.
     unit : Unit, default=Unit()
-        What is protected: a record, or a person with several. It says whether the number
-        of a person's records was checked.
+        Unit of privacy: a record, or a person with several records. It says whether the
+        number of a person's records was checked.
     n_records : int or None, default=None
-        How many records are counted; None where that is protected.
+        Number of counted records; None if it is protected.
 
     Examples
     --------
@@ -89,16 +88,16 @@ class PrivacyReport:
 
     @property
     def releases(self) -> int:
-        """How many tables were released."""
+        """Number of released tables."""
         return sum(count for _, count in self.mechanisms)
 
     @property
     def mechanism(self) -> Any:
-        """The mechanism of the model's main tables."""
+        """Mechanism of the model's main tables."""
         return self.mechanisms[-1][0] if self.mechanisms else None
 
     def composition(self) -> Composition:
-        """All that was released, composed.
+        """Return the composition of all releases.
 
         Returns
         -------
@@ -108,9 +107,9 @@ class PrivacyReport:
         return Composition(self.mechanisms)
 
     def statement(self) -> str:
-        """The guarantee as a sentence to publish beside the model.
+        """Return the guarantee as a sentence to publish with the model.
 
-        That of docs/statement.md, filled in. Numbers that are shortened are rounded up.
+        It is the statement of docs/statement.md. Shortened numbers are rounded up.
 
         Returns
         -------
@@ -129,15 +128,15 @@ class PrivacyReport:
         return model_statement(self._claim(), self.not_covered, n_records)
 
     def report(self, path: "str | PathLike[str]") -> str:
-        """Write a page that says what the fit guarantees, for those who must answer for it.
+        """Write a page about the guarantee of the fit.
 
-        One HTML file that loads nothing: the statement, what was released by which noise,
+        One HTML file without external resources: the statement, the releases and their noise,
         the privacy profile as a plot, and what is not covered.
 
         Parameters
         ----------
         path : str or path-like
-            Where to. An existing file is replaced. Only its owner can read a new one.
+            An existing file is replaced. Only its owner can read a new one.
 
         Returns
         -------
@@ -164,7 +163,7 @@ class PrivacyReport:
         return Claim(self.epsilon, self.delta, self.order, self.adjacency, unit)
 
     def _steps(self) -> Sequence[tuple[str, "PrivacyReport"]]:
-        """The reports that this one is made of, by name."""
+        """Return the reports of the steps, by name."""
         return ()
 
     def _repr_html_(self) -> str:
@@ -183,7 +182,7 @@ class PrivacyReport:
         return statement + describe_not_covered(self.not_covered)
 
     def _means(self) -> str:
-        """What was released and by what, for the sentence that states the guarantee."""
+        """Return the releases and their mechanisms as text."""
         if not self.mechanisms:
             return "nothing was released"
         means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
@@ -232,9 +231,8 @@ class PrivateEstimator(BaseEstimator):
         dropped if `epsilon` is finite.
         """
         before = vars(self).copy()
-        parameters = _parameters(type(self).__init__)
         for name in before:
-            if name.endswith("_") and name not in parameters:
+            if name.endswith("_") and name not in self._get_param_names():
                 delattr(self, name)
         try:
             with suppress_other_warnings(self.epsilon != np.inf):
@@ -286,11 +284,6 @@ def charge(estimator: Any, spent: PrivacyCurves, releases: int, unit: Unit) -> N
         estimator.accountant.charge(spent, releases=releases, label=label, **of_persons)
 
 
-@cache
-def _parameters(constructor: Callable[..., None]) -> frozenset[str]:
-    return frozenset(signature(constructor).parameters)
-
-
 class Budget(NamedTuple):
     """Privacy budget of a fit, and the relation between data sets that it protects."""
 
@@ -312,6 +305,12 @@ class Budget(NamedTuple):
     def is_private(self) -> bool:
         return self.epsilon < np.inf
 
+    def claimed(self) -> tuple[float, float | None, float | None, str]:
+        """Return epsilon, delta or order, and adjacency as a report states them."""
+        if self.order is None:
+            return float(self.epsilon), float(self.delta), None, self.adjacency
+        return float(self.epsilon), None, float(self.order), self.adjacency
+
     def publishes_size(self, unit: Unit) -> bool:
         """Whether all neighbouring data sets have the same number of records.
 
@@ -322,17 +321,9 @@ class Budget(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A released table, and the mechanism that drew it.
+    """A released table, and the mechanism that drew it, None if the table has one category."""
 
-    Attributes
-    ----------
-    drawn : ndarray
-        Probabilities, or noisy counts if the table is post-processed.
-    mechanism : Mechanism or None
-        None if the table has a single category: its probabilities are all 1, and need no noise.
-    """
-
-    drawn: np.ndarray
+    drawn: np.ndarray  # probabilities, or noisy counts if the table is post-processed
     mechanism: Mechanism | None
 
 
@@ -340,18 +331,10 @@ class ReleasePlan:
     """Tables that a fit is about to release, each with a calibrated mechanism.
 
     A new plan calibrates the noise and checks that every table can be released. It charges and
-    draws nothing: `ReleaseContext.release` does.
-
-    Parameters
-    ----------
-    estimator : CountingEstimator
-    context : ReleaseContext
-    tables : sequence of (CountTable, ndarray of shape (n_rows, n_categories))
-        Public descriptions, with the bounds of one record, and exact counts.
-    selection : CountedRows
-        Number of counted records, and the unit of privacy.
-    leaks : sequence of str
-        Public parameters that were taken from the data.
+    draws nothing: `ReleaseContext.release` does. `tables` are pairs of a public description, with
+    the bounds of one record, and exact counts of shape (n_rows, n_categories). `rows` has the
+    number of counted records and the unit of privacy. `leaks` names the public parameters that
+    were taken from the data.
     """
 
     def __init__(
@@ -359,17 +342,17 @@ class ReleasePlan:
         estimator: "CountingEstimator",
         context: "ReleaseContext",
         tables: Sequence[tuple[CountTable, np.ndarray]],
-        selection: CountedRows,
+        rows: CountedRows,
         leaks: Sequence[str] = (),
     ):
         self.estimator = estimator
-        self.unit = selection.unit
+        self.unit = rows.unit
         is_public = context.budget.publishes_size(self.unit)
-        self.n_records = selection.n_rows if is_public else None
+        self.n_records = rows.n_rows if is_public else None
         self.leaks = tuple(leaks)
         if self.unit.is_person:
-            rows = self.unit.max_rows
-            tables = [(table.per_person(rows), counts) for table, counts in tables]
+            max_rows = self.unit.max_rows
+            tables = [(table.per_person(max_rows), counts) for table, counts in tables]
         self._tables = tables
         #: Descriptions of the tables with more than one category; the others need no noise.
         self.tables = tuple(table for table, _ in tables if table.n_categories > 1)
@@ -408,16 +391,8 @@ class ReleaseContext:
     """Context in which a fit releases its tables; this base class is a plain fit.
 
     A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
-    `skdirdp.pipeline` has the contexts of a pipeline's two passes.
-
-    Attributes
-    ----------
-    budget : Budget
-        Budget of the fit.
-    is_private : bool
-        Whether epsilon is finite.
-    known : dict
-        Public parameters that follow from the declarations of the previous pipeline step.
+    `skdirdp.pipeline` has the contexts of a pipeline's two passes. `known` has the public
+    parameters that follow from the declarations of the previous pipeline step.
     """
 
     def __init__(self, budget: Budget):
@@ -510,8 +485,8 @@ class CountingEstimator(PrivateEstimator):
             return found
         if found > declared:  # a step in between has added columns, and the bounds do not hold
             raise ValueError(
-                f"{type(self).__name__} is given more columns than the step before declares: what "
-                "stands between them must not add any"
+                f"{type(self).__name__} is given more columns than the step before declares: steps "
+                "between them must not add columns"
             )
         return declared
 
@@ -525,12 +500,12 @@ class CountingEstimator(PrivateEstimator):
         """Refuse a table out of memory if public parameters would be taken from it."""
         if ReleaseContext.current() is not None:
             raise TypeError(
-                f"X must be in memory in a PrivatePipeline, whose steps see it in turn; got {kind}"
+                f"X must be in memory in a PrivatePipeline, which fits its steps twice; got {kind}"
             )
         if missing:
             raise ValueError(
-                f"{', '.join(missing)} must be given where X is {kind}: what is public is not "
-                "looked for in it"
+                f"{', '.join(missing)} must be given if X is {kind}: public parameters are not "
+                "taken from such data"
             )
 
     def _selected(self, n_samples: Any) -> CountedRows:
@@ -563,13 +538,5 @@ class CountingEstimator(PrivateEstimator):
         unit: Unit,
         n_records: int | None,
     ) -> PrivacyReport:
-        return PrivacyReport(
-            epsilon=float(budget.epsilon),
-            delta=float(budget.delta) if budget.order is None else None,
-            order=None if budget.order is None else float(budget.order),
-            adjacency=budget.adjacency,
-            mechanisms=mechanisms,
-            not_covered=self._not_covered(leaks),
-            unit=unit,
-            n_records=n_records,
-        )
+        not_covered = self._not_covered(leaks)
+        return PrivacyReport(*budget.claimed(), mechanisms, not_covered, unit, n_records)

@@ -545,14 +545,14 @@ def test_what_is_public_must_be_declared_before_anything_is_read(parameter):
     table = dask_frame(records()[list(dict.fromkeys([*features, *given.values()]))])
     table = table.map_partitions(unreadable, meta=table._meta)
     model = clone(model).set_params(accountant=Recorder())
-    message = f"^{re.escape(parameter)} must be given where X is a Dask collection"
+    message = f"^{re.escape(parameter)} must be given if X is a Dask collection"
     with pytest.raises(ValueError, match=message):
         model.fit(table, **given)
     assert model.accountant.charges == []
 
 
 def test_a_bound_of_weights_must_be_declared_too():
-    with pytest.raises(ValueError, match="max_weight must be given where X is"):
+    with pytest.raises(ValueError, match="max_weight must be given if X is"):
         clone(CATEGORICAL).fit(
             dask_frame(records()[["code", "flag", "label", "weight"]]), "label", "weight"
         )

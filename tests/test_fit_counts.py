@@ -212,7 +212,7 @@ def test_all_that_is_public_must_be_declared():
         ("bernoulli", "classes"),
     ):
         model = clone(NAIVE_BAYES[name][0]).set_params(**{missing: None})
-        with pytest.raises(ValueError, match=f"{missing} must be given where X is given as counts"):
+        with pytest.raises(ValueError, match=f"{missing} must be given if X is given as counts"):
             model.fit_counts(good(), n_samples=5)
     with pytest.raises(ValueError, match="bounds must be given"):
         clone(BINS).set_params(bounds=None).fit_counts({"code": [1], "flag": [1, 0]}, n_samples=1)

@@ -596,7 +596,7 @@ def test_an_auditor_reads_and_does_not_charge(people, name):
 def test_a_trigger_that_is_switched_off_is_found(postgres, accountant):
     postgres.sql("ALTER TABLE skdirdp.charges DISABLE TRIGGER charges_stay")
     try:
-        with pytest.raises(LedgerError, match="triggers are not those"):
+        with pytest.raises(LedgerError, match="triggers were changed"):
             accountant.verify()
     finally:
         postgres.sql("ALTER TABLE skdirdp.charges ENABLE TRIGGER charges_stay")
@@ -648,7 +648,7 @@ def test_a_database_that_is_something_else_is_one_line(postgres):
     url = postgres.url_of("postgres", database="shop")
     with psycopg.connect(host=str(postgres.folder), user="postgres", dbname="shop") as connection:
         connection.execute("CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
-    refusal("the schema skdirdp of this database is something else", path=url)
+    refusal("the schema skdirdp of this database belongs to something else", path=url)
 
 
 def test_a_newer_layout_is_one_line(postgres):
@@ -667,7 +667,7 @@ def test_a_newer_layout_is_one_line(postgres):
         ("sqlite:///ledger.sqlite", "must start with"),
         ("https://u:hunter2@host/d", "must start with"),
         ("postgresql+asyncpg://u:hunter2@host/d", "must start with"),
-        ("postgresql+psycopg://u:hunter2@host:port/d", "cannot be read"),
+        ("postgresql+psycopg://u:hunter2@host:port/d", "cannot be parsed"),
         ("postgresql+psycopg://u@[host/d?password=hunter2", "cannot be"),
         ("postgresql+psycopg://u:hunter2@/d?no_such_option=1", "cannot be used"),
     ],
@@ -785,7 +785,7 @@ def test_a_pickle_in_another_process_takes_the_password_from_the_environment(
     command = [sys.executable, "-c", textwrap.dedent(script)]
     without = {key: value for key, value in os.environ.items() if key != "PGPASSWORD"}
     failed = subprocess.run(command, capture_output=True, text=True, env=without)
-    assert "Pickles do not carry it: set PGPASSWORD" in failed.stderr.splitlines()[-1]
+    assert "Pickles do not contain it: set PGPASSWORD" in failed.stderr.splitlines()[-1]
     subprocess.run(command, check=True, env=without | {"PGPASSWORD": PASSWORD})
     assert len(accountant) == 1
 

@@ -1,6 +1,7 @@
 """What the naive Bayes models share with scikit-learn beyond predictions: counts, more records."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -327,9 +328,13 @@ def test_places_that_floats_cannot_count_on_the_grid_are_refused():
     grid = 2.0**-20
     ones = RowSums(np.zeros((1, 8)), ContributionBound(1.0, 4.0, grid), ())
     for n_records, holds in ((2.0**31 - 1, True), (2.0**31, False)):
-        counts = Occurrences(ones, np.array([n_records]), ContributionBound(1.0), 4, 8)
+        features = Occurrences(ones, 4, 8)
+        counts = SimpleNamespace(classes=np.array([n_records]), contribution=ContributionBound(1.0))
         if holds:
-            assert counts.tables(n_records, 1.0, True)[0][1][0, 0] == 4 * n_records
+            assert (
+                features.tables(counts, n_records, {"min_smoothing": 1.0})[0][1][0, 0]
+                == 4 * n_records
+            )
         else:
             with pytest.raises(ValueError, match="summed without rounding"):
-                counts.tables(n_records, 1.0, True)
+                features.tables(counts, n_records, {"min_smoothing": 1.0})

@@ -455,12 +455,12 @@ class PrivacyAccountant(ReportsMixin):
         -------
         list of Composition
             One without `parallel` charges; otherwise one for each choice of disjoint parts that a
-            record can be in, of which the worst counts.
+            record can be in; the worst one counts.
         """
         return self._measured(lambda spent: [each.composition() for each in spent.exposures()])
 
     def curves(self) -> list[Composition] | list[PrivacyFilter]:
-        """Return the privacy curves that are guaranteed, of which the worst counts.
+        """Return the privacy curves that are guaranteed; the worst one counts.
 
         Returns
         -------
@@ -495,7 +495,7 @@ class PrivacyAccountant(ReportsMixin):
         return History(rows, self.running_total, self.epsilon if self._limit.is_share else None)
 
     def parallel(self, name: str, *, split_by: str) -> "ParallelParts":
-        """Return accountants for disjoint parts of the data, of which the maximum counts.
+        """Return accountants for disjoint parts of the data; only the maximum counts.
 
         A record in one part is exposed to the charges on that part and on the whole data set,
         not to the charges on other parts. So the total is the largest that one part makes with

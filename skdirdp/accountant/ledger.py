@@ -368,8 +368,8 @@ class Ledger:
     ) -> "Ledger":
         """Return the ledger at a path or address; the other parameters are for a new one.
 
-        A database contains many ledgers, of which `name` selects one. Without a path the ledger
-        is temporary.
+        In a database with many ledgers, `name` selects one. Without a path the ledger is
+        temporary.
         """
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))

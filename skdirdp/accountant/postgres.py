@@ -72,7 +72,7 @@ _CONNECT = {
 }
 _DRIVERS = ("postgresql", "postgresql+psycopg")
 # Parameters allowed in the query of an address: none that is secret or specific to the driver.
-# The times of `_CONNECT` override those of the address.
+# The timeouts of `_CONNECT` override the address.
 _PARAMETER = re.compile(
     r"host|hostaddr|port|user|dbname|password|application_name|fallback_application_name|options"
     r"|service|target_session_attrs|load_balance_hosts|channel_binding|require_auth|requirepeer"
@@ -154,7 +154,7 @@ def roles_sql() -> str:
     --------
     >>> from skdirdp.accountant.postgres import roles_sql
     >>> print(roles_sql())
-    -- Who may do what with the ledgers of this database...
+    -- Permissions for the ledgers of this database...
     """
     return files(__package__).joinpath("postgres_roles.sql").read_text(encoding="utf-8")
 

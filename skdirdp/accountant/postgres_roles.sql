@@ -1,15 +1,14 @@
--- Who may do what with the ledgers of this database.
+-- Permissions for the ledgers of this database.
 --
--- Whoever owns the schema skdirdp (the steward: the role that made the first ledger) runs
--- this once; it can be run again. It needs the right to create roles. Then give people their
--- role:
+-- The owner of the schema skdirdp (the role that created the first ledger) runs this once; it can
+-- be repeated. It needs the permission to create roles. Then grant the roles:
 --
 --     GRANT skdirdp_analyst TO alice;
 --     GRANT skdirdp_auditor TO bob;
 --
--- An analyst reads all budgets and adds charges, under the name of his own login. He cannot
--- change or remove a charge, make a budget, or change a limit. He can waste a budget, with
--- charges for what he never released. An auditor only reads.
+-- An analyst reads all budgets and adds charges under the name of their own login. An analyst
+-- cannot change or remove a charge, create a budget or change a limit, but can waste a budget with
+-- charges for releases that were never made. An auditor only reads.
 
 DO $$ BEGIN
     CREATE ROLE skdirdp_analyst NOLOGIN;
@@ -27,5 +26,5 @@ REVOKE ALL ON ALL TABLES IN SCHEMA skdirdp FROM PUBLIC, skdirdp_analyst, skdirdp
 GRANT USAGE ON SCHEMA skdirdp TO skdirdp_analyst, skdirdp_auditor;
 GRANT SELECT ON ALL TABLES IN SCHEMA skdirdp TO skdirdp_analyst, skdirdp_auditor;
 GRANT INSERT ON skdirdp.charges TO skdirdp_analyst;
--- The right to lock the row of a budget while a charge is made. A trigger refuses every update.
+-- Needed to lock the row of a budget during a charge. A trigger refuses every update.
 GRANT UPDATE (ledger) ON skdirdp.heads TO skdirdp_analyst;

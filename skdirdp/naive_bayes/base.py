@@ -67,7 +67,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     - `_validate(X, y, reset)`: scikit-learn's `validate_data` with further checks,
     - `_count_features(X, codes, weights)`: exact counts of a batch, an object with addition,
       `missing` (public parameters that were taken from the data) and
-      `tables(n_samples, alpha, postprocess)` (public descriptions and counts),
+      `tables(counts, n_samples, options)` (public descriptions and counts),
     - `_count_features_of_frame(frame)` and `_check_given_features(table, classes, n_rows,
       weights)`: the same of a frame out of core, and of the counts given to `fit_counts`,
     - `_estimate_counts(classes, features, total)`: post-processed class counts and tables, from

@@ -11,14 +11,14 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
 
-from .._contributions import RowSums, check_exact, count_cells, sum_rows
+from .._contributions import RowSums, check_exact, sum_rows
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
 from ..postprocessing import estimate_counts
 from .multinomial import _NumericNaiveBayes
-from .plan import estimate_classes, noisy_table
+from .plan import Table, estimate_classes, noisy_table
 
 # Squared precision of the table of filled places relative to that of the features.
 _PART_OF_FILL = 0.1
@@ -29,71 +29,37 @@ class Occurrences:
     """Number of records with each feature, by class."""
 
     ones: RowSums
-    classes: np.ndarray  # weight of each class
-    contribution: ContributionBound  # of a record, to `classes`
     limit: int | None  # number of counted features of a record; None if all are
     n_columns: int  # to calibrate for
     missing: ClassVar[tuple[str, ...]] = ()
 
     def __add__(self, other: "Occurrences") -> "Occurrences":
         limits = (self.limit, other.limit)
-        return Occurrences(
-            self.ones + other.ones,
-            self.classes + other.classes,
-            self.contribution | other.contribution,
-            None if None in limits else max(limits),  # type: ignore[type-var]
+        limit = None if None in limits else max(limits)  # type: ignore[type-var]
+        return Occurrences(self.ones + other.ones, limit, self.n_columns)
+
+    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
+        weight, grid, n_columns = (
+            counts.contribution.max_count,
+            self.ones.bound.grid,
             self.n_columns,
         )
-
-    def tables(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        if self.limit is None:
-            return self._pairs(n_samples, alpha, postprocess)
-        return self._shares(n_samples, alpha, self.limit, postprocess)
-
-    def _pairs(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        """Return, for each class and feature, the number of records without and with it."""
         ones = self.ones.table
-        pairs = np.stack([self.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
-        weight, n_columns = self.contribution.max_count, self.n_columns
-        table = CountTable(
-            n_samples * n_columns,
-            2,
-            len(ones) * n_columns,
-            ContributionBound(weight, product_up(weight, n_columns), self.ones.bound.grid),
-            min_smoothing=alpha,
-            postprocess=postprocess,
-        )
-        return [(table, pairs)]
-
-    def _shares(
-        self, n_samples: float, alpha: float, limit: int, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        """Return how many of `limit` places per record are filled, and by which features."""
-        ones, weight = self.ones.table, self.contribution.max_count
-        full, places = ones.sum(axis=1), limit * self.classes
-        most, total, grid = product_up(weight, limit), n_samples * limit, self.ones.bound.grid
+        if self.limit is None:
+            # For each class and feature, the number of records without and with it.
+            bound = ContributionBound(weight, product_up(weight, n_columns), grid)
+            pairs = np.stack([counts.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
+            n_rows = len(ones) * n_columns
+            return [(CountTable(n_samples * n_columns, 2, n_rows, bound, **options), pairs)]
+        # How many of `limit` places per record are filled, and by which features.
+        most, total = product_up(weight, self.limit), n_samples * self.limit
+        full, places = ones.sum(axis=1), self.limit * counts.classes
         check_exact(places, grid)
-        fill = CountTable(
-            total,
-            2,
-            len(ones),
-            ContributionBound(most, most, grid),
-            precision=math.sqrt(_PART_OF_FILL / limit),
-            min_smoothing=0.0,
-            postprocess=postprocess,
-        )
-        shares = CountTable(
-            total,
-            self.n_columns,
-            len(ones),
-            ContributionBound(weight, most, grid),
-            min_smoothing=alpha,
-            postprocess=postprocess,
-        )
+        precision = math.sqrt(_PART_OF_FILL / self.limit)
+        of_fill = {**options, "min_smoothing": 0.0, "precision": precision}
+        fill = CountTable(total, 2, len(ones), ContributionBound(most, most, grid), **of_fill)
+        bound = ContributionBound(weight, most, grid)
+        shares = CountTable(total, n_columns, len(ones), bound, **options)
         return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
 
 
@@ -264,28 +230,15 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             return above(X, threshold=self.binarize)
 
     def _count_features(self, X, codes, weights):
-        n_classes = len(self.classes_)
         n_columns = self._declared_columns(X.shape[1])
         limit, total = self._limit(n_columns)
-        return Occurrences(
-            sum_rows(X, codes, n_classes, weights, 1.0, total, n_columns),
-            count_cells(codes, n_classes, weights),
-            ContributionBound(weights.bound),
-            limit,
-            n_columns,
-        )
+        ones = sum_rows(X, codes, len(self.classes_), weights, 1.0, total, n_columns)
+        return Occurrences(ones, limit, n_columns)
 
     def _count_features_of_frame(self, frame):
-        n_columns = self.n_features_in_
-        limit, total = self._limit(n_columns)
-        labels = frame.group([frame.label], len(self.classes_), self._encode_label_column)
-        return Occurrences(
-            self._sum_frame(frame, 1.0, total, self.binarize),
-            count_cells(labels.codes, len(self.classes_), labels.weights),
-            ContributionBound(labels.weights.bound),
-            limit,
-            n_columns,
-        )
+        limit, total = self._limit(self.n_features_in_)
+        ones = self._sum_frame(frame, 1.0, total, self.binarize)
+        return Occurrences(ones, limit, self.n_features_in_)
 
     def _check_given_features(self, table, classes, n_rows, weights):
         n_columns = self._name_given_columns(table)
@@ -296,7 +249,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
                 "feature_count must be at most class_count in each class: a record counts once for "
                 "each of its features; some counts are larger"
             )
-        return Occurrences(ones, classes, ContributionBound(weights.bound), limit, n_columns)
+        return Occurrences(ones, limit, n_columns)
 
     def _limit(self, n_columns: int) -> tuple[int | None, float]:
         """Return the number of counted features, None if all, and the bound on a row total."""

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from .._contributions import Weights, check_given_counts, count_categories
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
-from ..mechanisms.tables import ContributionBound, CountTable
+from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import estimate_counts
 from .base import _PrivateNaiveBayes
-from .plan import noisy_table
+from .plan import Table, noisy_table
 
 # Records are scored in blocks of about this many entries, which fit into the cache.
 _BLOCK_ENTRIES = 1 << 19
@@ -31,32 +31,21 @@ class CategoryCounts:
     """Counts of the categories of each feature, by class."""
 
     counts: list[np.ndarray]  # of shape (n_classes, n_categories of the feature)
-    contribution: ContributionBound
     missing: tuple[str, ...]
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
         return CategoryCounts(
             [_add_padded(a, b) for a, b in zip(self.counts, other.counts, strict=True)],
-            self.contribution | other.contribution,
             tuple(dict.fromkeys((*self.missing, *other.missing))),
         )
 
-    def tables(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
+    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
         # Features with equally many categories share one description.
         described = {
-            shape: CountTable(
-                n_samples,
-                shape[1],
-                shape[0],
-                self.contribution,
-                min_smoothing=alpha,
-                postprocess=postprocess,
-            )
-            for shape in {counts.shape for counts in self.counts}
+            shape: CountTable(n_samples, shape[1], shape[0], counts.contribution, **options)
+            for shape in {cells.shape for cells in self.counts}
         }
-        return [(described[counts.shape], counts) for counts in self.counts]
+        return [(described[cells.shape], cells) for cells in self.counts]
 
 
 def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -262,7 +251,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         for feature in np.flatnonzero(largest >= sizes)[:1]:
             raise self._beyond(sizes[feature], feature)
         counts = count_categories(X, sizes, codes, len(self.classes_), weights)
-        return CategoryCounts(counts, ContributionBound(weights.bound), missing)
+        return CategoryCounts(counts, missing)
 
     @staticmethod
     def _beyond(size: int, feature: int) -> ValueError:
@@ -290,7 +279,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             found = frame.group([name, frame.label], int(size[0]) * n_classes, encode)
             X, codes = found.codes
             counts += count_categories(X, size, codes, n_classes, found.weights)
-        return CategoryCounts(counts, ContributionBound(found.weights.bound), ())
+        return CategoryCounts(counts, ())
 
     def _check_given_features(self, table, classes, n_rows, weights):
         names = list(table) if isinstance(table, Mapping) else None
@@ -306,7 +295,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
                     f"{name} must add up to class_count in each class, because each record has one "
                     "category; it does not"
                 )
-        return CategoryCounts(counts, ContributionBound(weights.bound), ())
+        return CategoryCounts(counts, ())
 
     def _declared_sizes(self, n_features: int) -> np.ndarray:
         """Return the declared number of categories of each feature."""

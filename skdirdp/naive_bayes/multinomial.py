@@ -21,7 +21,7 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
 from ..postprocessing import estimate_counts
 from .base import _PrivateNaiveBayes
-from .plan import estimate_classes, noisy_table
+from .plan import Table, estimate_classes, noisy_table
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -50,20 +50,11 @@ class FeatureSums:
     def __add__(self, other: Any) -> Any:
         return type(self)(self.sums + other.sums, self.n_columns)
 
-    def tables(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        counts, bound = self.sums.table, self.sums.bound
+    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
+        sums, bound = self.sums.table, self.sums.bound
         assert bound.max_total is not None
-        table = CountTable(
-            n_samples * bound.max_total,
-            self.n_columns,
-            len(counts),
-            bound,
-            min_smoothing=alpha,
-            postprocess=postprocess,
-        )
-        return [(table, counts)]
+        total = n_samples * bound.max_total
+        return [(CountTable(total, self.n_columns, len(sums), bound, **options), sums)]
 
 
 class ComplementSums(FeatureSums):
@@ -73,20 +64,13 @@ class ComplementSums(FeatureSums):
     smoothing, so that the complement of a class has the smoothing `alpha`.
     """
 
-    def tables(
-        self, n_samples: float, alpha: float, postprocess: bool
-    ) -> list[tuple[CountTable, np.ndarray]]:
-        counts, bound = self.sums.table, self.sums.bound
+    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
+        sums, bound = self.sums.table, self.sums.bound
         assert bound.max_total is not None
-        table = CountTable(
-            n_samples * bound.max_total,
-            len(counts) * self.n_columns,
-            1,
-            bound,
-            min_smoothing=alpha / max(len(counts) - 1, 1),
-            postprocess=postprocess,
-        )
-        return [(table, counts.reshape(1, -1))]
+        total, size = n_samples * bound.max_total, len(sums) * self.n_columns
+        smoothing = options["min_smoothing"] / max(len(sums) - 1, 1)
+        table = CountTable(total, size, 1, bound, **{**options, "min_smoothing": smoothing})
+        return [(table, sums.reshape(1, -1))]
 
 
 class _NumericNaiveBayes(_PrivateNaiveBayes):

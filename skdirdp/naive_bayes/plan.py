@@ -14,6 +14,9 @@ from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
 from ..postprocessing import NoisyTable, estimate_counts
 
+#: Public description of a table, and its exact counts.
+Table = tuple[CountTable, np.ndarray]
+
 
 @dataclass(frozen=True)
 class ClassCounts:
@@ -56,19 +59,14 @@ class NaiveBayesPlan(ReleasePlan):
         self.alpha = model._check_alpha()
         self.smoothing = float(np.min(self.alpha))
         postprocess = bool(model.postprocess)
-        self.features = counts.features.tables(self.n_samples, self.smoothing, postprocess)
+        options: dict[str, Any] = {"min_smoothing": self.smoothing, "postprocess": postprocess}
+        self.features = counts.features.tables(counts, self.n_samples, options)
         tables = self.features
         if self.known_prior is None:
-            others = [table for table, _ in tables]
-            prior = CountTable(
-                self.n_samples,
-                len(counts.classes),
-                1,
-                counts.contribution,
-                relative_precision(others, counts.contribution, budget.adjacency),
-                min_smoothing=0.0,
-                postprocess=postprocess,
-            )
+            bound = counts.contribution
+            precision = relative_precision([table for table, _ in tables], bound, budget.adjacency)
+            options = {**options, "min_smoothing": 0.0, "precision": precision}
+            prior = CountTable(self.n_samples, len(counts.classes), 1, bound, **options)
             tables = [(prior, counts.classes), *tables]
         super().__init__(model, context, tables, counts.rows, [*counts.leaks, *leaks])
 

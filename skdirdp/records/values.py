@@ -7,6 +7,7 @@ data, and which of several equal objects is kept would reveal which record came 
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
 from numbers import Integral
 from typing import Any
@@ -15,18 +16,12 @@ import numpy as np
 import pandas as pd
 
 
-class _Unknown:
-    """The type of `UNKNOWN`."""
-
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-    def __reduce__(self) -> str:
-        return "UNKNOWN"
+class _Marker(Enum):
+    UNKNOWN = "unknown"
 
 
 #: Value of a cell whose type cannot be rebuilt.
-UNKNOWN = _Unknown()
+UNKNOWN = _Marker.UNKNOWN
 
 # Instances of exactly these types carry no other data.
 _IMMUTABLE = frozenset({str, bool, int, bytes})
