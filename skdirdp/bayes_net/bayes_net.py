@@ -79,7 +79,7 @@ class BayesNetReport(PrivacyReport):
         *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
         steps = "counts of columns, scores of pairs and tables of cliques"
         names = "".join(f", and names by {mechanism}" for mechanism in selections)
-        return f"{steps} released for the price of one table by {gaussian}{names}"
+        return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
 class PrivateBayesNet(BaseBayesNet):
