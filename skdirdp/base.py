@@ -280,8 +280,8 @@ def charge(estimator: Any, spent: PrivacyCurves, releases: int, unit: Unit) -> N
     """Charge the accountant of an estimator or a pipeline, if it has one."""
     if estimator.accountant is not None:
         label = type(estimator).__name__ if estimator.label is None else estimator.label
-        of_persons = {"unit": unit} if unit.is_person else {}
-        estimator.accountant.charge(spent, releases=releases, label=label, **of_persons)
+        persons = {"unit": unit} if unit.is_person else {}
+        estimator.accountant.charge(spent, releases=releases, label=label, **persons)
 
 
 class Budget(NamedTuple):
@@ -382,7 +382,6 @@ class ReleasePlan:
         ]
 
     def report(self, budget: Budget) -> PrivacyReport:
-        """Return the guarantee of the release within a budget."""
         parts = () if self.joint is None else self.joint.parts
         return self.estimator._report(budget, parts, self.leaks, self.unit, self.n_records)
 
@@ -452,10 +451,9 @@ class CountingEstimator(PrivateEstimator):
         "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
-    #: Whether a fit selects names that are not public: a pipeline gives it a larger share.
+    #: Whether a fit selects names that are not public. A pipeline gives it a larger share, and
+    #: its number of output columns depends on the release.
     _selects_names: ClassVar[bool] = False
-    #: Whether the number of output columns depends on the release.
-    _releases_columns: ClassVar[bool] = False
     #: Whether the tables have the declared number of columns if X has fewer.
     _takes_declared_columns: ClassVar[bool] = False
 
