@@ -29,7 +29,7 @@ _BUDGET_SHARES = (0.25, 0.05, 0.70)
 _CELL_EXPONENT = 2 / 3
 # Columns are counted together up to this number of combinations of their states, and tables of
 # this number of blocks are compared with independence at once. Both affect only the speed.
-_MAX_BLOCK_CELLS = 64
+_MAX_BLOCK_CELLS = 128
 _BLOCKS_AT_ONCE = 64
 #: State of values that too few records hold.
 _OTHER_STATE = "other"
