@@ -340,8 +340,8 @@ class LedgerDisplay(Display):
         thinned = len(self.shown) < len(x)
         corners = np.append(x[:1] if self.by == "time" else [0], x[self.shown])
         # Totals only grow, so the next total bounds those between two points from above.
-        options = {"color": "0.3", "drawstyle": "steps-pre" if thinned else "steps-post"}
-        options |= {"zorder": 2, **line_options}
+        style = "steps-pre" if thinned else "steps-post"
+        options = {"color": "0.3", "drawstyle": style, "zorder": 2, **line_options}
         (self.line_,) = ax.plot(corners, np.append(0.0, self.totals), **options)
         self._draw_charges(ax, x, thinned)
         if self.limit is not None:
