@@ -17,8 +17,8 @@ from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
 from ..postprocessing import estimate_counts
+from .base import Table, estimate_classes, noisy_table
 from .multinomial import _NumericNaiveBayes
-from .plan import Table, estimate_classes, noisy_table
 
 # Squared precision of the table of filled places relative to that of the features.
 _PART_OF_FILL = 0.1

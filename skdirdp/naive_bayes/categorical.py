@@ -17,8 +17,7 @@ from .._validation import by_column, check_cells, check_sizes
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import estimate_counts
-from .base import _PrivateNaiveBayes
-from .plan import Table, noisy_table
+from .base import Table, _PrivateNaiveBayes, noisy_table
 
 # Records are scored in blocks of about this many entries, which fit into the cache.
 _BLOCK_ENTRIES = 1 << 19

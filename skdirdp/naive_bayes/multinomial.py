@@ -20,8 +20,7 @@ from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
 from ..postprocessing import estimate_counts
-from .base import _PrivateNaiveBayes
-from .plan import Table, estimate_classes, noisy_table
+from .base import Table, _PrivateNaiveBayes, estimate_classes, noisy_table
 
 
 def default_total(max_count: float, n_columns: int) -> float:

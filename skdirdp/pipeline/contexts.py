@@ -253,10 +253,7 @@ def _shares(
 
 
 def _default_shares(
-    plans: Sequence[tuple[str, ReleasePlan]],
-    n_tables: Counter[str],
-    last_step: str,
-    budget: Budget,
+    plans: Sequence[tuple[str, ReleasePlan]], n_tables: Counter[str], last_step: str, budget: Budget
 ) -> dict[str, float]:
     before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
     if not n_tables[last_step] or not before:

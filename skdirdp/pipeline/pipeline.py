@@ -388,9 +388,7 @@ class PrivatePipeline(Pipeline):
             result = fit(copy, X, y, **params)
         show_classes(copy)
         report = self._report(
-            () if joint is None else joint.parts,
-            [*leaking, *plan.not_covered],
-            tuple(paid.reports),
+            () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
         )
         # At once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)

@@ -171,10 +171,7 @@ class _PublicColumnTransformer(ColumnTransformer):
             columns = [
                 len(self._transformer_to_input_indices[name])
                 for name, *_ in self._iter(
-                    fitted=True,
-                    column_as_labels=False,
-                    skip_drop=True,
-                    skip_empty_columns=True,
+                    fitted=True, column_as_labels=False, skip_drop=True, skip_empty_columns=True
                 )
             ]
             filled = sum(
