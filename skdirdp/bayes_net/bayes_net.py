@@ -672,7 +672,7 @@ class PrivateBayesNet(BaseBayesNet):
         """Return a function that draws records under conditions on columns."""
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
-            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is none")
+            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is not one")
         columns = self._released_
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_

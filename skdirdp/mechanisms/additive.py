@@ -49,7 +49,7 @@ def _laplace_nodes() -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
 
 
-def _gaussian_mean(y: np.ndarray) -> np.ndarray:
+def gaussian_mean(y: np.ndarray) -> np.ndarray:
     """Return ``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
     # The scaled error function does not underflow.
     return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
@@ -67,9 +67,9 @@ def _laplace_mean(y: np.ndarray) -> np.ndarray:
 
 @cache
 def _gaussian_means() -> tuple[np.ndarray, np.ndarray]:
-    """Return noisy counts and their means, to invert `_gaussian_mean`."""
+    """Return noisy counts and their means, to invert `gaussian_mean`."""
     noisy = np.linspace(-30.0, 12.0, 8401)
-    return noisy, _gaussian_mean(noisy)
+    return noisy, gaussian_mean(noisy)
 
 
 @cache
@@ -309,7 +309,7 @@ class GaussianMechanism(_AdditiveMechanism):
     name: ClassVar[str] = "gaussian"
     _scale_name = "sigma"
     _cells = staticmethod(normal_cells)
-    _mean = staticmethod(_gaussian_mean)
+    _mean = staticmethod(gaussian_mean)
     _nodes = staticmethod(_gaussian_nodes)
 
     sigma: float
