@@ -380,7 +380,7 @@ class FixedPlanLimit(Limit):
     """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit."""
 
     # The last larger exposures that were tried; a refusal never relies on them.
-    _admitted: Counter[str] = Counter()
+    _admitted: Counter[str] | None = None
     _refused: Counter[str] | None = None
 
     def admits(self, spent: Spending) -> bool:
@@ -394,7 +394,7 @@ class FixedPlanLimit(Limit):
         charges need no composition. The margins shrink as the spending approaches the limit.
         """
         counts = Counter(exposure.counts)
-        if counts <= self._admitted:
+        if self._admitted is not None and counts <= self._admitted:
             return True
         for margin in () if exposure.large_products() else _MARGINS:
             larger = Counter({spec: n + n // margin for spec, n in counts.items()})
