@@ -681,7 +681,7 @@ def test_ids_are_refused_where_a_step_may_fit_to_other_rows():
     warned = pytest.warns(PrivacyLeakWarning, match="repeats records")
     with (
         warned,
-        pytest.raises(ValueError, match="must not be given where BaggingClassifier"),
+        pytest.raises(ValueError, match="must not be given if BaggingClassifier"),
     ):
         pipe.fit(np.abs(X_ROUTED), Y_ROUTED, groups=IDS)
 

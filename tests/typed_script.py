@@ -20,6 +20,7 @@ from skdirdp import (
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
     PrivateDirichletPosterior,
+    PrivatePipeline,
     check_pipeline,
     make_private_pipeline,
 )
@@ -87,7 +88,9 @@ def use_pipelines(accountant: PrivacyAccountant) -> None:
         DirichletCategoricalNB(n_categories=3, classes=[0, 1]),
     )
     pipeline = make_private_pipeline(*steps, epsilon=1.0, accountant=accountant)
+    pipeline.fit(X, y).predict(X)
     check_pipeline(pipeline)
+    PrivatePipeline([("bins", steps[0]), ("model", steps[1])]).fit(X, y)
     model = DirichletCategoricalNB(n_categories=3, classes=[0, 1])
     search = PrivateGridSearchCV(model, {"alpha": [1.0, 2.0]}, epsilon=4.0).fit(X, y)
     search.predict(X)

@@ -275,18 +275,11 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
 
 
 def _wrong_split(adjacency: str, by: str) -> str:
+    why = "A replaced record may move from one part to another. Split by position instead"
     if adjacency in PERSON_RELATIONS.values():
         why = "The records of a person may be in several parts. Charge the whole data set"
-    elif by == "values":
-        why = (
-            "A replaced record may move from one part to another and change the releases of both. "
-            "Use adjacency='add_remove', or split by position"
-        )
-    else:
-        why = (
-            "Adding or removing a record moves the rows behind it into other parts. "
-            "Use adjacency='replace', or split by values"
-        )
+    elif by == "position":
+        why = "An added or removed record moves the rows behind it. Split by values instead"
     return (
         f"adjacency must be {SPLIT_BY[by][0]!r} for charges on parts that are split by {by}; "
         f"got {adjacency!r}. {why}"
@@ -299,9 +292,8 @@ def _wrong_relation(adjacency: str, header: Header) -> str:
     if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
         message += (
             f". The ledger protects each {header.unit or PERSON} with all records, and this charge "
-            "protects single records. Pass the ids of the persons to fit (groups), or declare "
-            "max_rows. Nothing was charged or released. A ledger that protects single records has "
-            "unit='record'"
+            "protects single records. Pass groups to fit, or set max_rows; or use a ledger with "
+            "unit='record'. Nothing was charged or released"
         )
     return message
 

@@ -89,11 +89,8 @@ class Exposure:
 
     def holds(self, epsilon: float, delta: float) -> bool:
         """Return whether the releases are known to be (epsilon, delta)-DP."""
-        products = self._large_products()
-        if not products:
-            return self.composition().holds(epsilon, delta)
         with np.errstate(all="ignore"):
-            return all(product.holds(epsilon, delta) for product in products)
+            return all(curve.holds(epsilon, delta) for curve in self._curves())
 
     def rdp(self, order: float) -> float:
         """Return the Renyi divergence of one order."""
@@ -106,18 +103,16 @@ class Exposure:
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon known to hold at delta, and keep it."""
         if delta not in self._epsilons:
-            products = self._large_products()
-            if products:
-                with np.errstate(all="ignore"):
-                    found = max(product.epsilon(delta) for product in products)
-            else:
-                found = self.composition().epsilon(delta)
-            self._epsilons[delta] = found
+            with np.errstate(all="ignore"):
+                self._epsilons[delta] = max(curve.epsilon(delta) for curve in self._curves())
         return self._epsilons[delta]
 
     def is_cheap(self, delta: float) -> bool:
         """Return whether `epsilon` is known already, or composes a few kinds only."""
         return delta in self._epsilons or len(self.counts) <= _CHEAP_KINDS
+
+    def _curves(self) -> "list[LargeProduct] | list[Composition]":
+        return self._large_products() or [self.composition()]
 
     def _large_products(self) -> list[LargeProduct]:
         """Return products by direction; empty if the kinds are composed exactly."""

@@ -280,9 +280,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             have probability zero, which is possible only without noise.
         """
         check_is_fitted(self)
-        if self.target is None:
-            raise ValueError("target must be given to predict; got None")
-        self._check_target()
+        self._check_target(required=True)
         records = as_records(X, self.columns_, optional=self.target)
         families = self._families
         others = [node for node in families if node != self.target]
@@ -290,9 +288,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         present = [node for node in others if node in records.names]
         needed = markov_blanket(families, self.target)
         codes = {node: self._partial_codes(records, node) for node in needed if node in present}
-        complete = np.full(records.n_records, len(codes) == len(needed))
-        for found in codes.values():
-            complete &= found >= 0
+        has_all = np.full(records.n_records, len(codes) == len(needed))
+        complete = np.all([has_all, *(found >= 0 for found in codes.values())], axis=0)
         result = np.empty((records.n_records, families[self.target].n_states))
         if complete.any():
             rows = slice(None) if complete.all() else complete  # a slice makes no copy
@@ -301,21 +298,19 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
                 families, self.probabilities_, known, self.target, int(complete.sum())
             )
         if not complete.all():
-            for node in present:
-                if node not in codes:
-                    codes[node] = self._partial_codes(records, node)
-            partial = {node: found[~complete] for node, found in codes.items()}
-            result[~complete] = self._infer(partial, int((~complete).sum()))
+            others = [node for node in present if node not in codes]
+            codes |= {node: self._partial_codes(records, node) for node in others}
+            result[~complete] = self._infer(codes, ~complete)
         return result
 
-    def _infer(self, codes: Codes, n_records: int) -> np.ndarray:
-        """Return target probabilities given the known values of each record."""
+    def _infer(self, codes: Codes, rows: np.ndarray) -> np.ndarray:
+        """Return target probabilities given the known values of each of these records."""
         from pgmpy.inference import VariableElimination
 
         engine = VariableElimination(self.model_)
-        known = np.empty((n_records, len(codes)), dtype=np.intp)
+        known = np.empty((int(rows.sum()), len(codes)), dtype=np.intp)
         for column, found in enumerate(codes.values()):
-            known[:, column] = found
+            known[:, column] = found[rows]
         distinct, which = np.unique(known, axis=0, return_inverse=True)
         answers = np.empty((len(distinct), len(self.states_[self.target])))
         for answer, numbers in zip(answers, distinct.tolist(), strict=True):
@@ -346,7 +341,9 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    def _check_target(self) -> None:
+    def _check_target(self, *, required: bool = False) -> None:
+        if required and self.target is None:
+            raise ValueError("target must be given to predict; got None")
         # A list, because an unhashable target cannot be looked up in a dict.
         if self.target is not None and self.target not in list(self.structure_):
             raise ValueError(f"target must be a node of the structure; got {self.target!r}")

@@ -79,7 +79,7 @@ class BayesNetReport(PrivacyReport):
         *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
         steps = "counts of columns, scores of pairs and tables of cliques"
         names = "".join(f", and names by {mechanism}" for mechanism in selections)
-        return f"{steps} released for the price of one table by {gaussian}{names}"
+        return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
 class PrivateBayesNet(BaseBayesNet):
@@ -672,7 +672,7 @@ class PrivateBayesNet(BaseBayesNet):
         """Return a function that draws records under conditions on columns."""
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
-            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is none")
+            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is not one")
         columns = self._released_
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_

@@ -506,7 +506,7 @@ def parse_structure(structure: Any) -> Parents:
     {'rain': (), 'sprinkler': (), 'moon': (), 'grass': ('rain', 'sprinkler')}
     """
     if isinstance(structure, Mapping):
-        parents = _parents_from_mapping(structure)
+        parents = _parents_from_edges(_edges_from_mapping(structure))
     elif hasattr(structure, "nodes") and hasattr(structure, "edges"):
         edges = [(edge[0], edge[1]) for edge in structure.edges]
         parents = _parents_from_edges([*((node,) for node in structure.nodes), *edges])
@@ -527,25 +527,16 @@ def parse_structure(structure: Any) -> Parents:
     return {node: tuple(parents[node]) for node in order}
 
 
-def _parents_from_mapping(structure: Mapping) -> dict[Hashable, list[Hashable]]:
-    parents: dict[Hashable, list[Hashable]] = {}
-    for child, given in structure.items():
-        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+def _edges_from_mapping(structure: Mapping) -> list[tuple]:
+    """Return the children as nodes, then an edge for each of their parents."""
+    for child, parents in structure.items():
+        if isinstance(parents, str | bytes) or not isinstance(parents, Iterable):
             raise ValueError(
                 f"structure must give the parents of each node as a list; for {child!r} it gives "
-                f"{type(given).__name__}"
+                f"{type(parents).__name__}"
             )
-        parents[child] = list(given)
-        _check_hashable(parents[child])
-        if len(set(parents[child])) < len(parents[child]):
-            raise ValueError(
-                f"structure must name each parent of a node once; {child!r} has duplicates"
-            )
-    # A parent without an entry of its own has no parents.
-    for given in list(parents.values()):
-        for parent in given:
-            parents.setdefault(parent, [])
-    return parents
+    edges = [(parent, child) for child, parents in structure.items() for parent in parents]
+    return [*((child,) for child in structure), *edges]
 
 
 def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
@@ -559,7 +550,10 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 "structure must hold pairs (parent, child), or (node,) for a node without edges; "
                 f"got {edge!r}"
             )
-        _check_hashable(nodes)
+        if not are_hashable(nodes):
+            raise TypeError(
+                "structure must have nodes that can be hashed, such as strings; some cannot"
+            )
         for node in nodes:
             parents.setdefault(node, [])
         if len(nodes) == 2:
@@ -567,10 +561,3 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 raise ValueError(f"structure must name each edge once; {nodes!r} is a duplicate")
             parents[nodes[1]].append(nodes[0])
     return parents
-
-
-def _check_hashable(nodes: Iterable) -> None:
-    if not are_hashable(nodes):
-        raise TypeError(
-            "structure must have nodes that can be hashed, such as strings; some cannot"
-        )

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, pairwise
 from math import prod
@@ -15,6 +16,7 @@ from .._validation import are_hashable
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_distances, split_gaussian
+from ..numerics.rows import stacks_by_shape
 from ..records import has_float_dtype, sort_values
 from .base import Codes, Parents, Records
 from .clique_tree import Clique, Measurement
@@ -25,6 +27,10 @@ from .columns import MISSING_STATE, Categories, Numbers, check_states, factorise
 _BUDGET_SHARES = (0.25, 0.05, 0.70)
 # The share of a clique grows with its cells to this power, which minimises the l1 error.
 _CELL_EXPONENT = 2 / 3
+# Columns are counted together up to this number of combinations of their states, and tables of
+# this number of blocks are compared with independence at once. Both affect only the speed.
+_MAX_BLOCK_CELLS = 128
+_BLOCKS_AT_ONCE = 64
 #: State of values that too few records hold.
 _OTHER_STATE = "other"
 
@@ -103,7 +109,7 @@ def _check_known(key: str, nodes: Sequence[Any], columns: Sequence[Hashable]) ->
     known = set(columns)
     for node in nodes:
         if not are_hashable([node]) or node not in known:
-            raise ValueError(f"constraints[{key!r}] must name columns of X; {node!r} is none")
+            raise ValueError(f"constraints[{key!r}] must name columns of X; {node!r} is not one")
 
 
 def _connect_parents(
@@ -197,7 +203,7 @@ def _check_schema(
     for parameter, given in (("states", states), ("bounds", bounds)):
         unknown = [name for name in given if name not in names]
         if unknown:
-            raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is none")
+            raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is not one")
     checked = check_states(states, states)
     reserved = [name for name, values in checked.items() if MISSING_STATE in values]
     if reserved:
@@ -325,6 +331,60 @@ def estimate_total(columns: Iterable[Measurement]) -> float:
 # Search -----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _ColumnBlock:
+    """Columns that are counted together: codes of the combinations of their states.
+
+    `has_state` is 1 where a combination has a state of a column, None for a single column.
+    """
+
+    start: int
+    sizes: list[int]
+    codes: np.ndarray
+    has_state: np.ndarray | None
+
+    @classmethod
+    def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "_ColumnBlock":
+        joint = codes[0]
+        for each, size in zip(codes[1:], sizes[1:], strict=True):
+            joint = joint * np.int64(size) + each
+        if len(sizes) == 1:
+            return cls(start, sizes, joint, None)
+        states = [each.ravel() for each in np.indices(sizes)]
+        identities = [np.eye(size)[each] for size, each in zip(sizes, states, strict=True)]
+        return cls(start, sizes, joint, np.hstack(identities))
+
+    def sum_states(self, table: np.ndarray) -> np.ndarray:
+        """Return counts of the states of each column, from rows that are combinations."""
+        return table if self.has_state is None else self.has_state.T @ table
+
+    def count_pairs(self, other: "_ColumnBlock") -> np.ndarray:
+        """Return the exact counts of all pairs of states; whole numbers are added exactly."""
+        if other is self:
+            return self.sum_states(
+                self.sum_states(np.diag(count_cells(self.codes, self.n_cells))).T
+            )
+        cells = self.codes * np.int64(other.n_cells) + other.codes
+        joint = count_cells(cells, self.n_cells * other.n_cells).reshape(self.n_cells, -1)
+        return other.sum_states(self.sum_states(joint).T).T
+
+    @cached_property
+    def n_cells(self) -> int:
+        return prod(self.sizes)
+
+
+def _column_blocks(codes: Codes, shares: Mapping[Hashable, np.ndarray]) -> list[_ColumnBlock]:
+    """Group adjacent columns into blocks with few combinations of states."""
+    sizes = [len(shares[name]) for name in codes]
+    columns, blocks, start = list(codes.values()), [], 0
+    for stop in range(1, len(sizes) + 1):
+        if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
+            block = _ColumnBlock.from_columns(start, sizes[start:stop], columns[start:stop])
+            blocks.append(block)
+            start = stop
+    return blocks
+
+
 def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: float) -> np.ndarray:
     """Return the exact l1 distance of each pair's counts from those of independent columns.
 
@@ -332,12 +392,21 @@ def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: f
     distances are whole, exact, and change by no more than the counts do: docs/theory.md,
     section 17.
     """
-    found = []
-    for first, second in combinations(codes, 2):
-        expected = np.rint(total * np.outer(shares[first], shares[second])).ravel()
-        cells = codes[first] * np.int64(len(shares[second])) + codes[second]
-        found.append(np.abs(count_cells(cells, expected.size) - expected).sum())
-    return np.array(found)
+    blocks, parts = _column_blocks(codes, shares), [shares[name] for name in codes]
+    distances = np.zeros((len(parts), len(parts)))
+    for i, first in enumerate(blocks):
+        rows = slice(first.start, first.start + len(first.sizes))
+        for k in range(i, len(blocks), _BLOCKS_AT_ONCE):
+            chosen = blocks[k : k + _BLOCKS_AT_ONCE]
+            counts = np.hstack([first.count_pairs(second) for second in chosen])
+            columns = slice(chosen[0].start, chosen[-1].start + len(chosen[-1].sizes))
+            expected = np.outer(np.concatenate(parts[rows]), np.concatenate(parts[columns]))
+            errors = np.abs(counts - np.rint(total * expected))
+            for axis, part in enumerate((rows, columns)):
+                sizes = [len(share) for share in parts[part]]
+                errors = np.add.reduceat(errors, np.cumsum([0, *sizes[:-1]]), axis=axis)
+            distances[rows, columns] = errors
+    return distances[np.triu_indices(len(parts), 1)]
 
 
 def dependence_scores(
@@ -347,12 +416,15 @@ def dependence_scores(
 
     The mean of |x - m| is about sqrt(2 m / pi) for a count x with mean m.
     """
-    scores = np.zeros((len(shares), len(shares)))
-    chance = [
-        np.sqrt(2 / np.pi * (total * np.outer(first, second))).sum()
-        for first, second in combinations(shares.values(), 2)
-    ]
-    scores[np.triu_indices(len(shares), 1)] = noisy - chance
+    parts = list(shares.values())
+    scores, chance = np.zeros((2, len(parts), len(parts)))
+    for i, first in enumerate(parts):
+        for later, second in stacks_by_shape(parts[i + 1 :]):
+            expected = total * (first[:, np.newaxis] * second[:, np.newaxis])
+            sums = np.sqrt(2 / np.pi * expected).reshape(len(later), -1).sum(axis=1)
+            chance[i, np.add(later, i + 1)] = sums
+    upper = np.triu_indices(len(parts), 1)
+    scores[upper] = noisy - chance[upper]
     return scores + scores.T
 
 

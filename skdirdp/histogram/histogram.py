@@ -193,8 +193,12 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndar
 
 @dataclass(frozen=True)
 class FeatureBins:
-    """Number of categories of categorical features, and fine bins of numeric ones that vary."""
+    """Bins that are asked for, number of categories, and fine bins of numeric features.
 
+    `sizes` is None for numeric features, and `grids` for categorical and constant ones.
+    """
+
+    n_bins: list[int]
     sizes: list[int | None]
     grids: list[FineGrid | None]
 
@@ -312,9 +316,10 @@ def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
     `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins
-    above = np.clip(np.searchsorted(cdf, levels), 1, len(cdf) - 1)
+    above = np.searchsorted(cdf[1:-1], levels) + 1
     nearest = np.where(levels - cdf[above - 1] < cdf[above] - levels, above - 1, above)
-    borders = np.unique(np.concatenate([[0], nearest, [len(cdf) - 1]]))
+    borders = np.concatenate([[0], nearest, [len(cdf) - 1]])
+    borders = borders[np.diff(borders, prepend=-1) > 0]
     borders = _merge_nearly_empty(cdf, borders, _NEARLY_EMPTY / n_bins)
     return borders if len(borders) > n_bins else _split_largest(cdf, borders, n_bins)
 

@@ -233,7 +233,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 X = self._validate(table.part.X, reset=True)
                 counted = select_rows(table.part.groups, len(X), self.max_rows)
                 X = counted.take(X)
-                check_categories(X, self._sizes())
                 bins, leaks = self._choose_bins(X)
                 counts = TableCounts(counted, bins.count(X))
             else:
@@ -325,25 +324,34 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     ) -> None:
         """Release the histograms and compute the bins; X is needed only without noise."""
         n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
-        tables = [
-            (CountTable(n_samples, len(c), min_smoothing=0.0, postprocess=self.postprocess), c)
-            for c in counts.tables
-        ]
-        plan = ReleasePlan(self, context, tables, counts.counted, leaks + size_leaks)
+        tables = {
+            size: CountTable(n_samples, size, min_smoothing=0.0, postprocess=self.postprocess)
+            for size in {len(cells) for cells in counts.tables}
+        }
+        with_counts = [(tables[len(cells)], cells) for cells in counts.tables]
+        plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
         releases = context.release(plan)
-        if self._is_private and self.postprocess:
+        if context.is_private and self.postprocess:
             number = None if plan.n_records is None else float(plan.n_records)
             self._set_histograms(NoisyHistogram, releases, bins, number)
         else:
             self._set_histograms(ReleasedHistogram, releases, bins, n_samples)
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
-        for k, n_bins in enumerate(self._numbers_of_bins()):
+        for k, n_bins in enumerate(bins.n_bins):
             grid, histogram = bins.grids[k], self._histograms_[k]
-            self.bin_edges_[k] = (
-                self.fine_edges_[k]
-                if grid is None or histogram is None
-                else self._edges(k, n_bins, grid, histogram, None if X is None else X[:, k])
-            )
+            if grid is None or histogram is None:
+                self.bin_edges_[k] = self.fine_edges_[k]
+            elif self.strategy == "uniform":
+                self.bin_edges_[k] = np.linspace(grid.low, grid.high, n_bins + 1)
+            elif context.is_private:
+                # Edges are borders of fine bins: equal values are in one bin, and the share of
+                # records in a bin is a released one.
+                borders = quantile_borders(histogram.cdf, n_bins)
+                self.bin_edges_[k] = histogram.edges[borders]
+            else:
+                assert X is not None
+                inside = np.clip(X[:, k], grid.low, grid.high)
+                self.bin_edges_[k] = _exact_quantiles(inside, n_bins, k)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
 
     def _set_histograms(
@@ -366,35 +374,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
         self._is_categorical_ = np.array([size is not None for size in bins.sizes])
-
-    def _edges(
-        self,
-        feature: int,
-        n_bins: int,
-        grid: FineGrid,
-        histogram: ReleasedHistogram,
-        column: np.ndarray | None,
-    ) -> np.ndarray:
-        """Return the edges of a numeric feature; its values are needed only without noise."""
-        if self.strategy == "uniform":
-            return np.linspace(grid.low, grid.high, n_bins + 1)
-        if self._is_private:
-            # Edges are borders of fine bins: equal values are in one bin, and the share of
-            # records in a bin is a released one.
-            return histogram.edges[quantile_borders(histogram.cdf, n_bins)]
-        # Without noise, exactly the edges of KBinsDiscretizer: 100 * 0.3 is not 30, and an
-        # average of two values may depend on that.
-        assert column is not None
-        inside = np.clip(column, grid.low, grid.high)
-        percents = np.linspace(0, 100, n_bins + 1)
-        edges = np.percentile(inside, percents, method="averaged_inverted_cdf")
-        edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
-        if len(edges) <= n_bins:
-            warn(
-                "Bins whose width are too small (i.e., <= 1e-8) in feature "
-                f"{feature} are removed. Consider decreasing the number of bins."
-            )
-        return edges if len(edges) > 1 else EVERYTHING
 
     def _set_features(self, sample: Any) -> None:
         """Set number and names of the features from a table without records."""
@@ -465,24 +444,25 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _choose_bins(self, X: np.ndarray) -> tuple[FeatureBins, list[str]]:
         """Return the fine bins, and the parameters that were taken from the data."""
-        sizes, leaks, is_private = self._sizes(), [], self._is_private
+        n_bins, sizes = self._numbers_of_bins(), self._sizes()
+        if len(X):
+            check_categories(X, sizes)
+        leaks, is_private = [], self._is_private
         bounds, n_fine_bins = self._public_bounds(sizes), int(self.n_fine_bins)
         grids: list[FineGrid | None] = [None] * len(sizes)
-        for k, n_bins in enumerate(self._numbers_of_bins()):
-            if sizes[k] is not None:
-                continue
+        for k in [k for k, size in enumerate(sizes) if size is None]:
             pair = bounds[k]
             if pair is None:
                 leaks = ["bounds"]
-                room = max(n_fine_bins, n_bins) if is_private else 0
+                room = max(n_fine_bins, n_bins[k]) if is_private else 0
                 pair = observed_bounds(X[:, k], room)
             if pair[0] < pair[1]:
                 grids[k] = grid = fine_grid(*pair, n_fine_bins, self.fine_scale)
                 if is_private:
-                    self._check_room(grid, n_bins, k)
+                    self._check_room(grid, n_bins[k], k)
             else:
                 warn(f"Feature {k} is constant and will be replaced with 0.")
-        return FeatureBins(sizes, grids), leaks
+        return FeatureBins(n_bins, sizes, grids), leaks
 
     def _declared_bins(self, kind: str) -> FeatureBins:
         """Return the fine bins of a table that is not in memory, from public parameters."""
@@ -758,6 +738,22 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray:
+    """Return exactly the edges of `KBinsDiscretizer`, for fits without noise.
+
+    100 * 0.3 is not 30, and an average of two values may depend on that.
+    """
+    percents = np.linspace(0, 100, n_bins + 1)
+    edges = np.percentile(values, percents, method="averaged_inverted_cdf")
+    edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
+    if len(edges) <= n_bins:
+        warn(
+            "Bins whose width are too small (i.e., <= 1e-8) in feature "
+            f"{feature} are removed. Consider decreasing the number of bins."
+        )
+    return edges if len(edges) > 1 else EVERYTHING
 
 
 def _empty_table(columns: Any) -> Any:

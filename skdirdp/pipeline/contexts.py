@@ -49,13 +49,7 @@ _HARMLESS = (Warning, ImportError, MemoryError)
 
 
 class _PipelineContext(ReleaseContext):
-    """Context of one pass over the steps of a pipeline.
-
-    Attributes
-    ----------
-    step : name of the current step.
-    groups : ids of persons for every private estimator, or None.
-    """
+    """Context of one pass over the steps of a pipeline; `groups` has the ids of persons."""
 
     #: End of the message of a failed pass: whether the budget was charged.
     outcome: ClassVar[str]
@@ -109,7 +103,7 @@ class _PipelineContext(ReleaseContext):
             return kind(f"{name}: {message}")
         return kind(
             f"{name} failed with {type(error).__name__}, whose message is not shown because it may "
-            "hold records. Where it may be seen, a fit without privacy shows it: "
+            "hold records. A fit without privacy shows it: "
             f"set_params(epsilon=float('inf'), accountant=None). {self.outcome}"
         )
 
@@ -117,18 +111,8 @@ class _PipelineContext(ReleaseContext):
 class Rehearsal(_PipelineContext):
     """Context of the first pass, which finds the tables of all steps.
 
-    Parameters
-    ----------
-    budget, groups
-    feeds : callable
-        Whether the release of the estimator at the first path affects the data of the second.
-
-    Attributes
-    ----------
-    plans : list of (str, ReleasePlan)
-        Step and tables of each private estimator.
-    accountant : ForbiddenAccountant
-        Accountant of all private estimators; their labels are their paths.
+    Private estimators have their paths as labels, and a `ForbiddenAccountant`. `feeds` says
+    whether the release at one path affects the data at another.
     """
 
     outcome = "Nothing was charged"
@@ -137,14 +121,14 @@ class Rehearsal(_PipelineContext):
         super().__init__(budget, groups)
         self.feeds = feeds
         self.accountant = ForbiddenAccountant()
-        self.plans: list[tuple[str, ReleasePlan]] = []
+        self.plans: list[tuple[str, ReleasePlan]] = []  # with the name of the step
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         estimator = plan.estimator
         if estimator.accountant is not self.accountant:
             raise ValueError(
                 f"step {self.step!r} uses a {type(estimator).__name__} that is none of its "
-                "parameters, or is frozen and was not released yet: it cannot be paid for with "
+                "parameters, or is frozen and was not released yet: it cannot be charged with "
                 "the others. Nothing was charged"
             )
         path = str(estimator.label)
@@ -180,8 +164,8 @@ class Rehearsal(_PipelineContext):
         unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
         if unknown and before:
             raise ValueError(
-                f"{', '.join(unknown)} must be given for {name}: it follows a private step, so "
-                "that its noise has to be chosen before its data are known"
+                f"{', '.join(unknown)} must be given for {name}: it follows a private step, so its "
+                "noise is calibrated before its data are known"
             )
 
     def _check_columns(
@@ -191,12 +175,11 @@ class Rehearsal(_PipelineContext):
         if estimator._takes_declared_columns and "n_columns" in self.known:
             return
         for each in before:
-            if each.estimator._releases_columns and each.tables:
+            if each.estimator._selects_names and each.tables:
                 raise ValueError(
-                    f"{name} must be the step right after that of {each.estimator.label!r}, and "
-                    "count numbers as DirichletNB does: else it is not known before the words are "
-                    "released how many columns its noise is for. Nothing was charged. Or give a "
-                    "vocabulary"
+                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
+                    "DirichletNB does: otherwise its number of columns is not known before the "
+                    "words are released. Or give a vocabulary. Nothing was charged"
                 )
 
 
@@ -213,25 +196,7 @@ def _discarded_noise(table: CountTable, adjacency: str) -> Mechanism:
 
 
 class JointPlan:
-    """Calibrated release plans of all private estimators in a pipeline, before any release.
-
-    Parameters
-    ----------
-    rehearsal : Rehearsal
-        After its pass.
-    shares : dict or None
-        As for `PrivatePipeline`.
-    last_step : str
-        Name of the last step.
-
-    Attributes
-    ----------
-    budget : Budget
-        Of all estimators together.
-    plans : list of ReleasePlan
-    joint : JointMechanism or None
-        All mechanisms as one charge; None if nothing is released.
-    """
+    """Calibrated release plans of all private estimators of a pipeline after a rehearsal."""
 
     def __init__(self, rehearsal: Rehearsal, shares: Any, last_step: str):
         self.budget = budget = rehearsal.budget
@@ -245,6 +210,7 @@ class JointPlan:
         for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
             plan.take_mechanisms(mechanisms)
         mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
+        #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
 
     @property
@@ -312,37 +278,24 @@ def _default_shares(
 
 
 class PaidFit(_PipelineContext):
-    """Context of the second pass, which releases the tables that were charged.
-
-    Parameters
-    ----------
-    plan : JointPlan
-    groups
-
-    Attributes
-    ----------
-    reports : list of (str, PrivacyReport)
-        Step and guarantee of each private estimator.
-    """
+    """Context of the second pass, which releases the tables that were charged."""
 
     outcome = "The charge stays"
 
     def __init__(self, plan: JointPlan, groups: Any):
         super().__init__(plan.budget, groups)
         self._plan = plan
-        self.reports: list[tuple[str, PrivacyReport]] = []
+        self.reports: list[tuple[str, PrivacyReport]] = []  # with the name of the step
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
-        declared = dict(enumerate(self._plan.plans)).get(len(self.reports))
-        if (
-            declared is None
-            or type(declared.estimator) is not type(plan.estimator)
-            or declared.tables != plan.tables
-        ):
+        number, plans = len(self.reports), self._plan.plans
+        declared = plans[number] if number < len(plans) else None
+        kind = type(plan.estimator)
+        if declared is None or (type(declared.estimator), declared.tables) != (kind, plan.tables):
             raise RuntimeError(
-                f"the tables of {type(plan.estimator).__name__} in step {self.step!r} are not "
-                "those that the noise was chosen for: their number or sizes depend on more than "
-                "public parameters. They were not released; the charge for them stays"
+                f"the tables of {kind.__name__} in step {self.step!r} are not those of the "
+                "rehearsal: their number or sizes depend on more than public parameters. They "
+                "were not released; the charge for them stays"
             )
         self._note_output(plan.estimator)
         return declared.mechanisms

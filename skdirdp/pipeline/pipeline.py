@@ -398,15 +398,17 @@ class PrivatePipeline(Pipeline):
 
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
         """Return the parameters of `fit` without ids of persons, and the common ids."""
-        names = [
+        private = {name for name, step in self.steps if private_estimators(step)}
+        names = {
             name
             for name in params
             if name == "groups"
-            or (name.endswith("__groups") and self._is_private_step(name.partition("__")[0]))
-        ]
-        given = [params[name] for name in names if params[name] is not None]
+            or (name.endswith("__groups") and name.partition("__")[0] in private)
+        }
+        others = {name: value for name, value in params.items() if name not in names}
+        given = [params[name] for name in params if name in names and params[name] is not None]
         if not given:
-            return {name: value for name, value in params.items() if name not in names}, None
+            return others, None
         shared = SharedGroups(given[0])
         for groups in given[1:]:
             shared.take(groups)
@@ -417,10 +419,7 @@ class PrivatePipeline(Pipeline):
                 "a private estimator: it may fit that to other rows, whose persons are not known. "
                 "Nothing was charged"
             )
-        return {name: value for name, value in params.items() if name not in names}, given[0]
-
-    def _is_private_step(self, name: str) -> bool:
-        return any(name == each and private_estimators(step) for each, step in self.steps)
+        return others, given[0]
 
     def _plan(
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any

@@ -1,0 +1,68 @@
+"""Docstrings say what an object is or does, and shared parameters have one order and one text."""
+
+import ast
+import inspect
+import warnings
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import skdirdp
+from skdirdp.model_selection import PrivateGridSearchCV, PrivateRandomizedSearchCV
+
+PACKAGE = Path(skdirdp.__file__).parent
+ESTIMATORS = [
+    *(
+        value
+        for name in skdirdp.__all__
+        if inspect.isclass(value := getattr(skdirdp, name)) and issubclass(value, BaseEstimator)
+    ),
+    PrivateGridSearchCV,
+    PrivateRandomizedSearchCV,
+]
+ORDER = [
+    *("epsilon", "delta", "order", "mechanism", "calibration", "adjacency", "n_samples"),
+    *("max_weight", "max_rows", "postprocess", "accountant", "label", "random_state"),
+]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_docstring_starts_with_a_question_word(path):
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            assert text.split()[0] not in {"What", "How", "Where", "Who", "Those"}, text
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.__name__)
+def test_shared_parameters_have_one_order(estimator):
+    shared = [name for name in inspect.signature(estimator).parameters if name in ORDER]
+    assert len(shared) >= 4
+    assert shared == [name for name in ORDER if name in shared]
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_a_shared_parameter_has_one_text(name):
+    having = [each for each in ESTIMATORS if name in inspect.signature(each).parameters]
+    if name in ("mechanism", "calibration"):  # the posterior has its own
+        having.remove(skdirdp.PrivateDirichletPosterior)
+    compare_texts(having, include_params=[name])
+
+
+@pytest.mark.parametrize("name", ["classes_", "n_features_in_", "feature_names_in_", "privacy_"])
+def test_a_shared_attribute_has_one_text(name):
+    having = [each for each in ESTIMATORS if f"    {name} :" in each.__doc__]
+    if name == "privacy_":  # searches, pipelines and posteriors have reports of their own
+        having = [each for each in having if "privacy_ : PrivacyReport\n" in each.__doc__]
+    compare_texts(having, include_attrs=[name])
+
+
+def compare_texts(objects, **names):
+    testing = pytest.importorskip("sklearn.utils._testing")
+    if not hasattr(testing, "assert_docstring_consistency"):
+        pytest.skip("scikit-learn before 1.6 does not compare docstrings")
+    assert len(objects) >= 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a comparison that is skipped
+        testing.assert_docstring_consistency(objects, **names)
