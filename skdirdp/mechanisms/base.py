@@ -136,6 +136,9 @@ class Mechanism(PrivacyCurves):
         """Return the expected divergence of a table that is not post-processed."""
 
     @abstractmethod
+    def _with_precision(self, precision: float) -> "Mechanism": ...
+
+    @abstractmethod
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray: ...
 
     @abstractmethod
@@ -167,7 +170,6 @@ class Mechanism(PrivacyCurves):
             table.n_categories, table.row_total, self.noise, table.min_smoothing
         )
 
-    @abstractmethod
     def with_precision(self, precision: float) -> "Mechanism":
         """Return the mechanism with its noise divided by a number.
 
@@ -176,6 +178,7 @@ class Mechanism(PrivacyCurves):
         precision : float
             Positive.
         """
+        return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         """Estimate the share of the records in each cell, with errors of mean 0.
