@@ -35,6 +35,12 @@ _GAUSSIAN_INVERSION_ERROR = 1e-4
 _LAPLACE_INVERSION_ERROR = 0.005
 
 
+def gaussian_mean(y: np.ndarray) -> np.ndarray:
+    """Return ``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
+    # The scaled error function does not underflow.
+    return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
+
+
 def _log_mgf(theta: np.ndarray) -> np.ndarray:
     """Return log E exp(theta Z) for Laplace noise Z of scale 1."""
     return -np.log1p(-(theta**2))
@@ -267,6 +273,7 @@ class GaussianMechanism(_AdditiveMechanism):
     name: ClassVar[str] = "gaussian"
     _scale_name = "sigma"
     _cells = staticmethod(normal_cells)
+    _mean = staticmethod(gaussian_mean)
     _known_noisy = np.linspace(-30.0, 12.0, 8401)
 
     sigma: float
@@ -281,11 +288,6 @@ class GaussianMechanism(_AdditiveMechanism):
     def _nodes():
         x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
         return x, weights / weights.sum()
-
-    @staticmethod
-    def _mean(y):
-        # y + phi(y) / Phi(y), with the scaled error function, which does not underflow
-        return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         mu = np.sqrt(self.contribution.squared_norm(self.adjacency)) / self.sigma
