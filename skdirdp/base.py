@@ -124,8 +124,7 @@ class PrivacyReport:
         (ε = 1)-differentially private with respect to the replacement of one record by any other.
         That is: ... by a factor of at most e^ε = 2.72.
         """
-        n_records = getattr(self, "n_records", None)
-        return model_statement(self._claim(), self.not_covered, n_records)
+        return model_statement(self._claim(), self.not_covered, self.n_records)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write a page about the guarantee of the fit.
@@ -159,8 +158,7 @@ class PrivacyReport:
         return write(path, page)
 
     def _claim(self) -> Claim:
-        unit = getattr(self, "unit", None)
-        return Claim(self.epsilon, self.delta, self.order, self.adjacency, unit)
+        return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)
 
     def _steps(self) -> Sequence[tuple[str, "PrivacyReport"]]:
         """Return the reports of the steps, by name."""
@@ -176,7 +174,7 @@ class PrivacyReport:
         terms: tuple[Any, Any] = (self.epsilon, self.delta)
         kind = "differentially private"
         if self.order is not None:
-            terms, kind = (self.order, self.epsilon), "Renyi differentially private"
+            terms, kind = (self.order, self.epsilon), f"Renyi {kind}"
         guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
         statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
         return statement + describe_not_covered(self.not_covered)
@@ -257,8 +255,8 @@ class PrivateEstimator(BaseEstimator):
         """Charge the accountant, and return the generator of the noise, None without noise."""
         if ReleaseContext.current() is not None:
             raise TypeError(
-                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise is not "
-                "calibrated together with that of others. Fit it by itself"
+                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise cannot be "
+                "calibrated with that of other steps. Fit it by itself"
             )
         # An unsupported platform or an invalid seed is refused before the charge.
         generator = None
