@@ -24,17 +24,7 @@ from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
 from ..reporting.statements import ADAPTIVE_LIMIT, number, rounded_up
-from .terminal import (
-    DAMAGED,
-    DONE,
-    REFUSED,
-    USAGE,
-    Column,
-    Refused,
-    table,
-    terminal_width,
-    wrapped,
-)
+from .terminal import DAMAGED, DONE, REFUSED, USAGE, Column, Refused, table, terminal_width, wrapped
 
 _LEDGER_HELP = (
     "the file of the ledger, or the address of a database: "
@@ -169,9 +159,6 @@ def _anchor(text: str) -> str:
     return text
 
 
-# Opening -----------------------------------------------------------------------------
-
-
 def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
     """Open an existing ledger; opening never creates one."""
     if not is_url(place) and name is not None:
@@ -203,9 +190,6 @@ def _create(options: Any) -> int:
     accountant = PrivacyAccountant(path=options.ledger, **given)
     place = without_password(str(accountant.path))
     return _print(options, _facts(accountant), [f"Created {place}", *_describe(accountant)])
-
-
-# Output ------------------------------------------------------------------------------
 
 
 def _facts(accountant: Any) -> dict[str, Any]:
@@ -274,9 +258,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value.isoformat() if hasattr(value, "isoformat") else value
-
-
-# Actions -----------------------------------------------------------------------------
 
 
 def _show(options: Any) -> int:

@@ -64,10 +64,7 @@ def add_to(commands: Any) -> None:
         "--rows", type=whole_number, metavar="N", help="records to draw (default: as many as IN)"
     )
     parser.add_argument(
-        "--max-parents",
-        type=whole_number,
-        default=3,
-        help="parents of a column (default: 3)",
+        "--max-parents", type=whole_number, default=3, help="parents of a column (default: 3)"
     )
     parser.add_argument("--ledger", help="ledger to charge: a file, or the address of a database")
     parser.add_argument("--name", help="name of the ledger in a database")
@@ -149,9 +146,6 @@ def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
 def _print_progress(options: argparse.Namespace, what: str) -> None:
     if not options.quiet:
         print(f"skdirdp: {what}", file=sys.stderr, flush=True)
-
-
-# Tables ------------------------------------------------------------------------------
 
 
 def _read(path: str, schema: "Schema") -> tuple[Any, Any]:
@@ -250,9 +244,6 @@ def _number_encoder(missing: list[str]) -> Callable[[str | None], float]:
             return math.nan
 
     return encode
-
-
-# Schemas -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,6 @@ def _passwords(address: str) -> set[str]:
     return {text for match in found for text in (match, unquote(match)) if text}
 
 
-# Tables ------------------------------------------------------------------------------
-
-
 class Column(NamedTuple):
     """Column of a table.
 

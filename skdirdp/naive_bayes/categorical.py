@@ -60,7 +60,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     """Private categorical naive Bayes, a drop-in replacement for `CategoricalNB`.
 
     Released are a table of the class counts, and for each feature a table of its categories by
-    class. A record changes one count in each table.
+    class. A record changes one count in each table. At infinite `epsilon` the model is that of
+    `CategoricalNB`.
 
     Parameters
     ----------
@@ -87,16 +88,15 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         Whether a prediction raises an error for a category beyond `n_categories`, or ignores
         that feature of the record.
     epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
-        of `CategoricalNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"

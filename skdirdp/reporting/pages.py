@@ -40,9 +40,6 @@ _TABLE_ROWS = 20  # of the table that replaces the plot of a profile
 Mechanisms = Sequence[tuple[PrivacyCurves, int]]
 
 
-# Markup ------------------------------------------------------------------------------
-
-
 class Markup(str):
     """A text that is HTML; any other text is escaped."""
 
@@ -83,9 +80,6 @@ def table(
 
     head = tag("thead", line("th", columns, scope="col"))
     return tag("table", head, tag("tbody", *(line("td", row) for row in rows)))
-
-
-# Parts of a page ---------------------------------------------------------------------
 
 
 def page(title: str, body: Iterable[Any]) -> str:
@@ -147,9 +141,6 @@ def budget_bar(share: float, text: str) -> Markup:
     return tag("div", inner, style=outer, title=text)
 
 
-# Plots -------------------------------------------------------------------------------
-
-
 def profile_figure(
     curves: Sequence[Any],
     mark: tuple[float, float] | None,
@@ -209,9 +200,6 @@ def _figure(
     return tag("figure", content, tag("figcaption", caption))
 
 
-# The page of a model -----------------------------------------------------------------
-
-
 def model_page(
     sentence: str,
     claim: Claim,
@@ -255,10 +243,7 @@ def _releases(
     if not steps:
         columns, rows = columns[1:], [row[1:] for row in rows]
     note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
-    return [
-        wide(table(columns, rows, numbers=columns[-2:])),
-        tag("p", note, class_="soft small"),
-    ]
+    return [wide(table(columns, rows, numbers=columns[-2:])), tag("p", note, class_="soft small")]
 
 
 def _epsilon_alone(mechanism: PrivacyCurves, count: int, claim: Claim) -> float:
@@ -289,9 +274,6 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
     if rows:
         released = table(["mechanism", "releases"], rows)
     return tag("div", tag("div", tag("strong", guarantee)), *warnings, released)
-
-
-# Files -------------------------------------------------------------------------------
 
 
 def write(

@@ -225,9 +225,6 @@ def terms(claim: Claim) -> str:
     return f"δ = {number(claim.delta)}" if claim.delta else "δ = 0"
 
 
-# Numbers and texts -------------------------------------------------------------------
-
-
 def rounded_up(value: float) -> str:
     """Return a number in few digits, never too small, because a reader may repeat it."""
     return _rounded(value, ROUND_CEILING)
