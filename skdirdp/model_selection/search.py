@@ -40,7 +40,7 @@ from .planning import (
     plan_search,
     split_records,
 )
-from .runs import Records, Run, SearchData, is_wrapped, make_candidate
+from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
 from .scoring import PrivateScore, PrivateScorer, as_label_vector, estimate_score, get_scorer
 
 #: Expected number of runs of a search, if `n_runs` is None.
@@ -266,7 +266,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         parameters, wrapped = data.candidates[best.number], is_wrapped(self.estimator)
         candidate = make_candidate(self.estimator, parameters, plan.refit_budget, seed)
         with runs.ignore_leak_warnings():
-            fitted, report = runs.fit_candidate(candidate, data.all_records, wrapped)
+            fitted, report = fit_candidate(candidate, data.all_records, wrapped)
         if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.number].parts):
             raise RuntimeError(
                 "the noise of the last fit differs from the noise that was charged: its tables "
