@@ -105,7 +105,8 @@ class PrivateBayesNet(BaseBayesNet):
     max_parents : int, default=3
         Largest number of parents of a column. Columns have fewer if the noise is large.
     target : column, default=None
-        Variable that `predict` and `predict_proba` predict. Its rare states are not grouped.
+        Variable that `predict` and `predict_proba` predict. Its states are `classes_`, and rare
+        ones are not grouped.
     alpha : float, default=1.0
         Smallest smoothing: number of additional records for each configuration of a
         column's parents, distributed as the column is. Post-processing adds more.
@@ -157,7 +158,7 @@ class PrivateBayesNet(BaseBayesNet):
         Standard deviation of the noise on counts of "columns", on scores of "pairs", and on
         counts of "cliques", a dict by their columns.
     classes_ : ndarray of shape (n_classes,)
-        States of `target`.
+        Class labels.
     privacy_ : PrivacyReport
         Privacy guarantee of the fit.
     columns_ : list
