@@ -368,9 +368,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
             )
             for node, mechanism in self.mechanisms_.items()
         ]
-        read = estimate_counts(noisy, total)
-        self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
-        for node, table in self._readings_.items():
+        estimates = estimate_counts(noisy, total)
+        self._estimates_ = dict(zip(self.mechanisms_, estimates, strict=True))
+        for node, table in self._estimates_.items():
             counts = table.counts.reshape(families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
@@ -397,12 +397,12 @@ class PrivateBayesNetMLE(BaseBayesNet):
             Two arrays of the shape of `probabilities_` for each node with several states.
         """
         check_is_fitted(self)
-        if "_readings_" not in vars(self):
+        if "_estimates_" not in vars(self):
             raise ValueError(
                 "limits need post-processed counts: postprocess must be True, and epsilon finite"
             )
         limits = {}
-        for node, table in self._readings_.items():
+        for node, table in self._estimates_.items():
             lower, upper = table.limits(confidence)
             shape = self.probabilities_[node].shape
             limits[node] = lower.reshape(shape), upper.reshape(shape)
