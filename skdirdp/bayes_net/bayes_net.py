@@ -97,7 +97,8 @@ class PrivateBayesNet(BaseBayesNet):
     max_parents : int, default=3
         Largest number of parents of a column. Columns have fewer if the noise is large.
     target : column, default=None
-        Variable that `predict` and `predict_proba` predict. Its rare states are not grouped.
+        Variable that `predict` and `predict_proba` predict. Its states are `classes_`, and rare
+        ones are not grouped.
     alpha : float, default=1.0
         Number of records added to each configuration of a column's parents, distributed as
         the column is. Post-processing adds more.
@@ -147,7 +148,7 @@ class PrivateBayesNet(BaseBayesNet):
     sigma_ : dict
         Standard deviation of the noise of "columns", "pairs" and each of the "cliques".
     classes_ : ndarray of shape (n_classes,)
-        States of `target`.
+        Class labels.
     privacy_ : PrivacyReport
         Privacy guarantee of the fit.
     columns_ : list

@@ -43,7 +43,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         Public values of each variable; others are taken from the data, with a warning. The
         states of a pgmpy network are ``network.states``.
     target : node, default=None
-        Variable that `predict` and `predict_proba` predict.
+        Variable that `predict` and `predict_proba` predict. Its states are `classes_`.
     alpha : float, default=1.0
         Smoothing, in counts. Without post-processing, releases may need more: see `alpha_`.
         With 0 and no noise, the tables are maximum likelihood estimates.
@@ -57,13 +57,13 @@ class PrivateBayesNetMLE(BaseBayesNet):
     epsilon : float, default=1.0
         Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -99,7 +99,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
     states_ : dict of list
         States of each node.
     classes_ : ndarray of shape (n_classes,)
-        States of `target`.
+        Class labels.
     alpha_ : dict of float
         Smoothing of the table of each node, in counts.
     mechanisms_ : dict of Mechanism
