@@ -1,25 +1,10 @@
 """Guarantees of alternatives, and of the best of a random number of private runs.
 
-See docs/theory.md, section 14. A private run Q returns a score. It is repeated K times, with K
-random, and only the run with the best score is published. If f is the generating function of K,
-and u(y) the probability that a run scores at least as well as y, then y is published with
-density ``Q(y) f'(1 - u(y))``. For neighbours with runs Q and Q', the profile of a run bounds u'
-by u:
-
-    u' <= F(u) = the least of exp(e) u + delta_Q(e) over all e.
-
-Write ``w(u) = f'(1 - u)`` and ``v(u) = f'(1 - F(u))``. Then for every epsilon
-
-    delta(epsilon) <= E max over u of (w(u) - exp(epsilon - L) v(u))+,
-
-where L is the privacy loss of one run. The maximum is attained at a vertex of the concave hull
-of the points (v(u), w(u)) and the origin, so the mean is a sum of profiles of one run,
-
-    delta(epsilon) <= sum over edges of dw * delta_Q(epsilon + log(dv / dw)).
-
-The result is an upper bound: F is a minimum over some e only, each point of the hull combines
-the w of one end of an interval of u with the v of the other, and profiles are interpolated by
-chords, which lie above them because a profile is convex in exp(epsilon).
+Section 14 of docs/theory.md proves the bound: with w(u) and v(u) the densities of the published run
+on two neighbours, where u is the probability that a run scores better, delta is at most a sum of
+profiles of one run over the edges of the concave hull of the points (v(u), w(u)). All steps round
+up: each point combines the w of one end of an interval of u with the v of the other, and profiles,
+which are convex in exp(epsilon), are interpolated by chords.
 """
 
 from collections.abc import Mapping
@@ -95,10 +80,7 @@ class AllOf(PrivacyCurves):
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
             raise ValueError("parts must contain at least one release; got none")
-        self._composition()  # raises an error for different adjacencies
-
-    def _composition(self) -> Composition:
-        return Composition((part, 1) for part in self.parts)
+        self._worst_cases()  # raises an error for different adjacencies
 
     @property
     def adjacency(self) -> str:
@@ -106,7 +88,7 @@ class AllOf(PrivacyCurves):
         return self.parts[0].adjacency
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
-        return self._composition().worst_cases()
+        return Composition((part, 1) for part in self.parts).worst_cases()
 
 
 @dataclass(frozen=True)
@@ -281,13 +263,8 @@ class _SelectionPair(_CurvesPair):
 
 def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
     """Supremum of the tilts at which all curves are finite."""
-    tilts = [
-        curve.max_tilt
-        for each in curves
-        for case in each.worst_cases().values()
-        for curve, _ in case.renyi
-    ]
-    return float(min(tilts, default=np.inf))
+    cases = (case for each in curves for case in each.worst_cases().values())
+    return float(min((curve.max_tilt for case in cases for curve, _ in case.renyi), default=np.inf))
 
 
 @lru_cache(maxsize=64)
@@ -437,16 +414,14 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
             if point[1] > corners[-1][1]:
                 corners[-1] = point
             continue
-        while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):
+        while len(corners) > 1:
+            (start_v, start_w), (v_last, w_last) = corners[-2:]
+            rise = (w_last - start_w) * (point[0] - start_v)
+            if rise > (point[1] - start_w) * (v_last - start_v):
+                break
             corners.pop()
         corners.append(point)
     return np.array(corners)
-
-
-def _is_below(middle, start, stop) -> bool:
-    """Whether a point is on or below the chord between two others."""
-    rise = (middle[1] - start[1]) * (stop[0] - start[0])
-    return rise <= (stop[1] - start[1]) * (middle[0] - start[0])
 
 
 @lru_cache(maxsize=64)

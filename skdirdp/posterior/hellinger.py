@@ -1,29 +1,16 @@
 """Hellinger distances between Dirichlet posteriors, and exponential mechanisms scored by them.
 
-The posterior of counts x under the prior Dir(alpha) is Dir(alpha + x). Two data sets that differ
-in one record share the counts y of the others, and their posteriors are those of ``y + e_i`` and
-``y + e_j``. Their affinity ``1 - H**2`` is ``rho(alpha_i + y_i) * rho(alpha_j + y_j)`` with
-``rho(a) = Gamma(a + 1/2) / sqrt(Gamma(a) Gamma(a + 1))``, which increases in a: the fewer records
-two cells contain, the larger the distance of the posteriors. All sensitivities follow from this,
-without enumerating the possible data sets.
-
-A `PosteriorLattice` enumerates all posteriors of n records over k categories, identified by
-their counts. There are ``C(n + k - 1, k - 1)``, numbered in colexicographic order of their
-cumulative counts. Neighbours differ by one record that moves from one cell to another.
-
-The exponential mechanisms (Algorithms 4 to 6 of "Differentially Private Bayesian Inference") draw
+The posterior of counts x under the prior Dir(alpha) is Dir(alpha + x). The exponential mechanisms
+(Algorithms 4 to 6 of "Differentially Private Bayesian Inference", docs/theory.md, section 7) draw
 the candidate r for counts x with probability proportional to
-``exp(-scale * inverse_sensitivity(x) * H(x, r))``, where the inverse sensitivity is
-
-- "ehd": one over the global sensitivity;
-- "ehdl": one over the local sensitivity of x, which is not private;
-- "ehds": one over the gamma-smooth sensitivity of x.
+``exp(-scale * inverse_sensitivity(x) * H(x, r))``. The sensitivity is the global one ("ehd"), the
+gamma-smooth one of x ("ehds"), or the local one of x ("ehdl"), which is not private.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,8 +31,7 @@ _TOO_MANY_RECORDS = 1 << 53
 _BLOCK = 1 << 16  # points per evaluation, to limit memory
 
 EXPONENTIAL = ("ehd", "ehdl", "ehds")
-# The largest number of candidates that is enumerated.
-_MAX_CANDIDATES = 500_000
+_MAX_CANDIDATES = 500_000  # that are enumerated
 # To calibrate the exponent, at most _MAX_WORK pairs of neighbours are listed. If pairs times
 # candidates exceed _MAX_WORK, only _PARTIAL_WORK of them are evaluated.
 _MAX_WORK = 1 << 22
@@ -54,10 +40,8 @@ _PARTIAL_WORK = 1 << 21
 _ROUNDING = 1e-9
 
 # Privacy profiles: the largest product of the numbers of pairs of neighbours and of candidates,
-# and the number of epsilons between 0 and the largest loss.
-_MAX_PROFILE_WORK = 1 << 20
-_PROFILE_BLOCK = 1 << 18
-_POINTS = 64
+# the same in one block, and the number of epsilons between 0 and the largest loss.
+_MAX_PROFILE_WORK, _PROFILE_BLOCK, _POINTS = 1 << 20, 1 << 18, 64
 # Allowance for errors of the probabilities, which are accurate to about 1e-13.
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-11
 # Outside this range the allowance, or rounding errors near 1, would dominate.
@@ -193,13 +177,11 @@ def local_sensitivity(counts: ArrayLike, prior: ArrayLike) -> float:
 
 
 def _least_log_affinity(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Smallest log-affinity over the neighbours of each row of counts."""
+    """Smallest log-affinity over the neighbours of a vector of counts."""
     joined = log_step_affinity(prior + counts)
     left = np.where(counts > 0, log_step_affinity(prior + np.maximum(counts - 1, 0)), 0.0)
-    size = counts.shape[-1]
-    sums = left[..., :, np.newaxis] + joined[..., np.newaxis, :]
-    possible = (counts > 0)[..., :, np.newaxis] & ~np.eye(size, dtype=bool)
-    return np.where(possible, sums, 0.0).min(axis=(-2, -1))
+    possible = (counts > 0)[:, np.newaxis] & ~np.eye(counts.size, dtype=bool)
+    return np.where(possible, left[:, np.newaxis] + joined, 0.0).min()
 
 
 def smooth_sensitivity(counts: ArrayLike, prior: ArrayLike, gamma: float = 1.0) -> float:
@@ -326,7 +308,11 @@ def check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
 
 
 class PosteriorLattice:
-    """All candidate posteriors for a prior and a number of records, with their distances."""
+    """All posteriors of n records over k categories, identified by their counts.
+
+    They are numbered in colexicographic order of their cumulative counts. Neighbours differ by one
+    record that moves from one cell to another.
+    """
 
     def __init__(self, prior: tuple[float, ...], n_samples: int):
         self.prior = np.asarray(prior, dtype=float)
@@ -348,9 +334,11 @@ class PosteriorLattice:
         """Indices of the candidates with these counts, along the last axis."""
         k = self.prior.size
         marks = np.cumsum(counts[..., :-1], axis=-1) + np.arange(k - 1)
-        binomials = _binomials(self.n_samples, k)
-        nothing = np.zeros(counts.shape[:-1], dtype=np.int64)
-        return sum((binomials[j][marks[..., j]] for j in range(k - 1)), nothing)
+        ranks = np.zeros(counts.shape[:-1], dtype=np.int64)
+        for j in range(k - 1):
+            binomials = np.array([comb(c, j + 1) for c in range(self.n_samples + k)], np.int64)
+            ranks += binomials[marks[..., j]]
+        return ranks
 
     def distances(self, counts: np.ndarray) -> np.ndarray:
         """Hellinger distances from the posterior of these counts to every candidate."""
@@ -448,13 +436,6 @@ def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
     return np.diff(totals, axis=1, prepend=0, append=n_samples)
 
 
-@lru_cache(maxsize=8)
-def _binomials(n_samples: int, n_categories: int) -> list[np.ndarray]:
-    """Compute ``C(c, j)`` for c < n + k and j = 1 .. k - 1."""
-    tops = range(n_samples + n_categories)
-    return [np.array([comb(c, j) for c in tops], dtype=np.int64) for j in range(1, n_categories)]
-
-
 _cached_global_sensitivity = lru_cache(maxsize=64)(global_sensitivity)
 
 
@@ -494,8 +475,7 @@ def paper_scale(mechanism: str, epsilon: float, gamma: float) -> float:
     return epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
 
 
-@dataclass(frozen=True)
-class Exponent:
+class Exponent(NamedTuple):
     """Factor of ``inverse_sensitivity(x) * H(x, r)``, and the privacy loss it causes.
 
     The loss is the largest log-ratio over all neighbours and candidates. It is None if there are
