@@ -162,7 +162,7 @@ class RepeatedSelection(Guarantee):
         return mean_runs(self.gamma, self.shape)
 
     def _worst_case(self) -> WorstCase:
-        return WorstCase.from_pair(_SelectionPair(self.run, self.gamma, self.shape))
+        return WorstCase.from_pair(_SelectionPair(self))
 
 
 def mean_runs(gamma: float, shape: float) -> float:
@@ -218,45 +218,39 @@ class _WorstOfPair(_CurvesPair):
 class _SelectionPair(_CurvesPair):
     """Pair of the published runs on two neighbouring data sets."""
 
-    run: PrivacyCurves
-    gamma: float
-    shape: float
-
-    @property
-    def mean(self) -> float:
-        return mean_runs(self.gamma, self.shape)
+    selection: RepeatedSelection
 
     @property
     def max_loss(self) -> float:
-        return _hull(self).max_loss
+        return _hull(self.selection).max_loss
 
     @property
     def max_tilt(self) -> float:
-        return _max_tilt((self.run,))
+        return _max_tilt((self.selection.run,))
 
     def rdp(self, order):
         """Bound the divergence: Papernot and Steinke (2022), Theorem 2."""
         order = np.asarray(order, dtype=float)
         flat = order.reshape(-1)
-        orders, bound = _repeated_divergence(self)
+        orders, bound = _repeated_divergence(self.selection)
         # Divergences increase in the order, so the bound of any larger order holds too.
         later = np.minimum.accumulate(bound[::-1])[::-1]
         place = np.searchsorted(orders, flat)
         known = np.append(later, np.inf)[place]
-        here = _divergences(self.run, np.where(np.isinf(flat), orders[-1], flat))
-        own = here + np.log(self.mean) / (flat - 1)
-        own = np.where(np.isinf(flat), np.inf, own + _second_order_term(self))
+        here = _divergences(self.selection.run, np.where(np.isinf(flat), orders[-1], flat))
+        own = here + np.log(self.selection.mean) / (flat - 1)
+        own = np.where(np.isinf(flat), np.inf, own + _second_order_term(self.selection))
         found = np.minimum(known, own * (1 + _ROUNDING))
         return np.minimum(found, self.max_loss).reshape(order.shape)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
         if epsilon.size <= _FEW_EPSILONS and np.all(epsilon >= 0):
-            hull, table = _hull(self), _max_profile_table((self.run,))
+            hull, table = _hull(self.selection), _max_profile_table((self.selection.run,))
             found = [hull.delta(table, each) for each in epsilon.reshape(-1).tolist()]
             delta = np.reshape(found, epsilon.shape)
         else:
-            delta = _selection_table(self).delta(epsilon)
+            delta = _selection_table(self.selection).delta(epsilon)
         with np.errstate(divide="ignore"):
             return np.minimum(np.log(delta) + _ROUNDING, 0.0)
 
@@ -268,20 +262,20 @@ def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
 
 
 @lru_cache(maxsize=64)
-def _second_order_term(pair: _SelectionPair) -> float:
+def _second_order_term(selection: RepeatedSelection) -> float:
     """Smallest value of the terms of the second order in the theorem of Papernot and Steinke."""
-    orders = np.append(_orders_below(pair.run), np.inf)
-    divergence = _divergences(pair.run, orders)
+    orders = np.append(_orders_below(selection.run), np.inf)
+    divergence = _divergences(selection.run, orders)
     with np.errstate(invalid="ignore"):
-        terms = (1 - 1 / orders) * divergence - np.log(pair.gamma) / orders
-    return float((1 + pair.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
+        terms = (1 - 1 / orders) * divergence - np.log(selection.gamma) / orders
+    return float((1 + selection.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
 
 
 @lru_cache(maxsize=64)
-def _repeated_divergence(pair: _SelectionPair) -> tuple[Floats, Floats]:
-    orders = _orders_below(pair.run)
-    bound = _divergences(pair.run, orders) + np.log(pair.mean) / (orders - 1)
-    return orders, (bound + _second_order_term(pair)) * (1 + _ROUNDING)
+def _repeated_divergence(selection: RepeatedSelection) -> tuple[Floats, Floats]:
+    orders = _orders_below(selection.run)
+    bound = _divergences(selection.run, orders) + np.log(selection.mean) / (orders - 1)
+    return orders, (bound + _second_order_term(selection)) * (1 + _ROUNDING)
 
 
 def _orders_below(run: PrivacyCurves) -> Floats:
@@ -371,9 +365,9 @@ class Hull(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _hull(pair: _SelectionPair) -> Hull:
-    gamma, power = pair.gamma, pair.shape + 1
-    table = _max_profile_table((pair.run,))
+def _hull(selection: RepeatedSelection) -> Hull:
+    gamma, power = selection.gamma, selection.shape + 1
+    table = _max_profile_table((selection.run,))
     # Grid of u on which gamma + (1 - gamma) u increases by equal factors.
     log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
     u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
@@ -385,8 +379,8 @@ def _hull(pair: _SelectionPair) -> Hull:
     corners = _upper_hull(v[1:] * (1 - _ROUNDING), w[:-1])
     dv, dw = np.diff(corners, axis=0).T
     shifts = np.log(dv / dw) - _ROUNDING
-    loss = float(np.max(pair.run.rdp(np.inf)))
-    weights = dw * pair.mean * (1 + _ROUNDING)
+    loss = float(np.max(selection.run.rdp(np.inf)))
+    weights = dw * selection.mean * (1 + _ROUNDING)
     return Hull(weights, shifts, loss - float(shifts.min()) if np.isfinite(loss) else np.inf)
 
 
@@ -425,8 +419,8 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
 
 
 @lru_cache(maxsize=64)
-def _selection_table(pair: _SelectionPair) -> ProfileTable:
-    hull, table = _hull(pair), _max_profile_table((pair.run,))
+def _selection_table(selection: RepeatedSelection) -> ProfileTable:
+    hull, table = _hull(selection), _max_profile_table((selection.run,))
     last = float(table.epsilon[-1] - hull.shifts.min())
     even = np.linspace(0, 1, 2 * _NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))

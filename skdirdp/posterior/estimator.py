@@ -61,9 +61,8 @@ _CALIBRATION_TEXTS = {
 class PosteriorPrivacy(PrivacyReport):
     """Privacy report of a released posterior.
 
-    A `skdirdp.PrivacyReport` of one release, with `delta` 0, `order` None and `adjacency`
-    "replace". `composition` uses the exact profile of "ehd" and "ehds" if there are few enough
-    neighbours to enumerate, and randomised response otherwise.
+    `composition` uses the exact profile of "ehd" and "ehds" if there are few enough neighbours to
+    enumerate, and randomised response otherwise.
 
     Parameters
     ----------
@@ -75,8 +74,7 @@ class PosteriorPrivacy(PrivacyReport):
         The name of the mechanism; also called `mechanism`.
     calibration : {"exact", "bounded", "paper", "none"}
         "exact": the largest log-ratio over all neighbours was computed and equals epsilon.
-        "bounded": there are too many neighbours to evaluate, and a bound shows that no log-ratio
-        exceeds epsilon.
+        "bounded": a bound shows that no log-ratio exceeds epsilon.
     loss : float or None
         The largest log-ratio over all neighbours and outcomes, if known. With Laplace noise
         it is attained unless clamping prevents it.
@@ -176,15 +174,13 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     Notes
     -----
-    The exponential mechanisms choose among all posteriors of n records, at most half a
-    million: n = 499 999 for two categories, 998 for three, 142 for four. The loss of "ehd" and
-    "ehds" is computed for all pairs of neighbours if there are few enough (for "ehds" and equal
-    prior entries, up to n of about 2000, 70 and 25). Otherwise the exponent is smaller and
-    based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise ("lshist") has no
-    such limits, and its expected Hellinger distance is smaller except for very small data sets.
-
-    The number of records is public. With `max_rows` above 1, persons who replace each other are
-    assumed to have equally many records.
+    The exponential mechanisms choose among all posteriors of n records, at most half a million:
+    n = 499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
+    neighbours to compute the loss (for "ehds" and equal prior entries, from n of about 2000, 70 and
+    25), the exponent is based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise
+    ("lshist") has no such limits, and its expected Hellinger distance is smaller except for very
+    small data sets. With `max_rows` above 1, persons who replace each other are assumed to have
+    equally many records.
 
     Examples
     --------
@@ -280,8 +276,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw distributions over the categories from the released posterior.
 
-        This is post-processing of the released posterior. It has no privacy cost, and a fixed
-        seed is safe.
+        This has no privacy cost, and a fixed seed is safe.
 
         Parameters
         ----------
@@ -346,9 +341,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
             label_counts, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
             if labels is None:
                 labels, leaks = observed_labels(label_counts), ["categories"]
-            wanted = f"codes from 0 to {len(labels) - 1}"
-            if self.categories is not None:
-                wanted = "labels among `categories`"
+            codes = f"codes from 0 to {len(labels) - 1}"
+            wanted = codes if self.categories is None else "labels among `categories`"
             counts = category_counts(label_counts, labels, wanted)
         return CategoryCounts(counts, labels, unit, leaks)
 
@@ -618,7 +612,7 @@ def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
         raise TypeError(
             f"{name} must contain hashable labels, such as numbers and strings"
         ) from None
-    if any(_is_missing(label) for label in label_counts):
+    if any(map(_is_missing, label_counts)):
         raise ValueError(f"{name} must not contain missing values; make 'missing' a category")
     if any(isinstance(label, Complex) and not isinstance(label, Real) for label in label_counts):
         raise TypeError(f"{name} must not contain complex numbers")

@@ -362,26 +362,25 @@ class PosteriorLattice:
         gaps[:count] = -np.cumsum(growth[:count][::-1])[::-1]
         return gaps
 
-    def inverse_local_sensitivities(self) -> np.ndarray:
-        """Compute ``1 / LS`` of every candidate."""
-        k = self.prior.size
+    def inverse_sensitivities(self, mechanism: str, gamma: float) -> np.ndarray:
+        """Compute the inverse sensitivity that a mechanism uses at every candidate.
+
+        ``1 / S`` is the largest gamma-Lipschitz minorant of ``1 / LS`` in the graph of neighbours,
+        so values propagate along its edges.
+        """
+        if mechanism == "ehd":
+            sensitivity = _cached_global_sensitivity(tuple(self.prior.tolist()), self.n_samples)
+            return np.full(len(self.counts), 1 / sensitivity)
         joins, leaves = [], []
         for cell, steps in enumerate(self.log_step_affinities):
             # A cell with all records cannot gain one, and an empty cell cannot lose one.
             joins.append(np.append(steps, np.inf)[self.counts[:, cell]])
             leaves.append(np.append(np.inf, steps)[self.counts[:, cell]])
         least = np.zeros(len(self.counts))
-        for i, j in permutations(range(k), 2):
+        for i, j in permutations(range(self.prior.size), 2):
             np.minimum(least, leaves[i] + joins[j], out=least)
-        return 1 / distance_from_log_affinity(least)
-
-    def inverse_smooth_sensitivities(self, gamma: float) -> np.ndarray:
-        """Compute ``1 / S`` of every candidate, the largest gamma-Lipschitz minorant of ``1 / LS``.
-
-        d is the distance in the graph of neighbours, so values propagate along its edges.
-        """
-        inverse = self.inverse_local_sensitivities()
-        edges = self.edges()
+        inverse = 1 / distance_from_log_affinity(least)
+        edges = self.edges() if mechanism == "ehds" else []
         while True:
             spread = inverse.copy()
             for first, second in edges:
@@ -461,11 +460,8 @@ def log_weights(
 def draw_candidate(
     candidates: np.ndarray, logs: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Draw a candidate by the logarithms of the unnormalised probabilities.
-
-    The draw is exact for the given logarithms. Their relative error of about 1e-12 is covered by
-    the margin of the exponent.
-    """
+    """Draw a candidate by the logarithms of the unnormalised probabilities."""
+    # Exact for the given logarithms. The margin of the exponent covers their error of about 1e-12.
     (drawn,) = choose(logs, 0.0, None, 1, generator)
     return candidates[drawn]
 
@@ -504,14 +500,11 @@ def exact_exponent(
 ) -> Exponent:
     """Compute the largest exponent with losses of at most epsilon.
 
-    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of
-    the ratio of their normalisers, with ``g(r) = c(x') H(x', r) - c(x) H(x, r)`` and
-    c the inverse sensitivity. That ratio lies between the extremes of ``scale * g``, so the loss
-    is at most scale times the range of g, which `_range_bound` bounds. Pairs for which this
-    bound is within epsilon need no evaluation. The others are evaluated exactly, as long as
-    there are not too many.
-
-    The loss need not increase in the scale; the loss of the returned scale has been evaluated.
+    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio of
+    their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
+    scale times the range of g, which `_range_bound` bounds. Pairs for which this bound exceeds
+    epsilon are evaluated exactly, as long as there are not too many. The loss need not increase in
+    the scale; the loss of the returned scale has been evaluated.
     """
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
     if neighbours is None:
@@ -544,10 +537,10 @@ def exact_exponent(
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x').
 
-    ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots of densities, which
-    is a metric and at most pi / 2. So g is at most the largest
-    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, a sinusoid in t / 2, and
-    -g the same with c(x) and c(x') exchanged.
+    c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
+    of densities, which is a metric and at most pi / 2. So g is at most the largest
+    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, a sinusoid in t / 2, and -g the same
+    with c(x) and c(x') exchanged.
     """
     half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
 
@@ -565,17 +558,7 @@ def _neighbours(mechanism, prior, n_samples, gamma) -> "_NeighbourPairs | None":
     if size > _MAX_CANDIDATES or size * k * (k - 1) // 2 > _MAX_WORK:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    return _NeighbourPairs(lattice, inverse_sensitivities(mechanism, lattice, gamma))
-
-
-def inverse_sensitivities(mechanism: str, lattice: PosteriorLattice, gamma: float) -> np.ndarray:
-    """Compute the inverse sensitivity at every candidate."""
-    if mechanism == "ehd":
-        sensitivity = _cached_global_sensitivity(tuple(lattice.prior.tolist()), lattice.n_samples)
-        return np.full(len(lattice.counts), 1 / sensitivity)
-    if mechanism == "ehdl":
-        return lattice.inverse_local_sensitivities()
-    return lattice.inverse_smooth_sensitivities(gamma)
+    return _NeighbourPairs(lattice, lattice.inverse_sensitivities(mechanism, gamma))
 
 
 class _NeighbourPairs:
@@ -637,7 +620,7 @@ def enumerated_profile(
     if too_long or not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    rates = inverse_sensitivities(mechanism, lattice, gamma)
+    rates = lattice.inverse_sensitivities(mechanism, gamma)
     each = zip(rates, lattice.counts, strict=True)
     logs = np.stack([-scale * rate * lattice.distances(counts) for rate, counts in each])
     probabilities = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
