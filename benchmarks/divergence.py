@@ -63,7 +63,7 @@ def expected_beside(values: np.ndarray, known: np.ndarray, expected: Divergence)
 
 
 class AsDrawn(NamedTuple):
-    """Releases that were taken as drawn, for others of the same noise that are read.
+    """Releases that were taken as drawn, to be compared with post-processed ones.
 
     Attributes
     ----------
@@ -76,8 +76,8 @@ class AsDrawn(NamedTuple):
     seen: np.ndarray
     expected: Divergence
 
-    def expected_of_read(self, noise: Any, values: np.ndarray) -> Divergence:
-        """The expectation of the divergences of releases that are read."""
+    def expected_of_estimates(self, noise: Any, values: np.ndarray) -> Divergence:
+        """Return the expected divergence of post-processed releases."""
         if noise == self.noise:
             return expected_beside(values, self.seen, self.expected)
         return Divergence(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))

@@ -22,8 +22,8 @@ STYLES: dict[str, dict] = {
     "Laplace, smoothed": {"color": "#2e7d32", "marker": "^"},
     "Laplace, clipped": {"color": "#9ccc9c", "marker": "^", "linestyle": "--"},
     "auto": {"color": "#7b1fa2", "marker": "x", "linestyle": ":"},
-    "Dirichlet, read": {"color": "#00838f", "marker": "o"},
-    "auto, read": {"color": "#ad1457", "marker": "x"},
+    "Dirichlet, post-processed": {"color": "#00838f", "marker": "o"},
+    "auto, post-processed": {"color": "#ad1457", "marker": "x"},
     # Other analyses of the same noise
     "exact r, Algorithm 1's α": {"color": "#7b1fa2", "linestyle": "-."},
     "Gohari et al.": {"color": "#8d6e63", "marker": "v", "linestyle": "--"},

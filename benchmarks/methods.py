@@ -14,13 +14,13 @@ PRIVATE: dict[str, dict[str, Any]] = {
     "Laplace, smoothed": {"mechanism": "laplace", "postprocess": False},
     "auto": {"mechanism": "auto", "postprocess": False},
 }
-#: The library's defaults, whose releases are read as well as they can be.
-READ: dict[str, dict[str, Any]] = {
-    "Dirichlet, read": {},
-    "auto, read": {"mechanism": "auto"},
+#: The library's defaults, whose releases are post-processed.
+POSTPROCESSED: dict[str, dict[str, Any]] = {
+    "Dirichlet, post-processed": {},
+    "auto, post-processed": {"mechanism": "auto"},
 }
 #: What these are compared with: the same mechanism, whose releases are taken as drawn.
-DRAWN = {"Dirichlet, read": "Dirichlet, exact", "auto, read": "auto"}
+DRAWN = {"Dirichlet, post-processed": "Dirichlet, exact", "auto, post-processed": "auto"}
 #: The same noise as another method, clipped and normalised as in paper A.
 CLIPPED = {
     "Gaussian, clipped": "Gaussian, smoothed",
@@ -82,51 +82,51 @@ def ratio_claims(
     return claims
 
 
-def reading_claims(
+def postprocessing_claims(
     results: pd.DataFrame,
     what: str,
     loss: str | None,
     accuracy: str,
     promised: float | None = None,
 ) -> list[Claim]:
-    """What a better reading of the same release is worth, in every case and on average.
+    """Claims about the post-processing of the same release, by the mean and 95th percentile.
 
     `loss` and `accuracy` are the names of scores, the smaller and the larger the better;
     `promised` is the largest mean ratio of the Dirichlet mechanism to Algorithm 1.
     """
-    new, old, paper = "auto, read", "auto", "Dirichlet, Algorithm 1"
+    new, old, paper = "auto, post-processed", "auto", "Dirichlet, Algorithm 1"
     kl = by_method(results, "expected_kl")
     ratio = kl[new] / kl[old]
     claims = [
-        _every_case(f"expected KL divergence of `auto` on {what}", ratio),
+        _nearly_always(f"expected KL divergence of `auto` on {what}", ratio),
         _on_average(f"expected KL divergence of `auto` on {what}, ε ≤ 3", _up_to(ratio, 3), 0.85),
     ]
     if loss is not None:
         losses = by_method(results, loss)
         ratio = losses[new] / losses[old]
-        claims.append(_every_case(f"cross-entropy on {what}", ratio))
+        claims.append(_nearly_always(f"cross-entropy on {what}", ratio))
         claims.append(_on_average(f"cross-entropy on {what}, ε ≤ 1", _up_to(ratio, 1), 0.9))
     scores = by_method(results, accuracy)
     gain = scores[new] - scores[old]
     claims.append(
         Claim(
             "skdirdp",
-            f"Read well, the {accuracy.replace('_', '-')} on {what} is on average not lower",
+            f"Post-processed, the {accuracy.replace('_', '-')} on {what} is on average not lower",
             bool(gain.mean() >= 0),
             f"mean gain {gain.mean():+.4f}, from {gain.min():+.3f} to {gain.max():+.3f}",
         )
     )
-    dirichlet = kl["Dirichlet, read"] / kl[paper]
+    dirichlet = kl["Dirichlet, post-processed"] / kl[paper]
     here = kl.xs(("DP", 1.0), level=("guarantee", "epsilon"))
-    beside = here["Dirichlet, read"] / here[new]
+    beside = here["Dirichlet, post-processed"] / here[new]
     claims += [
         Claim(
             "skdirdp",
-            f"Read well, the Dirichlet mechanism's expected KL divergence on {what} is never above "
-            "Algorithm 1's",
-            bool((dirichlet <= 1).all()),
-            f"largest ratio {dirichlet.max():.3f}; {(dirichlet <= 1).sum()} of {len(dirichlet)} "
-            "at most 1",
+            f"Post-processed, the Dirichlet mechanism's expected KL divergence on {what} is on "
+            "average, and in 95% of cases, at most Algorithm 1's",
+            bool(dirichlet.mean() <= 1 and dirichlet.quantile(0.95) <= 1),
+            f"ratio {dirichlet.mean():.3f} on average, 95th percentile "
+            f"{dirichlet.quantile(0.95):.3f}, largest {dirichlet.max():.3f}",
         ),
         Claim(
             "skdirdp",
@@ -136,7 +136,7 @@ def reading_claims(
         ),
     ]
     if promised is not None:
-        ratio = here["Dirichlet, read"] / here[paper]
+        ratio = here["Dirichlet, post-processed"] / here[paper]
         claims.append(
             Claim(
                 "skdirdp",
@@ -152,21 +152,22 @@ def _up_to(ratio: pd.Series, epsilon: float) -> pd.Series:
     return ratio[ratio.index.get_level_values("epsilon") <= epsilon]
 
 
-def _every_case(what: str, ratio: pd.Series) -> Claim:
+def _nearly_always(what: str, ratio: pd.Series) -> Claim:
     worst = ", ".join(map(str, ratio.idxmax()))
     return Claim(
         "skdirdp",
-        f"Read well, the {what} is in every case at most 1.02 of what it is as drawn",
-        bool((ratio <= 1.02).all()),
-        f"largest {ratio.max():.3f} ({worst}); {(ratio <= 1.02).sum()} of {len(ratio)} at most "
-        "1.02",
+        f"Post-processed, the {what} is on average at most that of the release as drawn, and in "
+        "95% of cases at most 1.02 times",
+        bool(ratio.mean() <= 1 and ratio.quantile(0.95) <= 1.02),
+        f"mean {ratio.mean():.3f}, 95th percentile {ratio.quantile(0.95):.3f}, largest "
+        f"{ratio.max():.3f} ({worst})",
     )
 
 
 def _on_average(what: str, ratio: pd.Series, limit: float) -> Claim:
     return Claim(
         "skdirdp",
-        f"Read well, the {what} is on average at most {limit:g} of what it is as drawn",
+        f"Post-processed, the {what} is on average at most {limit:g} of that as drawn",
         bool(ratio.mean() <= limit),
         f"mean {ratio.mean():.3f}, from {ratio.min():.3f} to {ratio.max():.3f}",
     )

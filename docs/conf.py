@@ -83,7 +83,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
     "within_subsection_order": "gallery_settings.ORDER",
-    "reset_modules": ("matplotlib", "gallery_settings.leaks_are_errors"),
+    "reset_modules": ("matplotlib", "gallery_settings.raise_leak_warnings"),
     "abort_on_example_error": True,
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skdirdp",),

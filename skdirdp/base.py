@@ -124,8 +124,7 @@ class PrivacyReport:
         (ε = 1)-differentially private with respect to the replacement of one record by any other.
         That is: ... by a factor of at most e^ε = 2.72.
         """
-        n_records = getattr(self, "n_records", None)
-        return model_statement(self._claim(), self.not_covered, n_records)
+        return model_statement(self._claim(), self.not_covered, self.n_records)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write a page about the guarantee of the fit.
@@ -159,8 +158,7 @@ class PrivacyReport:
         return write(path, page)
 
     def _claim(self) -> Claim:
-        unit = getattr(self, "unit", None)
-        return Claim(self.epsilon, self.delta, self.order, self.adjacency, unit)
+        return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)
 
     def _steps(self) -> Sequence[tuple[str, "PrivacyReport"]]:
         """Return the reports of the steps, by name."""
@@ -176,7 +174,7 @@ class PrivacyReport:
         terms: tuple[Any, Any] = (self.epsilon, self.delta)
         kind = "differentially private"
         if self.order is not None:
-            terms, kind = (self.order, self.epsilon), "Renyi differentially private"
+            terms, kind = (self.order, self.epsilon), f"Renyi {kind}"
         guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
         statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
         return statement + describe_not_covered(self.not_covered)
@@ -257,8 +255,8 @@ class PrivateEstimator(BaseEstimator):
         """Charge the accountant, and return the generator of the noise, None without noise."""
         if ReleaseContext.current() is not None:
             raise TypeError(
-                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise is not "
-                "calibrated together with that of others. Fit it by itself"
+                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise cannot be "
+                "calibrated with that of other steps. Fit it by itself"
             )
         # An unsupported platform or an invalid seed is refused before the charge.
         generator = None
@@ -280,8 +278,8 @@ def charge(estimator: Any, spent: PrivacyCurves, releases: int, unit: Unit) -> N
     """Charge the accountant of an estimator or a pipeline, if it has one."""
     if estimator.accountant is not None:
         label = type(estimator).__name__ if estimator.label is None else estimator.label
-        of_persons = {"unit": unit} if unit.is_person else {}
-        estimator.accountant.charge(spent, releases=releases, label=label, **of_persons)
+        persons = {"unit": unit} if unit.is_person else {}
+        estimator.accountant.charge(spent, releases=releases, label=label, **persons)
 
 
 class Budget(NamedTuple):
@@ -382,7 +380,6 @@ class ReleasePlan:
         ]
 
     def report(self, budget: Budget) -> PrivacyReport:
-        """Return the guarantee of the release within a budget."""
         parts = () if self.joint is None else self.joint.parts
         return self.estimator._report(budget, parts, self.leaks, self.unit, self.n_records)
 
@@ -452,10 +449,9 @@ class CountingEstimator(PrivateEstimator):
         "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
-    #: Whether a fit selects names that are not public: a pipeline gives it a larger share.
+    #: Whether a fit selects names that are not public. A pipeline gives it a larger share, and
+    #: its number of output columns depends on the release.
     _selects_names: ClassVar[bool] = False
-    #: Whether the number of output columns depends on the release.
-    _releases_columns: ClassVar[bool] = False
     #: Whether the tables have the declared number of columns if X has fewer.
     _takes_declared_columns: ClassVar[bool] = False
 

@@ -102,8 +102,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         "max_features": [Interval(Integral, 1, None, closed="left")],
     }
 
-    _releases_columns = True
-
     # A threshold fails with a small probability, which no Renyi divergence allows.
     order: ClassVar[None] = None  # type: ignore[misc]
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]

@@ -212,7 +212,7 @@ def test_all_forms_of_a_structure_agree():
         ({"a": [["b"]]}, "nodes that can be hashed"),
         ({"a": ["b"], "b": ["a"]}, "no cycle"),
         ([("a", "b"), ("a", "b")], "duplicate"),
-        ({"a": ["b", "b"]}, "duplicates"),
+        ({"a": ["b", "b"]}, "each edge once"),
         ({"a": "b"}, "as a list"),
         ({"a": 3}, "as a list"),
         (["ab"], "pairs"),

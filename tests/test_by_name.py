@@ -49,7 +49,7 @@ def test_a_code_book_may_have_more_columns_than_the_network():
     states = {"age": [1.0, 30.0, 80.0], "sex": [0, 1], "region": ["n", "s"]}
     network = PrivateBayesNetMLE([("age", "sex")], states=states)
     assert network.fit(FRAME).privacy_.not_covered == ()
-    with pytest.raises(ValueError, match="'aeg' is none, and 'age' has no states"):
+    with pytest.raises(ValueError, match="'aeg' is not one, and 'age' has no states"):
         PrivateBayesNetMLE([("age", "sex")], states={"aeg": [1], "sex": [0, 1]}).fit(FRAME)
 
 

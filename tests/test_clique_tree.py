@@ -238,7 +238,7 @@ def test_what_is_known_of_a_structure_holds(seed):
         ({"edges": []}, "constraints must be None or a dict"),
         ({"required": [("a",)]}, "pairs"),
         ({"required": ["ab"]}, "pairs"),
-        ({"forbidden": [("a", "z")]}, "'z' is none"),
+        ({"forbidden": [("a", "z")]}, "'z' is not one"),
         ({"order": ["a", "a"]}, "duplicates"),
         ({"required": [("a", "b"), ("b", "a")]}, "cycle"),
         ({"required": [("a", "b")], "order": ["b", "a"]}, "cycle"),

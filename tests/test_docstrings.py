@@ -25,6 +25,17 @@ ORDER = [
     *("epsilon", "delta", "order", "mechanism", "calibration", "adjacency", "n_samples"),
     *("max_weight", "max_rows", "postprocess", "accountant", "label", "random_state"),
 ]
+# The docstring of PrivateRandomizedSearchCV refers to PrivateGridSearchCV for these parameters.
+WITH_TEXTS = [each for each in ESTIMATORS if each is not PrivateRandomizedSearchCV]
+OWN_TEXTS = {
+    # The posterior has other mechanisms, with a calibration of their own.
+    "mechanism": {skdirdp.PrivateDirichletPosterior},
+    "calibration": {skdirdp.PrivateDirichletPosterior},
+    # The noise of a vocabulary does not depend on the number of records; fractions do.
+    "n_samples": {skdirdp.PrivateCountVectorizer},
+    # Histograms and networks with learnt structure are post-processed by other methods.
+    "postprocess": {skdirdp.DirichletHistogramTransformer, skdirdp.PrivateBayesNet},
+}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
@@ -44,15 +55,22 @@ def test_shared_parameters_have_one_order(estimator):
 
 @pytest.mark.parametrize("name", ORDER)
 def test_a_shared_parameter_has_one_text(name):
-    having = [each for each in ESTIMATORS if name in inspect.signature(each).parameters]
-    if name in ("mechanism", "calibration"):  # the posterior has its own
-        having.remove(skdirdp.PrivateDirichletPosterior)
-    compare_texts(having, include_params=[name])
+    having = {each for each in WITH_TEXTS if name in inspect.signature(each).parameters}
+    own = OWN_TEXTS.get(name, set())
+    assert own <= having
+    compare_texts(list(having - own), include_params=[name])
+
+
+def test_the_randomized_search_refers_to_the_grid_search():
+    names = "epsilon, delta, order, adjacency, accountant, label, random_state"
+    shared = [name for name in inspect.signature(PrivateGridSearchCV).parameters if name in ORDER]
+    assert shared == names.split(", ")
+    assert f"{names}\n        As for `PrivateGridSearchCV`." in PrivateRandomizedSearchCV.__doc__
 
 
 @pytest.mark.parametrize("name", ["classes_", "n_features_in_", "feature_names_in_", "privacy_"])
 def test_a_shared_attribute_has_one_text(name):
-    having = [each for each in ESTIMATORS if f"    {name} :" in each.__doc__]
+    having = [each for each in WITH_TEXTS if f"    {name} :" in each.__doc__]
     if name == "privacy_":  # searches, pipelines and posteriors have reports of their own
         having = [each for each in having if "privacy_ : PrivacyReport\n" in each.__doc__]
     compare_texts(having, include_attrs=[name])

@@ -339,7 +339,7 @@ def test_a_categorys_groups_never_pass_the_limit():
             },
             "may have",
         ),
-        ({"constraints": {"order": ["moon"]}}, "'moon' is none"),
+        ({"constraints": {"order": ["moon"]}}, "'moon' is not one"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"epsilon": 1e-9, "delta": 1e-9}, "scale must be"),
         ({"delta": 0.0}, "delta"),
@@ -553,7 +553,7 @@ def test_public_constraints_are_met(fitted):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"moon": 1}, "'moon' is none"),
+        ({"moon": 1}, "'moon' is not one"),
         ({"sex": "x"}, "states of 'sex'"),
         ({"age": (200, 300)}, "beyond"),
         ({"age": (40, 30)}, "low <= high"),

@@ -144,7 +144,7 @@ class FittedModel:
 def test_a_search_for_records_is_refused_before_it_draws_candidates(monkeypatch):
     accountant = patients()
     drawn = []
-    monkeypatch.setattr("skdirdp.model_selection.search.draw_candidates", drawn.append)
+    monkeypatch.setattr("skdirdp.model_selection.runs.draw_candidates", drawn.append)
     model = DirichletCategoricalNB(**CATEGORICAL)
     with pytest.raises(ValueError, match="protects each patient"):
         PrivateGridSearchCV(model, {"alpha": [1, 2]}, accountant=accountant).fit(X, Y)

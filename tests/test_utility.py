@@ -221,13 +221,14 @@ def test_rows_for_an_accuracy_give_that_accuracy():
 
 
 def test_the_search_for_a_budget_ends_from_above_or_at_its_limits():
-    for root in (-5.0, -0.3, 0.0, 2.2, 6.0):
-        found = _first_within(lambda u, root=root: root - u, 0.0, -7.0, 7.0)
-        assert root <= found <= root + 2e-3
-    steep = _first_within(lambda u: np.inf if u < 2.5 else 1.0 - u, 0.0, -7.0, 7.0)
-    assert 2.5 <= steep <= 2.5 + 2e-3
-    assert _first_within(lambda u: 1.0, 0.0, -7.0, 7.0) == np.inf
-    assert _first_within(lambda u: -1.0, 0.0, -7.0, 7.0) == -7.0
+    limits = 1.0, 1e-3, 1e3
+    for root in (0.007, 0.74, 1.0, 9.0, 400.0):
+        found = _first_within(2.0, lambda u, root=root: 2 * root / u, *limits)
+        assert root * (1 - 1e-12) <= found <= root * (1 + 2e-3)
+    steep = _first_within(2.0, lambda u: np.inf if u < 12.2 else 2.0 / u, *limits)
+    assert 12.2 <= steep <= 12.2 * (1 + 2e-3)
+    assert _first_within(2.0, lambda u: 3.0, *limits) == np.inf
+    assert _first_within(2.0, lambda u: 1.0, *limits) == np.exp(np.log(1e-3))
 
 
 def test_a_calibrated_release_is_as_accurate_as_promised():

@@ -19,7 +19,7 @@ EPSILONS = (0.3, 1.0, 3.0, 10.0)
 DELTA = 1e-5
 MECHANISMS = ("dirichlet", "auto")
 TEST_PART = 0.3
-REPEATS = 5
+REPEATS = 3
 QUICK_REPEATS = 2
 #: Columns of a hashed text, and words of a public vocabulary.
 HASHED_COLUMNS = 2**14

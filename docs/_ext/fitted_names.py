@@ -1,6 +1,6 @@
-"""Quote names of fitted attributes in types.
+"""Quote the names of fitted attributes in parameter types.
 
-In ``ndarray of shape (n_features_in_,)`` the underscore would make a reference of the name.
+Otherwise the underscore in ``ndarray of shape (n_features_in_,)`` is parsed as a reference.
 """
 
 import re
@@ -15,6 +15,6 @@ def quote_names(app, what, name, obj, options, lines):
 
 
 def setup(app):
-    # Before numpydoc, which listens at the default priority of 500.
+    # Run before numpydoc, which uses the default priority of 500.
     app.connect("autodoc-process-docstring", quote_names, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

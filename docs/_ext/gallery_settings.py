@@ -1,4 +1,4 @@
-"""In which order examples are shown, and what they may not do."""
+"""Order and warning filters of the example gallery."""
 
 import warnings
 
@@ -21,8 +21,8 @@ ORDER = ExplicitOrder(
 )
 
 
-def leaks_are_errors(gallery_conf, name):
-    """Every example gives what is public; one that does not fails."""
+def raise_leak_warnings(gallery_conf, name):
+    """Raise an error if an example does not set all public parameters."""
     warnings.filterwarnings("error", category=PrivacyLeakWarning)
-    # What other packages announce among themselves is not for the reader.
+    # Deprecation warnings between dependencies do not concern readers.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pgmpy")

@@ -1,4 +1,4 @@
-"""Formulas as MathML: they show without a script, and without a connection."""
+"""Render formulas as MathML, which needs neither scripts nor a network connection."""
 
 import re
 from html import escape
@@ -11,8 +11,8 @@ from sphinx.util.math import get_node_equation_number
 logger = logging.getLogger(__name__)
 
 _FUNCTION = re.compile(r"(<mi>(?:ln|sin|sinh)</mi>)(?!<mo stretchy)")
-# The converter takes a prime for a letter in the exponent, where many fonts draw it too small to
-# see; and the sign "is distributed as" for an accent, without space around it.
+# The converter treats a prime as a letter in the exponent, which many fonts draw too small, and
+# "is distributed as" as an accent without surrounding space.
 _PRIME = '<mo lspace="0" rspace="0">&#x2032;</mo>'
 _REPLACEMENTS = (
     (re.compile(r"<msup>(<mi>[^<]*</mi>)<mi>&#x0?2032;</mi></msup>"), rf"<mrow>\1{_PRIME}</mrow>"),
@@ -21,7 +21,7 @@ _REPLACEMENTS = (
         rf"<msub><mrow>\1{_PRIME}</mrow>\2</msub>",
     ),
     (re.compile(r"<mi>&#x0?007E;</mi>"), "<mo>&#x223C;</mo>"),
-    # A little space before an argument without parentheses, which the converter leaves out.
+    # The converter omits the space before an argument without parentheses.
     (_FUNCTION, r'\1<mspace width="0.17em"/>'),
 )
 
@@ -33,8 +33,8 @@ def _mathml(node: nodes.Node, display: str) -> str:
         for pattern, replacement in _REPLACEMENTS:
             formula = pattern.sub(replacement, formula)
         return formula
-    except Exception as error:  # whatever the converter raises, the formula is at fault
-        logger.warning("formula not understood: %s (%s)", latex, error, location=node)
+    except Exception as error:  # any error of the converter is an error of the formula
+        logger.warning("cannot convert formula: %s (%s)", latex, error, location=node)
         return f"<code>{escape(latex)}</code>"
 
 

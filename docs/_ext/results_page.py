@@ -1,4 +1,4 @@
-"""The page of results shows what the benchmarks wrote, where they were run."""
+"""Insert the benchmark report into the results page, if it exists."""
 
 import re
 from pathlib import Path
@@ -9,21 +9,21 @@ _TARGET = re.compile(r"(!?\[[^\]]*\])\(([^)#:\s]+)([^)]*)\)")
 _TITLE = re.compile(r"\A\s*(<!--[^>]*-->\s*)?# .*\n")
 
 
-def _moved(match: re.Match) -> str:
-    """A link of the benchmarks' own page, as seen from this one."""
+def _relative_link(match: re.Match) -> str:
+    """Return a link of the benchmark report, relative to the results page."""
     label, target, rest = match.groups()
     if target.startswith("../docs/"):
         return f"{label}({target.removeprefix('../docs/')}{rest})"
     if (BENCHMARKS / target).exists():
         return f"{label}(../benchmarks/{target}{rest})"
-    return "" if label.startswith("!") else label  # a figure that is not there is left out
+    return "" if label.startswith("!") else label  # omits missing figures
 
 
 def insert_results(app, docname, source):
     report = BENCHMARKS / "RESULTS.md"
     if docname == "results" and report.exists():
         text = _TITLE.sub("", report.read_text(encoding="utf-8"))
-        source[0] = source[0].split(MARK)[0] + _TARGET.sub(_moved, text)
+        source[0] = source[0].split(MARK)[0] + _TARGET.sub(_relative_link, text)
 
 
 def setup(app):

@@ -1,19 +1,19 @@
 """
-A published Bayesian network, and synthetic records
-===================================================
+Bayesian networks and synthetic records
+=======================================
 
-`PrivateBayesNetMLE` learns the tables of a Bayesian network whose structure is known. What comes
-out is a pgmpy network that may be published, and from which any number of synthetic records can
-be drawn at no further cost in privacy.
+`PrivateBayesNetMLE` learns the tables of a Bayesian network with a known structure. The result is a
+pgmpy network that may be published. Any number of synthetic records can be drawn from it without
+additional privacy cost.
 """
 
 # %%
 # Data with public states
 # -----------------------
 #
-# Four columns of the breast cancer data and the diagnosis. Numbers are cut at round values that
-# were fixed beforehand, so the states are public. Cutting at the data's own quantiles would not be
-# private.
+# The table contains four columns of the breast cancer data and the diagnosis. Numbers are binned at
+# round values that were fixed in advance, so the states are public. Binning at the quantiles of the
+# data would not be private.
 
 import numpy as np
 import pandas as pd
@@ -41,8 +41,8 @@ records.head()
 # Fit and publish
 # ---------------
 #
-# The structure comes from what is known of the matter, not from the data. One table is released per
-# node, five in all; a record moves one count in each.
+# The structure comes from domain knowledge, not from the data. One table is released per node, five
+# in total. A record contributes one count to each of them.
 
 from skdirdp import PrivacyAccountant, PrivateBayesNetMLE
 
@@ -59,8 +59,8 @@ network = PrivateBayesNetMLE(
 print(network.privacy_.epsilon, network.privacy_.delta, network.privacy_.releases)
 
 # %%
-# The whole network, with its tables: a row for each configuration of the parents, a column for
-# each state.
+# `BayesNetDisplay` plots the network with its tables. A table has one row per configuration of the
+# parents and one column per state.
 
 import matplotlib.pyplot as plt
 
@@ -70,13 +70,13 @@ BayesNetDisplay.from_estimator(network)
 plt.show()
 
 # %%
-# It is an ordinary pgmpy network:
+# ``model_`` is a regular pgmpy network:
 
 print(network.model_.check_model())
 print(network.model_.get_cpds("radius"))
 
 # %%
-# pgmpy answers questions from the released tables:
+# Use pgmpy to query the released tables:
 
 from pgmpy.inference import VariableElimination
 
@@ -90,15 +90,14 @@ print(
 # Synthetic records
 # -----------------
 #
-# A sample is computed from the released tables alone. It costs nothing, and a seed is safe here.
+# Sampling uses only the released tables. It has no privacy cost, and a seed is safe here.
 
 synthetic = network.sample(5000, random_state=0)
 synthetic.head()
 
 # %%
-# Large and small tumours by diagnosis, and the other columns likewise, in the records and in the
-# sample. (The left bars are exact counts of the data. This comparison is not private; it is here
-# to show what the noise does.)
+# The figure compares the malignant cases of the records and of the sample. The left bars are exact
+# counts of the data, so this comparison is not private. It shows the effect of the noise.
 
 _, axes = plt.subplots(1, 4, figsize=(10, 3.2), sharey=True)
 for ax, column in zip(axes, cuts, strict=True):
@@ -116,8 +115,9 @@ axes[0].legend()
 plt.tight_layout()
 
 # %%
-# A model that is learnt from synthetic records is post-processing of the release, hence as private
-# as the network. Here is one, scored on the real records, beside one that learnt from those:
+# A model that is fitted on synthetic records is post-processing of the release and has the same
+# guarantee as the network. Compare its accuracy on the real records with a model that is fitted on
+# the real records:
 
 from sklearn.naive_bayes import CategoricalNB
 from sklearn.pipeline import make_pipeline
@@ -128,4 +128,4 @@ for name, table in (("synthetic", synthetic), ("real", records)):
     model = make_pipeline(encoder, CategoricalNB())
     model.fit(table[list(cuts)], table["diagnosis"])
     accuracy = model.score(records[list(cuts)], records["diagnosis"])
-    print(f"learnt from {name} records: accuracy {accuracy:.3f}")
+    print(f"fitted on {name} records: accuracy {accuracy:.3f}")

@@ -1,17 +1,17 @@
 """
-A private histogram, its quantiles and its error
-================================================
+Private histograms, quantiles and error bounds
+==============================================
 
-One release gives a whole histogram. Quantiles, the distribution function, synthetic values and
-error bars are all read from it, and cost nothing more.
+One release contains a whole histogram. Quantiles, the distribution function, synthetic values and
+error bounds are computed from it without additional privacy cost.
 """
 
 # %%
 # One release
 # -----------
 #
-# The body mass index of 442 diabetes patients, which scikit-learn ships. Public: an index lies
-# between 10 and 60, and there are 442 records.
+# The data are the body mass indices of 442 diabetes patients, which are included in scikit-learn.
+# Two facts are public: the index is between 10 and 60, and there are 442 records.
 
 from sklearn.datasets import load_diabetes
 
@@ -26,11 +26,12 @@ histogram.fit(X)
 print(histogram.privacy_)
 
 # %%
-# The histogram with its band
-# ---------------------------
+# Histogram with confidence band
+# ------------------------------
 #
-# With probability 95% the band holds the true shares of all bins at once. It is computed from the
-# release, so it may be published too. The grey steps are the data, which may not.
+# With probability 95%, the band contains the true shares of all bins simultaneously. It is computed
+# from the release, so it may be published too. The grey steps show the exact data and must not be
+# published.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -54,7 +55,7 @@ print("of the data:       ", np.percentile(X["bmi"], [25, 50, 75]).round(1))
 print(f"error of the distribution function, at most: {histogram.cdf_error(0.95)[0]:.3f}")
 
 # %%
-# ``encode="cdf"`` is a private quantile transform. It reads the same release.
+# ``encode="cdf"`` is a private quantile transform. It uses the same release.
 
 grid = pd.DataFrame({"bmi": np.linspace(10, 60, 400)})
 released = histogram.set_params(encode="cdf").transform(grid)[:, 0]
@@ -71,12 +72,12 @@ ax.legend()
 plt.tight_layout()
 
 # %%
-# Before any data are seen
-# ------------------------
+# Error bounds before the fit
+# ---------------------------
 #
-# `skdirdp.utility` tells what error to expect at a budget, and, by its inverses, what budget or how
-# many records a target takes. These bounds hold for all data, so they are wider than what is read
-# from a release.
+# `skdirdp.utility` computes error bounds for a budget. The inverse functions compute the budget or
+# the number of records that a target error requires. These bounds hold for all data, so they are
+# wider than the bounds of a release.
 
 from skdirdp.utility import accuracy_from_budget
 

@@ -1,18 +1,17 @@
 """
-A released posterior
-====================
+Private posterior distributions
+===============================
 
-Sometimes the result is not a number but a whole posterior distribution. `PrivateDirichletPosterior`
-releases one with pure ε-differential privacy: the parameters of a Beta or Dirichlet
-distribution near the true posterior.
+`PrivateDirichletPosterior` releases a whole posterior distribution with pure ε-differential
+privacy: the parameters of a Beta or Dirichlet distribution close to the true posterior.
 """
 
 # %%
 # Two categories
 # --------------
 #
-# How large is the share of malignant cases among breast cancer diagnoses like these 569? A uniform
-# prior and the counts make a Beta posterior. Public: the two categories, and the number of records.
+# We estimate the share of malignant cases from 569 breast cancer diagnoses. With a uniform prior,
+# the posterior is a Beta distribution. The two categories and the number of records are public.
 
 from sklearn.datasets import load_breast_cancer
 
@@ -32,10 +31,11 @@ print("90% credible interval:", posterior.credible_interval(0.9)[0].round(3))
 print(posterior.privacy_)
 
 # %%
-# The default mechanism draws among all posteriors of 569 records, the more probably the nearer;
-# nearness is the Hellinger distance. The papers that introduced it leave a part of ε unused.
-# With ``calibration="exact"``, the default, the largest loss over all neighbours is computed,
-# and the exponent raised until it is ε. Several releases of each kind, beside the true posterior:
+# The default mechanism draws one of all possible posteriors of 569 records. Posteriors at a small
+# Hellinger distance from the true posterior are more likely. The calibration of the original papers
+# leaves a part of ε unused. ``calibration="exact"``, the default, computes the largest loss over
+# all neighbours and increases the exponent until this loss equals ε. The figure shows several
+# releases of each mechanism and the true posterior:
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,15 +59,15 @@ axes[0].legend()
 plt.tight_layout()
 
 # %%
-# At ε = 0.1 and 569 records the Laplace noise of ``"lshist"`` is the closest. The exponential
-# mechanism is at its best with few records.
+# At ε = 0.1 and with 569 records, the Laplace noise of ``"lshist"`` is the most accurate. The
+# exponential mechanism is better with few records.
 
 # %%
-# How close, exactly
-# ------------------
+# Distance from the true posterior
+# --------------------------------
 #
-# The distance of a release from the true posterior, for three categories: the cultivars of wines
-# in the data that scikit-learn ships, of a dozen of them and of sixty.
+# We compute the distance of a release from the true posterior for three categories: the cultivars
+# in the wine data of scikit-learn, for a dozen and for sixty records.
 
 from sklearn.datasets import load_wine
 
@@ -85,9 +85,9 @@ for every in (15, 3):
         print(f"{counts.sum()} records, {mechanism:6} mean distance {np.mean(distances):.3f}")
 
 # %%
-# What was spent
-# --------------
+# Spent budget
+# ------------
 #
-# Only the first release was given the accountant:
+# Only the first release used the accountant:
 
 accountant.history()

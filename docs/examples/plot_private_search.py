@@ -1,18 +1,18 @@
 """
-A search whose winner may be published
-======================================
+Private grid search
+===================
 
-`GridSearchCV` chooses by exact scores of private records. `PrivateGridSearchCV` has one budget for
-all that it publishes: the chosen parameters, the model, and its score.
+`GridSearchCV` selects parameters by exact scores on private records. `PrivateGridSearchCV` has one
+budget for everything that it publishes: the selected parameters, the model and its score.
 """
 
 # %%
 # Search
 # ------
 #
-# How far should rows of word counts, or here of grey levels, be cut? A small ``max_total`` means
-# little noise and much lost; a large one the reverse. The answer depends on the records, so that
-# asking them costs privacy.
+# ``max_total`` bounds the total of a row of word counts or, in this example, of grey levels. A
+# small bound needs little noise but scales many rows down; a large bound needs more noise. The best
+# value depends on the records, so selecting it has a privacy cost.
 
 from sklearn.datasets import load_digits
 
@@ -35,17 +35,18 @@ print(search.released_score_)
 # One charge
 # ----------
 #
-# Nobody learns how many runs there were, nor how the others scored, and only the best is paid for.
+# The number of runs and the scores of the other runs are not published, so the search costs little
+# more than one run.
 
 print(accountant.history())
 print(search.privacy_)
 
 # %%
-# What it costs to publish the best
-# ---------------------------------
+# The cost of a search
+# --------------------
 #
-# The best of a random number of runs costs little more than one run; all of them composed cost
-# much more.
+# Publishing the best of a random number of runs costs little more than one run. The composition of
+# all runs costs much more.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -57,9 +58,9 @@ run = calibrate("gaussian", epsilon=1.0, delta=1e-5)
 n_runs = np.array([2, 5, 10, 30, 100])
 best = [RepeatedSelection.with_mean(run, mean).epsilon(1e-5) for mean in n_runs]
 composed = [Composition([(run, int(mean))]).epsilon(1e-5) for mean in n_runs]
-plt.loglog(n_runs, best, "o-", label="the best of them")
-plt.loglog(n_runs, composed, "s--", label="all of them")
-plt.xlabel("runs (expected)")
+plt.loglog(n_runs, best, "o-", label="best run")
+plt.loglog(n_runs, composed, "s--", label="all runs")
+plt.xlabel("expected number of runs")
 plt.ylabel("epsilon at delta = 1e-5")
 plt.legend()
 plt.show()

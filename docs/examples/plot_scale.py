@@ -1,17 +1,17 @@
 """
-A folder of files that is larger than the memory it is given
-============================================================
+Data larger than memory
+=======================
 
-A private model of counts needs one pass over the records, wherever they lie. Here they lie in a
-folder of Parquet files that is larger than the memory that the fit takes.
+Fitting a private model of counts needs one pass over the records. In this example, the records are
+in a folder of Parquet files that is larger than the memory used by the fit.
 """
 
 # %%
 # A large folder
 # --------------
 #
-# A million and a half variants of the 1797 scanned digits that scikit-learn ships: each pixel is up
-# to one step lighter or darker. A file is written at a time.
+# The data are 1.5 million variants of the 1797 scanned digits in scikit-learn: each pixel is up to
+# one step lighter or darker. One file is written at a time.
 
 import tempfile
 from pathlib import Path
@@ -35,12 +35,12 @@ on_disk = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
 print(f"{on_disk:.0f} MiB on disk; {1.5e6 * 65 * 8 / 2**20:.0f} MiB as an array of floats")
 
 # %%
-# The fit, watched
-# ----------------
+# Memory usage of the fit
+# -----------------------
 #
-# ``fit`` takes the folder as a PyArrow dataset, and the name of the column of labels. Public: the
-# classes, the 16 shades of a pixel, and a bound on their sum. The fit runs in a process of its own,
-# which says how much its memory has grown at the most.
+# ``fit`` takes the folder as a PyArrow dataset, and the name of the label column. The classes, the
+# 16 shades of a pixel and a bound on their sum are public. The fit runs in a separate process that
+# returns the increase of its peak memory.
 
 import subprocess
 import sys
@@ -51,12 +51,12 @@ import numpy as np
 import pyarrow.dataset
 from skdirdp import DirichletNB
 
-def peak():  # in MiB, as Linux tells it
+def peak():  # in MiB, on Linux
     return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]) / 1024
 
 model = DirichletNB(epsilon=0.1, classes=range(10), max_count=16, max_total=400)
 files = sorted({[str(path) for path in folder.iterdir()]!r})
-model.fit(np.eye(64)[:10], range(10))  # so that all is imported
+model.fit(np.eye(64)[:10], range(10))  # imports all modules
 before = peak()
 model.fit(pyarrow.dataset.dataset(files), "digit")
 pickle.dump((model, peak() - before), sys.stdout.buffer)
@@ -66,16 +66,16 @@ import pickle
 done = subprocess.run([sys.executable, "-c", FIT], check=True, capture_output=True)
 model, growth = pickle.loads(done.stdout)
 print(model.privacy_)
-print(f"{growth:.0f} MiB more at the peak than before it began")
+print(f"increase of the peak memory: {growth:.0f} MiB")
 
 # %%
-# What it took
-# ------------
+# Comparison of the sizes
+# -----------------------
 
 import matplotlib.pyplot as plt
 
 figure, axis = plt.subplots(figsize=(7, 2.2))
-sizes = {"the fit": growth, "the folder": on_disk}
+sizes = {"memory of the fit": growth, "size of the folder": on_disk}
 axis.barh(list(sizes), list(sizes.values()), color=["C0", "0.6"])
 axis.set_xlabel("MiB")
 plt.tight_layout()
@@ -84,7 +84,7 @@ plt.tight_layout()
 # The model
 # ---------
 #
-# What was released is small, and predicts as any model does. The scans themselves are the test.
+# The released model is small and predicts like any other model. We test it on the original scans.
 
 import pandas as pd
 
@@ -92,8 +92,8 @@ scans = pd.DataFrame(digits.data, columns=digits.feature_names)
 print(f"accuracy on the scans: {model.score(scans, digits.target):.3f}")
 
 # %%
-# The same call takes a Polars query or a DuckDB relation over the folder, or a Dask frame whose
-# workers count: :doc:`../scale` has them all.
+# ``fit`` also accepts a Polars query or a DuckDB relation over the folder, or a Dask frame whose
+# workers count the records. See :doc:`../scale`.
 
 import shutil
 

@@ -1,17 +1,17 @@
 """
-From a raw table to synthetic records
-=====================================
+Synthetic records from a raw table
+==================================
 
-`PrivateBayesNet` takes a table of which nothing is known but the schema. Which columns depend on
-each other is learnt within the same budget as all else, and any number of synthetic records can
-be drawn from what comes out.
+`PrivateBayesNet` needs only the schema of a table. It learns which columns depend on each other
+within the same budget as the parameters. Any number of synthetic records can be drawn from the
+fitted network.
 """
 
 # %%
-# A table, and what is public of it
-# ---------------------------------
+# Data and public parameters
+# --------------------------
 #
-# Made-up answers to a survey, with gaps, and with towns that nobody has listed.
+# The data are artificial answers to a survey, with missing values. The towns are not declared.
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ print(model.privacy_)
 print(len(accountant), "charge")
 
 # %%
-# The network that was learnt. Numbers have become ranges, with about equally many records in each.
+# The learnt network. Numbers are binned into ranges with about equally many records.
 
 from skdirdp.displays import BayesNetDisplay
 
@@ -65,7 +65,8 @@ BayesNetDisplay.from_estimator(model)
 # Synthetic records
 # -----------------
 #
-# In the columns and types of the table, with its gaps; as many as wanted, and under conditions.
+# Samples have the same columns and types as the table, and also contain missing values. They can be
+# conditioned on values.
 
 model.sample(5, random_state=0)
 
@@ -74,19 +75,20 @@ model.sample(5, random_state=0)
 model.sample(5, random_state=0, given={"age": (70, 90), "works": "yes"})
 
 # %%
-# How far they are from others
-# ----------------------------
+# Comparison with public records
+# ------------------------------
 #
-# Where records of the same kind are public, those of an earlier survey say, margins can be compared
-# with theirs. Here they are made up like the first, so that what differs is noise and chance.
+# If similar records are public, such as an earlier survey, margins can be compared with their
+# margins. In this example they come from the same distribution, so all differences are due to
+# privacy noise and sampling.
 
 from skdirdp.displays import MarginsDisplay
 
 MarginsDisplay.from_estimator(model, survey(20_000))
 
 # %%
-# What noise alone adds to a share of two columns is known: it follows from the budget and the sizes
-# of tables.
+# The standard deviation of the noise in a joint share of two columns is known. It follows from the
+# budget and the sizes of the tables.
 
 print(model.marginal(["education", "works"]).round(3))
 print(f"{model.marginal_error(['education', 'works']):.4f}")

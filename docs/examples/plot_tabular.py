@@ -1,22 +1,22 @@
 """
-A private pipeline from raw numbers to predictions
-==================================================
+Private pipeline for numeric data
+=================================
 
-Bins that are cut at the data's own quantiles give the data away before a private model even
-starts. Here both steps are private: `DirichletHistogramTransformer` finds the bins,
-`DirichletCategoricalNB` learns from them, and one accountant pays for both.
+Bins at the quantiles of the data are not private, even if the model that follows is. In this
+example both steps are private: `DirichletHistogramTransformer` computes the bins,
+`DirichletCategoricalNB` is fitted on them, and one accountant is charged for both.
 
-The data are 569 records of breast cancer diagnoses, which scikit-learn ships. That is few for
-differential privacy, so we take five of the thirty columns: each further column takes a part of
-the budget. Which five was decided by what the columns mean, not by looking for the best.
+The data are 569 records of breast cancer diagnoses, which are included in scikit-learn. This is a
+small number for differential privacy, and each column needs a part of the budget, so we use only
+five of the thirty columns. We selected them by their meaning, not by their accuracy.
 """
 
 # %%
-# What is public
-# --------------
+# Public parameters
+# -----------------
 #
-# Bounds are what one can say of a column without seeing it. They may be generous. Values beyond
-# them fall into the end bins.
+# Bounds must be known without looking at the data. They can be generous. Values out of bounds fall
+# into the first or the last bin.
 
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
@@ -31,14 +31,14 @@ bounds = {
 data = load_breast_cancer(as_frame=True)
 X, y = data.data[list(bounds)], data.target
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
-print(len(X_train), "records to learn from")
+print(len(X_train), "training records")
 
 # %%
 # The pipeline
 # ------------
 #
-# With 426 records a histogram of 32 fine bins is enough to find four quantile bins; the default
-# of 512 is meant for larger tables. Each of the two steps gets half of the budget.
+# With 426 records, a histogram of 32 fine bins is enough to compute four quantile bins; the default
+# of 512 is for larger tables. Each of the two steps gets half of the budget.
 
 from sklearn.pipeline import make_pipeline
 
@@ -60,18 +60,18 @@ def pipeline(epsilon, accountant=None, mechanism="dirichlet"):
     )
 
 
-# The plan is fixed beforehand, so that the exact total is a guarantee.
+# The plan is fixed in advance, so the exact total is a guarantee.
 accountant = PrivacyAccountant(epsilon=2.0, delta=1e-5, adaptive=False)
 model = pipeline(2.0, accountant).fit(X_train, y_train)
 accountant.history()
 
 # %%
-# Two charges. Composed exactly they cost less than the two halves of the budget added up:
+# There are two charges. Their exact composition is less than the sum of the two epsilons:
 
 print(f"total epsilon {accountant.total():.3f}, left {accountant.remaining():.3f}")
 
 # %%
-# That is one point of a curve. The whole of it, for both steps together:
+# This is one point of the privacy profile. Plot the whole profile of both steps:
 
 import matplotlib.pyplot as plt
 
@@ -81,17 +81,17 @@ PrivacyProfileDisplay.from_accountant(accountant, name="both steps")
 plt.show()
 
 # %%
-# The bins are read from a private histogram, so they may be published with the model:
+# The bins are computed from a private histogram, so they may be published with the model:
 
 for name, edges in zip(bounds, model[0].bin_edges_, strict=True):
     print(f"{name:20}", edges.round(3))
 
 # %%
-# What it costs in accuracy
-# -------------------------
+# Accuracy and privacy
+# --------------------
 #
-# The same pipeline without noise, and private ones at several budgets, five fits each. With
-# ``mechanism="auto"`` the kind of noise is chosen from the public sizes and the budget.
+# We compare the pipeline without noise with private pipelines at several budgets, with five fits
+# each. ``mechanism="auto"`` selects the mechanism from the public sizes and the budget.
 
 import numpy as np
 
@@ -110,9 +110,9 @@ for mechanism in ("dirichlet", "auto"):
     name = f'mechanism="{mechanism}"'
     BudgetCurveDisplay.from_results(budgets, scores, score_name="accuracy", name=name, ax=ax)
 ax.axhline(accuracy(np.inf), color="0.5", linestyle="--", label="not private")
-ax.axhline(y_test.mean(), color="0.5", linestyle=":", label="always the larger class")
+ax.axhline(y_test.mean(), color="0.5", linestyle=":", label="most frequent class")
 ax.legend()
 plt.tight_layout()
 
 # %%
-# The accuracies are for our eyes: they are computed from exact test records.
+# The accuracies are computed from exact test records, so this figure is not private.

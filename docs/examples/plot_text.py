@@ -2,19 +2,20 @@
 Private text classification
 ===========================
 
-A bag-of-words classifier that may be published, although its training texts may not.
+This example fits a bag-of-words classifier that may be published, although its training texts may
+not.
 
-The texts here are the paragraphs of two libraries' docstrings, and the question is which library
-a paragraph is from. They are not secret, of course. They are real text that is already on
-every machine that can run this page, and the steps are those for letters or case notes. One
-*record* is one paragraph: what is protected is a paragraph, not an author with many of them.
+The texts are paragraphs from the docstrings of two libraries, and the classifier predicts the
+library of a paragraph. These texts are not secret, but they are real and available wherever this
+example runs. The same steps apply to letters or case notes. One *record* is one paragraph: the
+guarantee protects single paragraphs, not an author of many paragraphs.
 """
 
 # %%
 # The texts
 # ---------
 #
-# Docstrings are read from the source files, so nothing is imported or downloaded.
+# The docstrings are parsed from the source files, so nothing is imported or downloaded.
 
 import ast
 import re
@@ -35,7 +36,7 @@ def paragraphs(package, parts):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                     found += (ast.get_docstring(node) or "").split("\n\n")
     prose = [p for p in found if len(re.findall("[A-Za-z]{3,}", p)) >= 8 and ">>>" not in p]
-    return list(dict.fromkeys(prose))  # many paragraphs are repeated; one of each is kept
+    return list(dict.fromkeys(prose))  # removes duplicate paragraphs
 
 
 sklearn_parts = ["linear_model", "ensemble", "model_selection", "preprocessing", "metrics", "utils"]
@@ -50,20 +51,20 @@ print({name: len(found) for name, found in texts.items()})
 print(documents[0])
 
 # %%
-# What is public
-# --------------
+# Public parameters
+# -----------------
 #
-# Four things must be known without looking at the private texts:
+# Four parameters must be known without looking at the private texts:
 #
 # * the classes;
-# * the vocabulary. A vocabulary learnt from the texts would show which words occur in them, and
-#   one rare word can be enough to recognise somebody. We take the thousand most frequent
-#   words of a third text, the docstrings of NumPy;
-# * ``max_count``, how often one word counts in one paragraph: once;
-# * ``max_total``, how many words one paragraph may contribute: twenty.
+# * the vocabulary. A vocabulary learnt from the texts would reveal which words occur in them, and
+#   one rare word can be enough to identify a person. We use the thousand most frequent words of a
+#   third text, the docstrings of NumPy;
+# * ``max_count``, the largest count of one word in one paragraph: one;
+# * ``max_total``, the largest number of words that one paragraph contributes: twenty.
 #
-# A paragraph with more than twenty known words is scaled down to a total of twenty. The smaller
-# the bounds, the less noise is needed, and the more of long paragraphs is lost.
+# A paragraph with more than twenty words of the vocabulary is scaled down to a total of twenty.
+# Smaller bounds need less noise but discard more of long paragraphs.
 
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -76,8 +77,8 @@ print(vocabulary[::100])
 # The pipeline
 # ------------
 #
-# Split by position (`train_test_split` without ``stratify``), so that replacing one record
-# changes one row of the training part.
+# The data are split by position (`train_test_split` without ``stratify``), so replacing one record
+# changes at most one row of the training set.
 
 from sklearn.model_selection import train_test_split
 from sklearn.naive_bayes import MultinomialNB
@@ -99,7 +100,7 @@ print(private[-1].privacy_)
 print(accountant)
 
 # %%
-# Compared with scikit-learn's `MultinomialNB`, which is not private:
+# Compare it with `MultinomialNB` of scikit-learn, which is not private:
 
 plain = make_pipeline(CountVectorizer(vocabulary=vocabulary, **words), MultinomialNB())
 plain.fit(train, y_train)
@@ -107,12 +108,12 @@ print(f"not private:  {plain.score(test, y_test):.3f}")
 print(f"epsilon = 1:  {private.score(test, y_test):.3f}")
 
 # %%
-# What a budget buys
-# ------------------
+# Accuracy and budget
+# -------------------
 #
-# Every fit in this figure is one more release. If the figure were to leave the room, they would
-# all be charged to one accountant; and accuracies are computed from exact test records, so that
-# they too would be a release.
+# Every fit in this figure is an additional release. Before publishing such a figure, all fits must
+# be charged to one accountant. The accuracies are computed from exact test records, so they are not
+# private either.
 
 import matplotlib.pyplot as plt
 
@@ -138,8 +139,9 @@ ax.legend()
 plt.tight_layout()
 
 # %%
-# With ``mechanism="auto"`` the noise is Gaussian here: by the public sizes a row of this table may
-# hold a few times more counts than its categories times the noise. See :doc:`/choosing`.
+# ``mechanism="auto"`` selects Gaussian noise in this example: according to the public sizes, a row
+# of this table may contain a few times more counts than the number of its cells times the standard
+# deviation of the noise. See :doc:`/choosing`.
 
 automatic = DirichletNB(classes=["scipy", "sklearn"], max_count=1, max_total=20, mechanism="auto")
 print(automatic.fit(counts, y_train).privacy_.mechanism)

@@ -79,7 +79,7 @@ class BayesNetReport(PrivacyReport):
         *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
         steps = "counts of columns, scores of pairs and tables of cliques"
         names = "".join(f", and names by {mechanism}" for mechanism in selections)
-        return f"{steps} released for the price of one table by {gaussian}{names}"
+        return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
 class PrivateBayesNet(BaseBayesNet):
@@ -105,7 +105,8 @@ class PrivateBayesNet(BaseBayesNet):
     max_parents : int, default=3
         Largest number of parents of a column. Columns have fewer if the noise is large.
     target : column, default=None
-        Variable that `predict` and `predict_proba` predict. Its rare states are not grouped.
+        Variable that `predict` and `predict_proba` predict. Its states are `classes_`, and rare
+        ones are not grouped.
     alpha : float, default=1.0
         Smallest smoothing: number of additional records for each configuration of a
         column's parents, distributed as the column is. Post-processing adds more.
@@ -157,7 +158,7 @@ class PrivateBayesNet(BaseBayesNet):
         Standard deviation of the noise on counts of "columns", on scores of "pairs", and on
         counts of "cliques", a dict by their columns.
     classes_ : ndarray of shape (n_classes,)
-        States of `target`.
+        Class labels.
     privacy_ : PrivacyReport
         Privacy guarantee of the fit.
     columns_ : list
@@ -672,7 +673,7 @@ class PrivateBayesNet(BaseBayesNet):
         """Return a function that draws records under conditions on columns."""
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
-            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is none")
+            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is not one")
         columns = self._released_
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_

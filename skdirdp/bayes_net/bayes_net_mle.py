@@ -51,7 +51,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         Public values of each variable. States that are not given are taken from the data,
         with a warning. The states of a pgmpy network are ``network.states``.
     target : node, default=None
-        Variable that `predict` and `predict_proba` predict.
+        Variable that `predict` and `predict_proba` predict. Its states are `classes_`.
     alpha : float, default=1.0
         Smoothing, in counts. Without post-processing, releases may need more: see `alpha_`.
         With 0 and no noise, the tables are maximum likelihood estimates.
@@ -65,13 +65,13 @@ class PrivateBayesNetMLE(BaseBayesNet):
     epsilon : float, default=1.0
         Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -107,7 +107,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
     states_ : dict of list
         States of each node.
     classes_ : ndarray of shape (n_classes,)
-        States of `target`.
+        Class labels.
     alpha_ : dict of float
         Smoothing of the table of each node, in counts.
     mechanisms_ : dict of Mechanism
@@ -368,9 +368,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
             )
             for node, mechanism in self.mechanisms_.items()
         ]
-        read = estimate_counts(noisy, total)
-        self._readings_ = dict(zip(self.mechanisms_, read, strict=True))
-        for node, table in self._readings_.items():
+        estimates = estimate_counts(noisy, total)
+        self._estimates_ = dict(zip(self.mechanisms_, estimates, strict=True))
+        for node, table in self._estimates_.items():
             counts = table.counts.reshape(families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
@@ -397,12 +397,12 @@ class PrivateBayesNetMLE(BaseBayesNet):
             Two arrays of the shape of `probabilities_` for each node with several states.
         """
         check_is_fitted(self)
-        if "_readings_" not in vars(self):
+        if "_estimates_" not in vars(self):
             raise ValueError(
                 "limits need post-processed counts: postprocess must be True, and epsilon finite"
             )
         limits = {}
-        for node, table in self._readings_.items():
+        for node, table in self._estimates_.items():
             lower, upper = table.limits(confidence)
             shape = self.probabilities_[node].shape
             limits[node] = lower.reshape(shape), upper.reshape(shape)
@@ -506,7 +506,7 @@ def parse_structure(structure: Any) -> Parents:
     {'rain': (), 'sprinkler': (), 'moon': (), 'grass': ('rain', 'sprinkler')}
     """
     if isinstance(structure, Mapping):
-        parents = _parents_from_mapping(structure)
+        parents = _parents_from_edges(_edges_from_mapping(structure))
     elif hasattr(structure, "nodes") and hasattr(structure, "edges"):
         edges = [(edge[0], edge[1]) for edge in structure.edges]
         parents = _parents_from_edges([*((node,) for node in structure.nodes), *edges])
@@ -527,25 +527,16 @@ def parse_structure(structure: Any) -> Parents:
     return {node: tuple(parents[node]) for node in order}
 
 
-def _parents_from_mapping(structure: Mapping) -> dict[Hashable, list[Hashable]]:
-    parents: dict[Hashable, list[Hashable]] = {}
-    for child, given in structure.items():
-        if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+def _edges_from_mapping(structure: Mapping) -> list[tuple]:
+    """Return the children as nodes, then an edge for each of their parents."""
+    for child, parents in structure.items():
+        if isinstance(parents, str | bytes) or not isinstance(parents, Iterable):
             raise ValueError(
                 f"structure must give the parents of each node as a list; for {child!r} it gives "
-                f"{type(given).__name__}"
+                f"{type(parents).__name__}"
             )
-        parents[child] = list(given)
-        _check_hashable(parents[child])
-        if len(set(parents[child])) < len(parents[child]):
-            raise ValueError(
-                f"structure must name each parent of a node once; {child!r} has duplicates"
-            )
-    # A parent without an entry of its own has no parents.
-    for given in list(parents.values()):
-        for parent in given:
-            parents.setdefault(parent, [])
-    return parents
+    edges = [(parent, child) for child, parents in structure.items() for parent in parents]
+    return [*((child,) for child in structure), *edges]
 
 
 def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
@@ -559,7 +550,10 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 "structure must hold pairs (parent, child), or (node,) for a node without edges; "
                 f"got {edge!r}"
             )
-        _check_hashable(nodes)
+        if not are_hashable(nodes):
+            raise TypeError(
+                "structure must have nodes that can be hashed, such as strings; some cannot"
+            )
         for node in nodes:
             parents.setdefault(node, [])
         if len(nodes) == 2:
@@ -567,10 +561,3 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 raise ValueError(f"structure must name each edge once; {nodes!r} is a duplicate")
             parents[nodes[1]].append(nodes[0])
     return parents
-
-
-def _check_hashable(nodes: Iterable) -> None:
-    if not are_hashable(nodes):
-        raise TypeError(
-            "structure must have nodes that can be hashed, such as strings; some cannot"
-        )

@@ -64,7 +64,7 @@ def check_states(states: Mapping, nodes: Iterable[Hashable]) -> dict[Hashable, l
     unknown = [name for name in states if name not in nodes]
     if unknown and lacking:
         raise ValueError(
-            f"states must name nodes of the structure; {unknown[0]!r} is none, and "
+            f"states must name nodes of the structure; {unknown[0]!r} is not one, and "
             f"{lacking[0]!r} has no states"
         )
     return {name: _check_state_list(name, given) for name, given in states.items() if name in nodes}
@@ -200,7 +200,7 @@ class Categories:
         wanted = list(condition) if several else [condition]
         cells = find_states(*factorise_column(name, wanted, states=self.states), self.states)
         if (cells == OUTSIDE).any():
-            raise ValueError(f"given must name states of {name!r}; some are none")
+            raise ValueError(f"given must name states of {name!r}; some are not")
         weights = np.zeros(self.n_cells)
         weights[cells] = 1.0  # the code of a missing value, -1, is the last cell
         return weights
@@ -337,7 +337,7 @@ def _check_bounds(name: Hashable, bounds: Any) -> tuple[float, float, bool]:
     pair = [] if isinstance(bounds, str | bytes) or not isinstance(bounds, Iterable) else [*bounds]
     if len(pair) != 2:
         raise ValueError(
-            f"bounds must be a pair (low, high) for each column; for {name!r} it is none"
+            f"bounds must be a pair (low, high) for each column; for {name!r} it is not"
         )
     low, high = (check_real(f"bounds of {name!r}", bound) for bound in pair)
     if not low < high:

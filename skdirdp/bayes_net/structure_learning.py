@@ -29,7 +29,7 @@ _BUDGET_SHARES = (0.25, 0.05, 0.70)
 _CELL_EXPONENT = 2 / 3
 # Columns are counted together up to this number of combinations of their states, and tables of
 # this number of blocks are compared with independence at once. Both affect only the speed.
-_MAX_BLOCK_CELLS = 64
+_MAX_BLOCK_CELLS = 128
 _BLOCKS_AT_ONCE = 64
 #: State of values that too few records hold.
 _OTHER_STATE = "other"
@@ -109,7 +109,7 @@ def _check_known(key: str, nodes: Sequence[Any], columns: Sequence[Hashable]) ->
     known = set(columns)
     for node in nodes:
         if not are_hashable([node]) or node not in known:
-            raise ValueError(f"constraints[{key!r}] must name columns of X; {node!r} is none")
+            raise ValueError(f"constraints[{key!r}] must name columns of X; {node!r} is not one")
 
 
 def _connect_parents(
@@ -203,7 +203,7 @@ def _check_schema(
     for parameter, given in (("states", states), ("bounds", bounds)):
         unknown = [name for name in given if name not in names]
         if unknown:
-            raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is none")
+            raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is not one")
     checked = check_states(states, states)
     reserved = [name for name, values in checked.items() if MISSING_STATE in values]
     if reserved:

@@ -113,9 +113,6 @@ def _complain(message: str, code: int, given: Sequence[str]) -> int:
     return code
 
 
-# The demonstration -------------------------------------------------------------------
-
-
 def demonstrate() -> int:
     """Compare models with and without privacy on data that scikit-learn ships."""
     from sklearn.datasets import load_digits

@@ -16,9 +16,7 @@ from .base import Display
 
 @dataclass(eq=False, repr=False)
 class HistogramDisplay(Display):
-    """Released histogram with its confidence band.
-
-    Use `from_estimator` to create one.
+    """Released histogram with its confidence band; see `from_estimator`.
 
     Parameters
     ----------
@@ -27,8 +25,7 @@ class HistogramDisplay(Display):
     density : ndarray of shape (n_bins,)
         Released probability per unit of the feature.
     lower, upper : ndarray of shape (n_bins,), or None
-        Bounds on the true density that hold for all bins simultaneously. If None, no band is
-        drawn.
+        Bounds on the true density of all bins simultaneously. If None, no band is drawn.
     confidence : float
         Probability that the bounds hold.
     name : str
@@ -80,12 +77,9 @@ class HistogramDisplay(Display):
         confidence : float in (0, 1), default=0.95
             Confidence level of the band.
         max_bins : int, default=60
-            Maximum number of bins. Adjacent fine bins are merged until there are at most this
-            many. The band holds for the merged bins.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `stairs`.
+            Maximum number of bins, to which adjacent fine bins are merged.
+        ax, **line_options
+            Axes, None for a new figure, and options of matplotlib's `stairs`.
         """
         check_is_fitted(estimator)
         check_real("confidence", confidence, above=0, below=1)
@@ -99,21 +93,14 @@ class HistogramDisplay(Display):
         density = np.add.reduceat(shares, starts) / widths
         band = estimator.histogram_band(position, confidence=confidence, starts=starts)
         lower, upper = (None, None) if band is None else (limit / widths for limit in band)
-        display = cls(edges, density, lower, upper, confidence, name)
-        return display.plot(ax=ax, **line_options)
+        return cls(edges, density, lower, upper, confidence, name).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
         line = ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
         if self.lower is not None:
-            ax.stairs(
-                self.upper,
-                self.edges,
-                baseline=self.lower,
-                fill=True,
-                color=line.get_edgecolor(),
-                alpha=0.25,
-                label=f"{self.confidence:.0%} for all bins",
-            )
+            band = {"color": line.get_edgecolor(), "alpha": 0.25, "fill": True}
+            text = f"{self.confidence:.0%} for all bins"
+            ax.stairs(self.upper, self.edges, baseline=self.lower, label=text, **band)
         title = f"Released histogram of {self.name}"
         ax.set(title=title, xlabel=self.name, ylabel="density")
 
@@ -147,25 +134,19 @@ class BudgetCurveDisplay(Display):
 
     Parameters
     ----------
-    epsilons : ndarray of shape (n_epsilons,)
-        Budgets.
-    mean : ndarray of shape (n_epsilons,)
-        Mean score at each budget.
+    epsilons, mean : ndarray of shape (n_epsilons,)
+        Budgets, and the mean score at each.
     spread : ndarray of shape (n_epsilons,), or None
         Standard deviation of the scores at each budget.
     reference : float, default=None
         Score without privacy.
-    score_name : str, default="score"
-        Label of the vertical axis.
-    name : str, default=None
-        Name of the curve in the legend.
+    score_name, name : str
+        Label of the vertical axis, and of the curve in the legend.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the last plot.
-    line_ : matplotlib Line2D
-        The mean scores.
+    ax_, figure_, line_ : matplotlib Axes, Figure and Line2D
+        Axes, figure and mean scores of the last plot.
 
     Examples
     --------
@@ -218,17 +199,14 @@ class BudgetCurveDisplay(Display):
         ----------
         estimator : private estimator
             Estimator to clone and fit.
-        X, y : array-like
-            Records to fit.
-        X_test, y_test : array-like
-            Records to score.
+        X, y, X_test, y_test : array-like
+            Records to fit, and records to score.
         epsilons : array-like of positive floats, default=(0.1, 0.3, 1, 3, 10)
             Budgets.
         scoring : str or callable, default=None
             As in scikit-learn. If None, the estimator's `score`.
         n_repeats : int, default=5
-            Number of fits at each budget. They use different noise, even with a
-            `random_state`.
+            Number of fits at each budget, with different noise even with a `random_state`.
         reference : True or float, default=None
             Score without privacy, drawn as a dashed line. If True, it is computed by a fit
             with infinite epsilon, which is charged as well. An accountant with a limit
@@ -237,10 +215,8 @@ class BudgetCurveDisplay(Display):
             Name of the budget's parameter, such as ``"step__epsilon"`` in a pipeline.
         name : str, default=None
             Name in the legend. If None, the name of the estimator's class.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `plot`.
+        ax, **line_options
+            Axes, None for a new figure, and options of matplotlib's `plot`.
         """
         budgets = _check_budgets(epsilons)
         n_repeats = check_integer("n_repeats", n_repeats, at_least=1)
@@ -297,18 +273,14 @@ class BudgetCurveDisplay(Display):
             Mean scores, or all scores.
         spread : array-like of shape (n_epsilons,), default=None
             Standard deviations. If None, computed from all scores.
-        reference, score_name, name
-            As for the class.
-        ax, **line_options
-            As for `from_estimator`.
+        reference, score_name, name, ax, **line_options
+            As for the class and for `from_estimator`.
         """
         budgets = _check_budgets(epsilons)
         values = check_array("scores", scores)
         if values.ndim not in (1, 2) or len(values) != len(budgets):
-            raise ValueError(
-                f"scores must have a row for each of the {len(budgets)} epsilons; got shape "
-                f"{values.shape}"
-            )
+            wanted = f"a row for each of the {len(budgets)} epsilons"
+            raise ValueError(f"scores must have {wanted}; got shape {values.shape}")
         if values.ndim == 2:
             spread = values.std(axis=1) if spread is None else spread
             values = values.mean(axis=1)

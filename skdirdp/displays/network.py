@@ -30,24 +30,19 @@ class BayesNetDisplay(Display):
 
     Use `from_estimator` to create one. Each node is a box below its parents that shows the
     node's table: a column for each state and a row for each configuration of the parents, in
-    the order of `itertools.product`. Darker cells are more probable. Small tables also show the
-    probabilities as numbers.
+    the order of `itertools.product`. Darker cells are more probable.
 
     Parameters
     ----------
     parents : dict of tuple
         Parents of each node. Parents come before their children.
-    tables : dict of ndarray of shape (n_rows, n_columns)
-        Table of each node.
-    states : dict of list of str
-        Names of the columns of each table.
+    tables, states : dict of ndarray, dict of list of str
+        Table of each node, and the names of its columns.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the last plot.
-    boxes_ : dict of matplotlib Rectangle
-        Box of each node.
+    ax_, figure_, boxes_ : matplotlib Axes, Figure and dict of Rectangle
+        Axes, figure and box of each node of the last plot.
 
     Examples
     --------
@@ -88,10 +83,8 @@ class BayesNetDisplay(Display):
         max_states : int, default=8
             Maximum number of columns. The least probable states are merged into the last
             column. (With more than 64 rows, adjacent rows are averaged.)
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **options
-            Passed to matplotlib's `pcolormesh`, for example `cmap`.
+        ax, **options
+            Axes, None for a new figure, and options of matplotlib's `pcolormesh`.
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "probabilities_"):
@@ -130,9 +123,8 @@ class BayesNetDisplay(Display):
             mesh = self._draw_node(ax, node, *places[node], points, {"cmap": "Blues", **options})
         for path in edges:
             _draw_edge(ax, [places[place] for place in path])
-        ax.figure.colorbar(
-            mesh, ax=ax, fraction=0.04, pad=0.01, shrink=0.5, label="released probability"
-        )
+        size = {"fraction": 0.04, "pad": 0.01, "shrink": 0.5}
+        ax.figure.colorbar(mesh, ax=ax, label="released probability", **size)
 
     def _draw_node(
         self, ax: Any, node: Hashable, x: float, y: float, points: float, options: dict[str, Any]
@@ -141,9 +133,7 @@ class BayesNetDisplay(Display):
         from matplotlib.patches import Rectangle
 
         left, bottom, top = x - _BOX_WIDTH / 2, y - _BOX_HEIGHT / 2, y + _BOX_HEIGHT / 2
-        box = Rectangle(
-            (left, bottom), _BOX_WIDTH, _BOX_HEIGHT, facecolor="w", edgecolor="0.4", zorder=3
-        )
+        box = Rectangle((left, bottom), _BOX_WIDTH, _BOX_HEIGHT, fc="w", ec="0.4", zorder=3)
         self.boxes_[node] = ax.add_patch(box)
         _write(ax, x, top - _NAME_HEIGHT / 2, str(node), _BOX_WIDTH * points, largest=10)
         table = self.tables[node]
@@ -261,17 +251,13 @@ class MarginsDisplay(Display):
 
     Parameters
     ----------
-    columns : list
-        Columns, in the order of the rows.
-    distances : ndarray of shape (n_columns, n_columns)
-        Symmetric matrix of distances between 0 and 1.
+    columns, distances : list, ndarray of shape (n_columns, n_columns)
+        Columns, and the symmetric matrix of distances between 0 and 1.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the last plot.
-    image_ : matplotlib AxesImage
-        The cells.
+    ax_, figure_, image_ : matplotlib Axes, Figure and AxesImage
+        Axes, figure and cells of the last plot.
 
     Examples
     --------
@@ -311,16 +297,13 @@ class MarginsDisplay(Display):
             Public records with the columns seen during fit.
         columns : iterable of columns, default=None
             Columns to compare. If None, all columns.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **options
-            Passed to matplotlib's `imshow`, for example `cmap`.
+        ax, **options
+            Axes, None for a new figure, and options of matplotlib's `imshow`.
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "count_margins"):
-            raise TypeError(
-                f"estimator must be a PrivateBayesNet; got a {type(estimator).__name__}"
-            )
+            kind = type(estimator).__name__
+            raise TypeError(f"estimator must be a PrivateBayesNet; got a {kind}")
         wanted = list(estimator.columns_ if columns is None else columns)
         shares = estimator.count_margins(X, [(name,) for name in wanted])
         shares |= estimator.count_margins(X, list(combinations(wanted, 2)))
@@ -336,9 +319,8 @@ class MarginsDisplay(Display):
 
     def _draw(self, ax: Any, **options: Any) -> None:
         largest = max(float(self.distances.max()), 1e-9)
-        self.image_ = ax.imshow(
-            self.distances, **{"vmin": 0, "vmax": largest, "cmap": "viridis", **options}
-        )
+        colours = {"vmin": 0, "vmax": largest, "cmap": "viridis", **options}
+        self.image_ = ax.imshow(self.distances, **colours)
         names = [str(name) for name in self.columns]
         ax.set_title("Distance from public records")
         ax.set_xticks(range(len(names)), names, rotation=60, ha="right")

@@ -32,28 +32,21 @@ class PrivacyProfileDisplay(Display):
     """Privacy profile: for each epsilon, the smallest delta that holds with it.
 
     Use `from_estimator`, `from_accountant` or `from_mechanism` to create one. They draw the
-    exact `skdirdp.accounting.Composition` of the releases. For an accountant with an adaptive
-    limit, they draw the profile that the limit guarantees.
+    exact `skdirdp.accounting.Composition` of the releases.
 
     Parameters
     ----------
     epsilon, delta : ndarray of shape (n_points,)
         Points of the profile.
-    budget : tuple of (epsilon, delta), default=None
-        Budget or limit to mark.
-    name : str, default=None
-        Name of the profile in the legend.
-    budget_name : str, default="budget"
-        Name of the budget in the legend.
-    total : tuple of (epsilon, delta), default=None
-        Total of the charges to mark.
+    budget, total : tuple of (epsilon, delta), default=None
+        Budget or limit, and total of the charges, to mark.
+    name, budget_name : str
+        Names of the profile and of the budget in the legend.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the last plot.
-    line_ : matplotlib Line2D
-        The profile.
+    ax_, figure_, line_ : matplotlib Axes, Figure and Line2D
+        Axes, figure and profile of the last plot.
 
     Examples
     --------
@@ -63,8 +56,6 @@ class PrivacyProfileDisplay(Display):
     >>> display = PrivacyProfileDisplay.from_mechanism(mechanism, releases=14)
     >>> display.ax_.get_yscale()
     'log'
-    >>> other = DirichletMechanism(r=0.1, alpha=4.0)
-    >>> both = PrivacyProfileDisplay.from_mechanism(other, releases=14, ax=display.ax_)
     """
 
     epsilon: np.ndarray
@@ -97,23 +88,16 @@ class PrivacyProfileDisplay(Display):
             Where to compute the profile. If None, from 0 until delta is negligible.
         name : str, default=None
             Name in the legend. If None, the name of the estimator's class.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `plot`.
+        ax, **line_options
+            Axes, None for a new figure, and options of matplotlib's `plot`.
         """
         check_is_fitted(estimator)
         report = getattr(estimator, "privacy_", None)
         if report is None:
-            raise TypeError(
-                "estimator must be a private estimator, which has privacy_ after fit; got a "
-                f"{type(estimator).__name__}"
-            )
+            kind = type(estimator).__name__
+            raise TypeError(f"estimator must be a fitted private estimator; got a {kind}")
         if np.isinf(report.epsilon):
-            raise ValueError(
-                "epsilon must be finite for a profile; got a fit with epsilon=inf, whose delta "
-                "is 1 at every epsilon"
-            )
+            raise ValueError("epsilon must be finite for a profile; got a fit with epsilon=inf")
         budget = None if report.delta is None else (report.epsilon, report.delta)
         name = type(estimator).__name__ if name is None else name
         points = profile_points([report.composition()], epsilons, [budget])
@@ -245,17 +229,15 @@ def _profile_end(curves: Sequence[Any], marked: Sequence[float]) -> float:
 class LedgerDisplay(Display):
     """Total of an accountant after each charge.
 
-    Use `from_accountant` to create one. Each charge is a dot in the colour of its label. If
-    there are too many charges to compose each total, the line is drawn through some of the
-    totals, in steps that never show less than was spent, and the charges are ticks at the
-    bottom.
+    Use `from_accountant` to create one. Each charge is a dot in the colour of its label. With
+    too many charges to compose each total, the line has steps that never show less than was
+    spent, and the charges are ticks at the bottom.
 
     Parameters
     ----------
-    positions : sequence of int or datetime
-        Position of each charge on the horizontal axis.
-    labels : sequence of str, or None
-        Label of each charge. If None, no charges are drawn.
+    positions, labels : sequence of int or datetime, sequence of str or None
+        Position of each charge on the horizontal axis, and its label. If `labels` is None, no
+        charges are drawn.
     shown : ndarray of int
         Indices of the charges that have a total, including the last charge.
     totals : ndarray of shape (len(shown),)
@@ -263,17 +245,13 @@ class LedgerDisplay(Display):
         limit that they use, times its epsilon.
     limit : float, default=None
         Limit of the total.
-    total_name : str, default="total epsilon"
-        Label of the vertical axis.
-    by : {"charge", "time"}, default="charge"
-        Horizontal axis.
+    total_name, by : str
+        Label of the vertical axis, and "charge" or "time", the horizontal axis.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-        Axes and figure of the last plot.
-    line_ : matplotlib Line2D
-        The totals.
+    ax_, figure_, line_ : matplotlib Axes, Figure and Line2D
+        Axes, figure and totals of the last plot.
 
     Examples
     --------
@@ -323,10 +301,8 @@ class LedgerDisplay(Display):
         max_points : int, default=50
             Maximum number of totals that are computed, evenly spaced and including the last.
             Each may take a tenth of a second.
-        ax : matplotlib Axes, default=None
-            If None, a new figure is created.
-        **line_options
-            Passed to matplotlib's `plot`.
+        ax, **line_options
+            Axes, None for a new figure, and options of matplotlib's `plot`.
         """
         check_choice("by", by, ("charge", "time"))
         max_points = check_integer("max_points", max_points, at_least=1)
@@ -364,15 +340,13 @@ class LedgerDisplay(Display):
         thinned = len(self.shown) < len(x)
         corners = np.append(x[:1] if self.by == "time" else [0], x[self.shown])
         # Totals only grow, so the next total bounds those between two points from above.
-        options = {"color": "0.3", "drawstyle": "steps-pre" if thinned else "steps-post"}
-        (self.line_,) = ax.plot(
-            corners, np.append(0.0, self.totals), **{"zorder": 2, **options, **line_options}
-        )
+        style = "steps-pre" if thinned else "steps-post"
+        options = {"color": "0.3", "drawstyle": style, "zorder": 2, **line_options}
+        (self.line_,) = ax.plot(corners, np.append(0.0, self.totals), **options)
         self._draw_charges(ax, x, thinned)
         if self.limit is not None:
-            ax.axhline(
-                self.limit, color="k", linestyle="--", label=f"limit {format_exact(self.limit)}"
-            )
+            text = f"limit {format_exact(self.limit)}"
+            ax.axhline(self.limit, color="k", linestyle="--", label=text)
         if np.isinf(self.totals).any():
             first = np.argmax(np.isinf(self.totals)) + (not thinned)
             ax.axvline(corners[first], color="k", linestyle=":", label="infinite from here on")

@@ -77,13 +77,13 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     epsilon : float, default=1.0
         Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"

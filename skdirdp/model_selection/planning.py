@@ -1,14 +1,10 @@
 """Split of the records, and noise of all fits and scores of a search.
 
-*Repetition*: candidates are drawn, fitted and scored until a coin says stop, and only the best run
-is published (`RepeatedSelection`). *Composition*: every candidate is fitted and scored once, and
-all of it is charged. In both, a record is either fitted to or held out, so it affects fits or
-scores but not both (`OneOf`), and scores get noise of the same budget as fits.
-
-The budget of one fit is found in two steps. If each fit released a single table with Gaussian
-noise, it would follow from the budget and the numbers of candidates and runs; this selects the
-route before any data are used. Then the mechanisms of the candidates are calibrated, and the
-budget of a fit is lowered until the whole search is within its budget.
+*Repetition* draws, fits and scores candidates until a coin says stop, and publishes only the best
+run (`RepeatedSelection`). *Composition* fits and scores every candidate once, and charges all. In
+both, a record affects fits or scores but not both (`OneOf`). The route is selected as if each fit
+released one table with Gaussian noise, before any data are used. Then the candidates are
+calibrated, and the budget of a fit is lowered until the search is within its budget.
 """
 
 from collections import Counter
@@ -46,16 +42,8 @@ _UNUSED = 0.02
 # Splitters that depend on labels or groups, and so on the records.
 _DEPENDENT_SPLITTERS = tuple(
     getattr(model_selection, name)
-    for name in (
-        "StratifiedKFold",
-        "StratifiedShuffleSplit",
-        "RepeatedStratifiedKFold",
-        "StratifiedGroupKFold",
-        "GroupKFold",
-        "GroupShuffleSplit",
-        "LeaveOneGroupOut",
-        "LeavePGroupsOut",
-    )
+    for name in model_selection.__all__
+    if "Stratified" in name or "Group" in name
 )
 
 
@@ -78,11 +66,7 @@ class Route(NamedTuple):
         score: GaussianMechanism,
         refits: Sequence[JointMechanism],
     ) -> PrivacyCurves:
-        """Return the guarantee of the whole search.
-
-        `fits` has the releases of each candidate in a run, and `refits` those of its fit to all
-        records, if there is one.
-        """
+        """Return the guarantee of the search, from the releases of each candidate."""
         selection: PrivacyCurves
         if self.name == "repetition":
             selection = RepeatedSelection(OneOf((*fits, score)), self.gamma)
@@ -121,11 +105,9 @@ class SelectionReport(PrivacyReport):
         Selection procedure.
     n_candidates : int, default=1
         Number of candidates.
-    run_epsilon : float, default=inf
-        Epsilon to which the fit of a run was calibrated, at the delta or order of the search.
-    fit_epsilon : float, default=inf
-        Epsilon to which the published model was calibrated. Neither number is a guarantee; the
-        guarantee is that of the whole search.
+    run_epsilon, fit_epsilon : float, default=inf
+        Epsilon to which the fit of a run, and the published model, were calibrated. Neither is a
+        guarantee; the guarantee is that of the whole search.
 
     Examples
     --------
@@ -137,8 +119,6 @@ class SelectionReport(PrivacyReport):
     >>> search = PrivateGridSearchCV(model, {"alpha": [0.5, 1, 2, 5]}).fit(X, X[:, 0] > 0)
     >>> search.privacy_.epsilon, search.privacy_.route
     (1.0, 'composition')
-    >>> bool(search.privacy_.fit_epsilon < 1.0)
-    True
     """
 
     route: str = "repetition"
@@ -250,11 +230,7 @@ Rehearse = Callable[[Budget], Sequence[JointMechanism]]
 def plan_search(
     route: Route, budget: Budget, rehearse: Rehearse, rehearse_refit: Rehearse
 ) -> SearchPlan:
-    """Calibrate all candidates so that the search is within the budget.
-
-    `rehearse` returns the releases of the candidates in a run, and `rehearse_refit` those of the
-    fit to all records.
-    """
+    """Calibrate the releases of all candidates, in runs and refits, to the budget."""
     refit_budget = _share_of_budget(budget, REFIT_SHARE)
     refits = tuple(rehearse_refit(refit_budget)) if route.refit else ()
     descent = _Descent(route, budget)
@@ -279,10 +255,9 @@ def split_records(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the records to fit to, and of the held-out records.
 
-    Under replacement the split is by position: a replaced record stays in its part, and the other
-    part does not change. Under "add_remove" positions shift, so each record is held out by an
-    independent coin: an added record changes only its own part, for any coins of the others
-    (docs/theory.md, section 14).
+    Under replacement the split is by position, so a replaced record stays in its part. Under
+    "add_remove" positions shift, so each record is held out by an independent coin: an added
+    record changes only its own part (docs/theory.md, section 14).
     """
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         if cv < 2:
@@ -305,7 +280,12 @@ def split_records(
             "cv must be an integer if adjacency is 'add_remove', because adding a record shifts "
             f"the positions of others, so each is held out at random; got {describe(cv)}"
         )
-    splits = _list_splits(cv, n_records)
+    if isinstance(cv, (str, bytes)) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
+        raise TypeError(
+            f"cv must be an integer, a splitter or an iterable of one split; got {describe(cv)}"
+        )
+    # A splitter gets the number of records, but no record.
+    splits = list(cv.split(np.zeros((n_records, 1))) if hasattr(cv, "split") else cv)
     if len(splits) != 1:
         raise ValueError(
             f"cv must give one split; got {len(splits)}. Each further split would be another "
@@ -316,26 +296,6 @@ def split_records(
     if np.intersect1d(train, test).size:
         raise ValueError("cv must hold out records that are not fitted to; some are in both parts")
     return train, test
-
-
-def may_depend_on_data(cv: Any) -> bool:
-    """Return whether a split may depend on the records, as an iterable of splits may.
-
-    Splitters get no records, and `PredefinedSplit` declares that its split does not depend on them.
-    """
-    return not isinstance(cv, Integral) and not hasattr(cv, "split")
-
-
-def _list_splits(cv: Any, n_records: int) -> list[tuple[Any, Any]]:
-    if not isinstance(cv, (str, bytes)):
-        if hasattr(cv, "split"):
-            # It gets the number of records, but no record.
-            return list(cv.split(np.zeros((n_records, 1))))
-        if isinstance(cv, Iterable):
-            return list(cv)
-    raise TypeError(
-        f"cv must be an integer, a splitter or an iterable of one split; got {describe(cv)}"
-    )
 
 
 def _check_positions(part: Any, n_records: int) -> np.ndarray:

@@ -6,7 +6,7 @@ rehearsed, and its budget is a parameter.
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,9 +71,27 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
 
 
 def make_candidate(
+    estimator: Any, parameters: Mapping[str, Any], budget: Budget, seed: int | None = None
+) -> PrivatePipeline:
+    """Return an unfitted copy with these parameters and this budget, without accountant.
+
+    If `seed` is given, it seeds all parameters `random_state` that are None.
+    """
+    candidate = _make_pipeline(estimator, parameters, budget)
+    if seed is None:
+        return candidate
+    names = [
+        name
+        for name, value in candidate.get_params(deep=True).items()
+        if name.split("__")[-1] == "random_state" and value is None
+    ]
+    seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
+    return candidate.set_params(**dict(zip(names, seeds, strict=True)))
+
+
+def _make_pipeline(
     estimator: Any, parameters: Mapping[str, Any], budget: Budget
 ) -> PrivatePipeline:
-    """Return an unfitted copy with these parameters and this budget, without accountant."""
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )
@@ -81,13 +99,8 @@ def make_candidate(
     if isinstance(copy, PrivatePipeline):
         return copy.set_params(**options)
     if isinstance(copy, Pipeline):
-        return PrivatePipeline(
-            copy.steps,
-            transform_input=copy.transform_input,
-            memory=copy.memory,
-            verbose=copy.verbose,
-            **options,
-        )
+        names = ("transform_input", "memory", "verbose")
+        return PrivatePipeline(copy.steps, **{n: getattr(copy, n) for n in names}, **options)
     return PrivatePipeline([(_STEP, copy)], **options)
 
 
@@ -99,7 +112,7 @@ def is_wrapped(estimator: Any) -> bool:
 def rehearse(
     candidate: PrivatePipeline, records: Records, wrapped: bool
 ) -> tuple[JointMechanism, list[str]]:
-    """Return the releases that a fit would make, and the names that are not covered."""
+    """Return the releases that a fit would make, and the parameters that are not covered."""
     leaking = candidate._warn_of_leaking_steps() if np.isfinite(candidate.epsilon) else []
     planned = candidate._rehearsed(records.X, records.y, _fit_params(records, wrapped))
     if planned.joint is None:
@@ -113,7 +126,8 @@ def rehearse(
             "run would use a part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
             "Nothing was charged"
         )
-    return planned.joint, [*leaking, *planned.not_covered]
+    names = [*leaking, *planned.not_covered]
+    return planned.joint, [n.removeprefix(f"{_STEP}__") if wrapped else n for n in names]
 
 
 def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Any:
@@ -138,22 +152,6 @@ def restore_budget(fitted: Any, estimator: Any, own: Mapping[str, Any]) -> None:
         fitted.set_params(
             **{name: getattr(estimator, name) if has_budget else own[name] for name in own}
         )
-
-
-def remove_prefix(names: Sequence[str], wrapped: bool) -> tuple[str, ...]:
-    """Return names of parameters as the user of a search knows them."""
-    return tuple(name.removeprefix(f"{_STEP}__") if wrapped else name for name in names)
-
-
-def seed_noise(candidate: PrivatePipeline, seed: int) -> PrivatePipeline:
-    """Set all `random_state` parameters of a candidate that are None."""
-    names = [
-        name
-        for name, value in candidate.get_params(deep=True).items()
-        if name.split("__")[-1] == "random_state" and value is None
-    ]
-    seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
-    return candidate.set_params(**dict(zip(names, seeds, strict=True)))
 
 
 def set_report(fitted: Any, report: PrivacyReport) -> None:
@@ -194,25 +192,6 @@ class Run(NamedTuple):
     noisy: np.ndarray | None = None  # gains and losses
 
 
-class Task(NamedTuple):
-    """Input of the runs of one candidate."""
-
-    number: int  # of the candidate
-    candidate: PrivatePipeline  # unfitted
-    expected: JointMechanism | None  # releases that were charged
-    wrapped: bool  # whether the estimator is its only step
-
-
-def make_tasks(
-    estimator: Any, data: SearchData, plan: SearchPlan, drawn: Sequence[int]
-) -> Iterator[Task]:
-    """Iterate over the tasks of the drawn candidates."""
-    wrapped = is_wrapped(estimator)
-    for number in drawn:
-        candidate = make_candidate(estimator, data.candidates[number], plan.budget)
-        yield Task(number, candidate, plan.fits[number] if plan.fits else None, wrapped)
-
-
 def draw_candidates(route: Route, generator: np.random.Generator) -> list[int]:
     """Return the number of the candidate of each run."""
     if route.name == "composition":
@@ -225,60 +204,72 @@ def draw_candidates(route: Route, generator: np.random.Generator) -> list[int]:
 
 
 def perform(
-    task: Task,
+    number: int,
+    candidate: PrivatePipeline,
+    expected: JointMechanism | None,
+    seed: int | None,
     train: Records,
     test: tuple[Any, Any],
     scorer: PrivateScorer,
     score: GaussianMechanism,
-    seed: int | None,
+    wrapped: bool,
 ) -> Run:
-    """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too."""
-    candidate = task.candidate if seed is None else seed_noise(task.candidate, seed)
+    """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too.
+
+    `expected` are the releases that were charged for the fit.
+    """
     try:
         # Warnings of other runs than the best, and their number, are not private.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted, report = fit_candidate(candidate, train, task.wrapped)
-            if task.expected is not None and dict(report.mechanisms) != dict(task.expected.parts):
+            fitted, report = fit_candidate(candidate, train, wrapped)
+            if expected is not None and dict(report.mechanisms) != dict(expected.parts):
                 raise RuntimeError("the noise of a fit differs from the noise that was charged")
             scorer = set_range(scorer, fitted)
             noisy = score_table(scorer, fitted, *test, score.adjacency)
             if not score.is_exact:
                 generator = noise_generator(None if seed is None else seed + 1)
                 noisy = score.noisy(noisy, generator, GRID)
-            rank = rank_table(scorer, noisy, score.sigma)
-            return Run(task.number, rank, fitted, scorer, noisy)
+            return Run(number, rank_table(scorer, noisy, score.sigma), fitted, scorer, noisy)
     except BaseException as error:
         if not is_error(error):
             raise
         # The error is dropped, because it may contain data.
-        return Run(task.number, -np.inf)
+        return Run(number, -np.inf)
 
 
 def perform_all(
-    tasks: Iterable[Task],
-    seeds: Sequence[int | None],
+    estimator: Any,
+    data: SearchData,
+    plan: SearchPlan,
+    scorer: PrivateScorer,
+    seeds: Sequence[tuple[int, int | None]],
     n_jobs: int | None,
     verbose: int | None,
-    **common: Any,
-) -> Iterator[Run]:
-    """Perform all runs and iterate over them in order; `verbose=None` shows no progress."""
-    waiting = (
-        delayed(perform)(task, seed=seed, **common) for task, seed in zip(tasks, seeds, strict=True)
-    )
-    done = Parallel(n_jobs=n_jobs, return_as="generator")(waiting)
-    return iter(done if verbose is None else _with_progress(done, len(seeds), verbose))
+) -> Iterable[Run]:
+    """Perform a run for each pair of a candidate's number and a seed, in order.
+
+    If `verbose` is None, no progress is shown.
+    """
+    common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
+
+    def run(number: int, seed: int | None) -> Any:
+        candidate = make_candidate(estimator, data.candidates[number], plan.budget, seed)
+        expected = plan.fits[number] if plan.fits else None
+        return delayed(perform)(number, candidate, expected, seed, *common)
+
+    runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*each) for each in seeds)
+    return runs if verbose is None else _with_progress(runs, len(seeds), verbose)
 
 
 def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[Run]:
     """Show a progress bar if tqdm is installed, on terminals or if `verbose`."""
-    try:
+    with suppress(ImportError):
         from tqdm.auto import tqdm
-    except ImportError:
-        return runs
-    return tqdm(
-        runs, total=number, desc="search", unit="run", disable=None if not verbose else False
-    )
+
+        hidden = False if verbose else None
+        return tqdm(runs, total=number, desc="search", unit="run", disable=hidden)
+    return runs
 
 
 def select_best(runs: Iterable[Run], generator: np.random.Generator) -> Run:

@@ -11,6 +11,7 @@ A record that cannot be scored gets the value 0, because an error would reveal i
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,22 +40,14 @@ LEAST_PROBABILITY = 0.01
 class PrivateScorer:
     """Score with a public range, which bounds the contribution of one record.
 
-    Use `make_private_scorer` to create one, or the names "accuracy", "balanced_accuracy",
-    "neg_log_loss" and "log_likelihood".
+    Use `make_private_scorer` to create one.
 
     Parameters
     ----------
-    function : callable
-        ``function(estimator, X, y)`` returns a value for each record; if `sensitivity` is given,
-        it returns one number.
-    low, high : float
-        Range of the values. Other values are clipped.
-    sensitivity : float, default=None
-        Largest change of the number when one record changes.
+    function, low, high, sensitivity, name
+        As for `make_private_scorer`.
     by_class : bool, default=False
         Whether the score is the average of the means of the classes.
-    name : str, default="score"
-        Name of the score.
 
     Examples
     --------
@@ -117,10 +110,8 @@ class PrivateScore:
     ----------
     value : float
         Score, with noise.
-    low, high : float
-        Confidence interval of the exact score of these records, not of the population.
-    confidence : float
-        Confidence level of the interval.
+    low, high, confidence : float
+        Confidence interval of the exact score of these records, and its level.
     name : str
         Name of the score.
     privacy : PrivacyReport, default=None
@@ -175,18 +166,18 @@ def score_table(
 def estimate_score(
     scorer: PrivateScorer,
     noisy: np.ndarray,
+    mechanism: GaussianMechanism,
     *,
-    sigma: float,
     n_records: int | None,
-    adjacency: str,
     runs: float = 1.0,
     confidence: float = 0.95,
 ) -> PrivateScore:
     """Estimate the score from a noisy table, with an interval for the exact score.
 
-    `sigma` is the standard deviation of the noise of each cell. `n_records` is None if it is not
-    public. `runs` is the expected number of tables among which this is the best.
+    `n_records` is None if it is not public. `runs` is the expected number of tables among which
+    this is the best.
     """
+    sigma, adjacency = mechanism.sigma, mechanism.adjacency
     unit = scorer.high - scorer.low
     tail = (1 - confidence) / runs
     gain, loss = noisy.T
@@ -297,15 +288,11 @@ def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarra
     if hasattr(estimator, "classes_"):
         codes = _codes(estimator, y)
         return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
-    numbers = np.array([_to_float(label) for label in y])
+    numbers = np.full(len(y), np.nan)
+    for i, label in enumerate(y):
+        with suppress(Exception):
+            numbers[i] = float(label)
     return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
-
-
-def _to_float(label: Any) -> float:
-    try:
-        return float(label)
-    except Exception:
-        return math.nan
 
 
 def _codes(estimator: Any, labels: Any) -> np.ndarray:
@@ -399,10 +386,8 @@ def get_scorer(scoring: Any, estimator: Any, y: Any) -> PrivateScorer:
     check_choice("scoring", scoring, tuple(SCORERS))
     method = _METHODS.get(scoring, "predict")
     if not hasattr(estimator, method):
-        raise TypeError(
-            f"scoring {scoring!r} needs an estimator with {method}; got a "
-            f"{type(estimator).__name__}"
-        )
+        kind = type(estimator).__name__
+        raise TypeError(f"scoring {scoring!r} needs an estimator with {method}; got a {kind}")
     if y is None and scoring != "log_likelihood":
         raise ValueError(f"scoring {scoring!r} needs labels; got y=None")
     return SCORERS[scoring]
@@ -540,14 +525,7 @@ def private_score(
         accountant.charge(mechanism, releases=1, label="private_score" if label is None else label)
     noisy = table if generator is None else mechanism.noisy(table, generator, GRID)
     n_records = round(float(table.sum())) if adjacency == "replace" else None
-    score = estimate_score(
-        scorer,
-        noisy,
-        sigma=mechanism.sigma,
-        n_records=n_records,
-        adjacency=adjacency,
-        confidence=confidence,
-    )
+    score = estimate_score(scorer, noisy, mechanism, n_records=n_records, confidence=confidence)
     seeded = random_state is not None and generator is not None
     report = PrivacyReport(
         epsilon=epsilon,

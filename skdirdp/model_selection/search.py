@@ -30,38 +30,9 @@ from ..base import Budget, PrivateEstimator, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
-from .planning import (
-    ROUTES,
-    Route,
-    SearchPlan,
-    SelectionReport,
-    choose_route,
-    may_depend_on_data,
-    plan_search,
-    split_records,
-)
-from .runs import (
-    BUDGET_PARAMETERS,
-    ROWS_ONLY,
-    Records,
-    Run,
-    SearchData,
-    check_candidates,
-    deduplicate_warnings,
-    draw_candidates,
-    fit_candidate,
-    ignore_leak_warnings,
-    is_wrapped,
-    make_candidate,
-    make_tasks,
-    perform_all,
-    rehearse,
-    remove_prefix,
-    restore_budget,
-    seed_noise,
-    select_best,
-    set_report,
-)
+from . import planning, runs
+from .planning import ROUTES, Route, SearchPlan, SelectionReport
+from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
 from .scoring import PrivateScore, PrivateScorer, as_label_vector, estimate_score, get_scorer
 
 #: Expected number of runs of a search, if `n_runs` is None.
@@ -161,13 +132,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
         if any(name.split("__")[-1] == "groups" for name in params):
-            raise ValueError(f"groups must not be given to a search: {ROWS_ONLY}")
+            raise ValueError(f"groups must not be given to a search: {runs.ROWS_ONLY}")
         if y is None and get_tags(self.estimator).target_tags.required:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None")
         candidates = self._candidates()
-        check_candidates(candidates, self.estimator)
+        runs.check_candidates(candidates, self.estimator)
         scorer = get_scorer(self.scoring, self.estimator, y)
         generator = self._generator()
         data = self._split(candidates, X, y, params, generator)
@@ -192,7 +162,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         with errors_without_data(X=X, y=y):
             X, y = indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
-        train, test = split_records(n_records, self.cv, self.adjacency, generator)
+        train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
         if self.adjacency == "replace" and not (train.size and test.size):
             raise ValueError(
                 "cv must leave records to fit to and hold some out; it takes "
@@ -213,8 +183,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return noise_generator(self.random_state)
 
     def _warn_of_split(self) -> list[str]:
-        """Warn of a split that may depend on the records, and return its parameter."""
-        if not (self._is_private and may_depend_on_data(self.cv)):
+        """Warn of an iterable of splits, and return its parameter; splitters get no records."""
+        is_given = not isinstance(self.cv, Integral) and not hasattr(self.cv, "split")
+        if not (self._is_private and is_given):
             return []
         warn(
             "cv: an iterable of splits may depend on the records, which the privacy guarantee does "
@@ -239,9 +210,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
         def rehearsals(inner: Budget, records: Records = data.train) -> list[JointMechanism]:
             nonlocal has_warned
-            with ignore_leak_warnings() if has_warned else deduplicate_warnings():
+            with runs.ignore_leak_warnings() if has_warned else runs.deduplicate_warnings():
                 found = [
-                    rehearse(make_candidate(self.estimator, each, inner), records, wrapped)
+                    runs.rehearse(make_candidate(self.estimator, each, inner), records, wrapped)
                     for each in data.candidates
                 ]
             has_warned = True
@@ -250,32 +221,29 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
         if self._is_private:
             mean_runs = MEAN_RUNS if self.n_runs is None else float(self.n_runs)
-            route = choose_route(self.route, len(data.candidates), mean_runs, budget, self._refits)
+            route = planning.choose_route(
+                self.route, len(data.candidates), mean_runs, budget, self._refits
+            )
             refits = partial(rehearsals, records=data.all_records)
-            return plan_search(route, budget, rehearsals, refits)
+            return planning.plan_search(route, budget, rehearsals, refits)
         route = Route("composition", len(data.candidates), 0.5, self._refits, np.inf)
         rehearsals(budget)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
         return SearchPlan(route, budget, (), score, NoPrivacy(self.adjacency), budget, ())
 
     def _best_run(
-        self,
-        data: SearchData,
-        plan: SearchPlan,
-        scorer: PrivateScorer,
-        generator: np.random.Generator,
+        self, data: SearchData, plan: SearchPlan, scorer: PrivateScorer, generator: Any
     ) -> Run:
-        drawn = draw_candidates(plan.route, generator)
+        drawn = runs.draw_candidates(plan.route, generator)
         # Without a seed, every run has its own secure generator.
         seeds: list[int | None] = [None] * len(drawn)
         if self.random_state is not None:
             seeds = generator.integers(2**31, size=len(drawn)).tolist()
         # Repetition is private only if the number of runs is not seen: shown only on demand.
         verbose = self.verbose if plan.route.name == "composition" else self.verbose or None
-        tasks = make_tasks(self.estimator, data, plan, drawn)
-        common = {"train": data.train, "test": data.test, "scorer": scorer, "score": plan.score}
-        runs = perform_all(tasks, seeds, self.n_jobs, verbose, **common)
-        best = select_best(runs, generator)
+        pairs = list(zip(drawn, seeds, strict=True))
+        done = runs.perform_all(self.estimator, data, plan, scorer, pairs, self.n_jobs, verbose)
+        best = runs.select_best(done, generator)
         if best.fitted is None:
             raise RuntimeError(
                 "every run of the search failed, although all were rehearsed without error. "
@@ -288,11 +256,11 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self, best: Run, data: SearchData, plan: SearchPlan, generator: np.random.Generator
     ) -> Run:
         """Return the best run with its candidate fitted to all records."""
-        candidate = make_candidate(self.estimator, data.candidates[best.number], plan.refit_budget)
-        if self.random_state is not None:
-            candidate = seed_noise(candidate, int(generator.integers(2**31)))
-        with ignore_leak_warnings():
-            fitted, report = fit_candidate(candidate, data.all_records, is_wrapped(self.estimator))
+        seed = None if self.random_state is None else int(generator.integers(2**31))
+        parameters, wrapped = data.candidates[best.number], is_wrapped(self.estimator)
+        candidate = make_candidate(self.estimator, parameters, plan.refit_budget, seed)
+        with runs.ignore_leak_warnings():
+            fitted, report = fit_candidate(candidate, data.all_records, wrapped)
         if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.number].parts):
             raise RuntimeError(
                 "the noise of the last fit differs from the noise that was charged: its tables "
@@ -309,35 +277,29 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self.best_params_ = dict(data.candidates[best.number])
         self.candidates_ = [dict(each) for each in data.candidates]
         self.scorer_ = best.scorer
+        n_records = data.n_test if self.adjacency == "replace" else None
         self.released_score_ = estimate_score(
-            best.scorer,
-            best.noisy,
-            sigma=plan.score.sigma,
-            n_records=data.n_test if self.adjacency == "replace" else None,
-            adjacency=self.adjacency,
-            runs=plan.route.mean_runs,
+            best.scorer, best.noisy, plan.score, n_records=n_records, runs=plan.route.mean_runs
         )
         self.privacy_ = self._make_report(plan, leaks)
-        set_report(best.fitted, self.privacy_)
-        own = {name: getattr(self, name) for name in BUDGET_PARAMETERS}
-        restore_budget(best.fitted, self.estimator, own)
+        runs.set_report(best.fitted, self.privacy_)
+        own = {name: getattr(self, name) for name in runs.BUDGET_PARAMETERS}
+        runs.restore_budget(best.fitted, self.estimator, own)
         if self.refit:
             self.best_estimator_ = best.fitted
             with suppress(AttributeError):
                 self.feature_names_in_ = best.fitted.feature_names_in_
 
     def _make_report(self, plan: SearchPlan, leaks: Sequence[str]) -> SelectionReport:
-        private = self._is_private
-        names = remove_prefix(leaks, is_wrapped(self.estimator))
-        not_covered = [name for name in dict.fromkeys(names) if name != "random_state"]
-        if private and (self.random_state is not None or "random_state" in names):
+        not_covered = [name for name in dict.fromkeys(leaks) if name != "random_state"]
+        if self._is_private and (self.random_state is not None or "random_state" in leaks):
             not_covered.append("random_state")
         return SelectionReport(
             epsilon=float(self.epsilon),
             delta=float(self.delta) if self.order is None else None,
             order=None if self.order is None else float(self.order),
             adjacency=self.adjacency,
-            mechanisms=((plan.guarantee, 1),) if private else (),
+            mechanisms=((plan.guarantee, 1),) if self._is_private else (),
             not_covered=tuple(not_covered),
             route=plan.route.name,
             n_candidates=plan.route.n_candidates,
@@ -353,10 +315,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         inside = get_tags(self.estimator)
-        for name in ("estimator_type", "target_tags", "input_tags"):
-            setattr(tags, name, getattr(inside, name))
-        for name in ("classifier_tags", "regressor_tags", "transformer_tags"):
-            setattr(tags, name, getattr(inside, name))
+        for kind in ("target", "input", "classifier", "regressor", "transformer"):
+            setattr(tags, f"{kind}_tags", getattr(inside, f"{kind}_tags"))
+        tags.estimator_type = inside.estimator_type
         tags.array_api_support = False
         tags.non_deterministic = True
         return tags
@@ -439,9 +400,8 @@ def _take(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
 class PrivateGridSearchCV(_PrivateSearch):
     """Grid search whose parameters, model and score can be published together.
 
-    scikit-learn's `GridSearchCV` selects by exact scores of private records, so its choice reveals
-    information on them. Here every score has noise, only the best run is published, and one budget
-    covers the parameters, the model and its score.
+    Every score has noise, only the best run is published, and one budget covers the parameters,
+    the model and its score.
 
     Parameters
     ----------
@@ -501,10 +461,8 @@ class PrivateGridSearchCV(_PrivateSearch):
     released_score_ : PrivateScore
         Noisy score of the best run on the held-out records. Its interval takes into account
         that it is the best.
-    best_index_ : int
-        Position of the best candidate in `candidates_`.
-    candidates_ : list of dict
-        Parameters of all candidates.
+    candidates_, best_index_ : list of dict, int
+        Parameters of all candidates, and the position of the best.
     scorer_ : PrivateScorer
         Scorer of the search.
     privacy_ : SelectionReport
@@ -523,15 +481,10 @@ class PrivateGridSearchCV(_PrivateSearch):
 
     Notes
     -----
-    A record is either fitted to or held out in a run, so it affects the fit or the score, but not
-    both.
-
     There is no `cv_results_`, no exact `best_score_` and no number of runs, because they are not
     covered by the guarantee. Time is not covered either, and reveals approximately how many runs
-    there were; so does the progress that `verbose` shows.
-
-    Every candidate is rehearsed before the charge, so that most errors occur before it. A run that
-    fails later counts as a run.
+    there were; so does the progress that `verbose` shows. Every candidate is rehearsed before the
+    charge, so that most errors occur before it. A run that fails later counts as a run.
 
     Examples
     --------
@@ -548,8 +501,6 @@ class PrivateGridSearchCV(_PrivateSearch):
     ... ).fit(X, y)
     >>> bool(search.score(X, y) > 0.9), len(accountant)
     (True, 1)
-    >>> bool(0.9 < search.privacy_.composition().epsilon(1e-5) <= 1.0)
-    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -615,14 +566,7 @@ class PrivateRandomizedSearchCV(_PrivateSearch):
     scoring, route, n_runs, cv, refit, n_jobs, verbose
         As for `PrivateGridSearchCV`.
     epsilon, delta, order, adjacency, accountant, label, random_state
-        As for `PrivateGridSearchCV`.
-
-    Attributes
-    ----------
-    best_params_, best_estimator_, released_score_, best_index_, candidates_, scorer_, privacy_
-        As for `PrivateGridSearchCV`.
-    classes_, n_features_in_, feature_names_in_
-        As for `PrivateGridSearchCV`.
+        As for `PrivateGridSearchCV`, and so are the attributes.
 
     See Also
     --------

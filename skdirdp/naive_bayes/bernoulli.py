@@ -69,7 +69,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     Released are the class counts and, for every class and feature, the numbers of records with
     and without the feature: a record changes one count for every feature. If records have few
     of many features, as texts have few words, `max_total` reduces the noise: then shares of the
-    features are released, and how many of `max_total` places per record are filled.
+    features are released, and how many of `max_total` places per record are filled. At infinite
+    `epsilon` the model is that of `BernoulliNB`.
 
     Parameters
     ----------
@@ -93,16 +94,15 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         counts proportionally less. If None, all are counted. Useful only far below the number
         of features.
     epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
-        of `BernoulliNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -268,9 +268,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             noisy_table(table._replace(drawn=drawn[:, feature]), ("class", feature))
             for feature in range(drawn.shape[1])
         ]
-        read = estimate_counts(tables, total)
-        prior = None if classes is None else read.pop(0).counts
-        return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
+        estimates = estimate_counts(tables, total)
+        prior = None if classes is None else estimates.pop(0).counts
+        return prior, [np.stack([each.counts for each in estimates], axis=1).reshape(-1, 2)]
 
     def _estimate_shares(self, classes, fill, table, total):
         """Estimate the filled places given the classes, and the features given those."""

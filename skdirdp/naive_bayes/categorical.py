@@ -60,7 +60,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     """Private categorical naive Bayes, a drop-in replacement for `CategoricalNB`.
 
     Released are a table of the class counts, and for each feature a table of its categories by
-    class. A record changes one count in each table.
+    class. A record changes one count in each table. At infinite `epsilon` the model is that of
+    `CategoricalNB`.
 
     Parameters
     ----------
@@ -87,16 +88,15 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         Whether a prediction raises an error for a category beyond `n_categories`, or ignores
         that feature of the record.
     epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
-        of `CategoricalNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -334,10 +334,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         # The row sums of each table are the class counts.
         tables = [] if classes is None else [noisy_table(classes, ("class",))]
         tables += [noisy_table(release, ("class", k)) for k, release in enumerate(features)]
-        read = estimate_counts(tables, total)
-        prior = None if classes is None else read.pop(0).counts
-        self._readings_ = read
-        return prior, [table.counts for table in read]
+        estimates = estimate_counts(tables, total)
+        prior = None if classes is None else estimates.pop(0).counts
+        self._estimates_ = estimates
+        return prior, [table.counts for table in estimates]
 
     def _set_feature_attributes(self, estimates, extra, private):
         self.category_count_ = [table.counts for table in estimates]
@@ -363,15 +363,15 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         """
         check_is_fitted(self)
         self.release()
-        if "_readings_" not in vars(self):
+        if "_estimates_" not in vars(self):
             raise ValueError(
                 "probability_limits needs post-processed counts: set postprocess=True and a "
                 "finite epsilon"
             )
-        readings = iter(self._readings_)
+        estimates = iter(self._estimates_)
         sure = np.ones((len(self.classes_), 1))
         return [
-            next(readings).limits(confidence) if size > 1 else (sure, sure)
+            next(estimates).limits(confidence) if size > 1 else (sure, sure)
             for size in self.n_categories_
         ]
 

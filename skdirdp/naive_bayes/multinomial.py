@@ -211,8 +211,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         prior = estimate_classes(classes, total)
         # A single column is not released: there may be no table.
         tables = [noisy_table(release, ("row", "category")) for release in features]
-        read = estimate_counts(tables, row_shares=[prior] * len(tables))
-        return prior, [table.counts for table in read]
+        estimates = estimate_counts(tables, row_shares=[prior] * len(tables))
+        return prior, [table.counts for table in estimates]
 
     def _log_likelihood(self, X):
         return safe_sparse_dot(X, self.feature_log_prob_.T)
@@ -228,7 +228,8 @@ class DirichletNB(_NumericNaiveBayes):
 
     Two tables are released: the class counts, and the sums of each feature by class. A record
     contributes its whole row to the latter, which is therefore bounded: entries are clipped to
-    `max_count`, and a row with a larger total is scaled down to `max_total`.
+    `max_count`, and a row with a larger total is scaled down to `max_total`. At infinite
+    `epsilon` the model is that of `MultinomialNB`.
 
     Parameters
     ----------
@@ -251,16 +252,15 @@ class DirichletNB(_NumericNaiveBayes):
         features have no further cost. "auto" uses the declaration of a private step before
         it, or else `max_count` times the square root of the number of features.
     epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
-        of `MultinomialNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -388,7 +388,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
     One table is released: the sums of each feature by class, as shares of their total. A record
     contributes its whole row, which is therefore bounded: entries are clipped to `max_count`,
     and a row with a larger total is scaled down to `max_total`. A record is scored by the
-    shares of all other classes, which follow from the released shares.
+    shares of all other classes, which follow from the released shares. At infinite `epsilon`
+    the model is that of `ComplementNB`.
 
     Parameters
     ----------
@@ -412,16 +413,15 @@ class DirichletComplementNB(_NumericNaiveBayes):
         features have no further cost. "auto" uses the declaration of a private step before
         it, or else `max_count` times the square root of the number of features.
     epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added, and the model is that
-        of `ComplementNB`.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private. Laplace noise allows 0.
+        The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
         `delta` is ignored.
     mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "auto" selects the mechanism with the smallest expected KL
-        divergence for the public table sizes and the budget.
+        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
+        smallest expected KL divergence for the public table sizes and the budget.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -557,8 +557,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
     def _estimate_counts(self, classes, features, total):
         (release,) = features
         by_class = release._replace(drawn=release.drawn.reshape(len(self.classes_), -1))
-        (read,) = estimate_counts([noisy_table(by_class, ("class", "feature"))])
-        return None, [read.counts.reshape(1, -1)]
+        (estimate,) = estimate_counts([noisy_table(by_class, ("class", "feature"))])
+        return None, [estimate.counts.reshape(1, -1)]
 
     def _set_feature_attributes(self, estimates, extra, private):
         (joint,) = estimates

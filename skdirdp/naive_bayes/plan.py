@@ -8,11 +8,12 @@ import numpy as np
 
 from .._persons import CountedRows
 from ..base import Release, ReleaseContext, ReleasePlan
+from ..mechanisms.additive import gaussian_mean
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import relative_precision
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
-from ..postprocessing import NoisyTable, estimate_counts
+from ..postprocessing import NoisyTable
 
 #: Public description of a table, and its exact counts.
 Table = tuple[CountTable, np.ndarray]
@@ -114,7 +115,20 @@ def noisy_table(release: Release, axes: tuple[Any, ...]) -> NoisyTable:
 
 
 def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray | None:
-    """Estimate the class counts alone, None if they were not released."""
-    if classes is None:
+    """Estimate the class counts alone, None if they were not released.
+
+    Normal noise and a normal prior with equal means, whose variance is estimated from the noisy
+    counts and is at least that of a sample. Counts are positive.
+    """
+    if classes is None or classes.mechanism is None:
         return None
-    return estimate_counts([noisy_table(classes, ("class",))], total)[0].counts
+    noisy = classes.drawn
+    mean = float(noisy.mean()) if total is None else total / noisy.size
+    noise_variance = classes.mechanism.noise.variance_at(max(mean, 0.0))
+    # If nothing is left of the sum, the noise is the best guess of its size.
+    mean = max(mean, np.sqrt(noise_variance / noisy.size))
+    prior_variance = mean + max(np.mean((noisy - mean) ** 2) - noise_variance, 0.0)
+    known = prior_variance / (prior_variance + noise_variance)
+    deviation = np.sqrt(known * noise_variance)
+    counts = deviation * gaussian_mean((mean + known * (noisy - mean)) / deviation)
+    return counts if total is None else counts * (total / counts.sum())

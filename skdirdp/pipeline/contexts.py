@@ -103,7 +103,7 @@ class _PipelineContext(ReleaseContext):
             return kind(f"{name}: {message}")
         return kind(
             f"{name} failed with {type(error).__name__}, whose message is not shown because it may "
-            "hold records. Where it may be seen, a fit without privacy shows it: "
+            "hold records. A fit without privacy shows it: "
             f"set_params(epsilon=float('inf'), accountant=None). {self.outcome}"
         )
 
@@ -128,7 +128,7 @@ class Rehearsal(_PipelineContext):
         if estimator.accountant is not self.accountant:
             raise ValueError(
                 f"step {self.step!r} uses a {type(estimator).__name__} that is none of its "
-                "parameters, or is frozen and was not released yet: it cannot be paid for with "
+                "parameters, or is frozen and was not released yet: it cannot be charged with "
                 "the others. Nothing was charged"
             )
         path = str(estimator.label)
@@ -164,8 +164,8 @@ class Rehearsal(_PipelineContext):
         unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
         if unknown and before:
             raise ValueError(
-                f"{', '.join(unknown)} must be given for {name}: it follows a private step, so "
-                "that its noise has to be chosen before its data are known"
+                f"{', '.join(unknown)} must be given for {name}: it follows a private step, so its "
+                "noise is calibrated before its data are known"
             )
 
     def _check_columns(
@@ -175,12 +175,11 @@ class Rehearsal(_PipelineContext):
         if estimator._takes_declared_columns and "n_columns" in self.known:
             return
         for each in before:
-            if each.estimator._releases_columns and each.tables:
+            if each.estimator._selects_names and each.tables:
                 raise ValueError(
-                    f"{name} must be the step right after that of {each.estimator.label!r}, and "
-                    "count numbers as DirichletNB does: else it is not known before the words are "
-                    "released how many columns its noise is for. Nothing was charged. Or give a "
-                    "vocabulary"
+                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
+                    "DirichletNB does: otherwise its number of columns is not known before the "
+                    "words are released. Or give a vocabulary. Nothing was charged"
                 )
 
 

@@ -125,7 +125,7 @@ class PrivatePipeline(Pipeline):
     steps : list of (str, estimator) tuples
         As for `Pipeline`.
     epsilon : float, default=1.0
-        Privacy budget of one fit of all steps. With `float("inf")` no noise is added.
+        Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
         The fit is (epsilon, delta)-differentially private.
     order : float, default=None
@@ -142,7 +142,7 @@ class PrivatePipeline(Pipeline):
         sizes. Otherwise, and for several estimators in one step, shares are proportional to the
         number of tables.
     accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges once, before noise is drawn.
+        Accountant that every fit charges before noise is drawn.
     label : str, default=None
         Name of the fit in the accountant's history. If None, the name of the class.
     transform_input : list of str, default=None

@@ -1,8 +1,7 @@
 """Estimates of the true counts of noisy tables."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 
 import numpy as np
 
@@ -118,8 +117,8 @@ def estimate_counts(
     if not tables:
         return []
     expected = [None] * len(tables) if row_shares is None else list(row_shares)
-    alike: dict[Hashable, list[int]] = {}
     consistent = make_consistent(tables, total)
+    alike: dict[Hashable, list[int]] = {}
     for place, (table, shares) in enumerate(zip(consistent, expected, strict=True)):
         key = (table.counts.shape, table.shared, table.table.noise)
         # Tables with expected shares are not stacked.
@@ -129,20 +128,12 @@ def estimate_counts(
         for places in alike.values()
     ]
     _estimate_variables(stacks)
-    for make_cells, keep, prior in (
-        (_Stack.row_cells, _Stack.keep_rows, POOLS),
-        (_Stack.cells_given_one, _Stack.keep, ROWS),
-        (_Stack.cells_given_all, _Stack.keep, ROWS),
-    ):
-        waiting = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
-        found = _estimate_by_width([cells for _, cells in waiting], prior)
-        for (stack, _), posterior in zip(waiting, found, strict=True):
-            keep(stack, posterior)
-    places = [place for members in alike.values() for place in members]
+    _estimate_step(stacks, _Stack.row_cells, _Stack.keep_rows, POOLS)
+    _estimate_step(stacks, _Stack.cells_given_one, _Stack.keep, ROWS)
+    _estimate_step(stacks, _Stack.cells_given_all, _Stack.keep, ROWS)
+    places = np.concatenate([*alike.values()])
     estimates = [estimate for stack in stacks for estimate in stack.estimates()]
-    return [
-        estimate for _, estimate in sorted(zip(places, estimates, strict=True), key=itemgetter(0))
-    ]
+    return [estimates[i] for i in np.argsort(places)]
 
 
 def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
@@ -182,32 +173,38 @@ def _estimate_by_width(groups: Sequence[Cells], prior: Prior) -> list[Posterior]
     return [next(found[cells.is_wide]) for cells in groups]
 
 
+def _estimate_step(
+    stacks: Sequence["_Stack"],
+    make_cells: Callable[["_Stack"], list[Cells]],
+    keep: Callable[["_Stack", Posterior], None],
+    prior: Prior,
+) -> None:
+    """Estimate the cells of all stacks at once."""
+    waiting = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
+    found = _estimate_by_width([cells for _, cells in waiting], prior)
+    for (stack, _), posterior in zip(waiting, found, strict=True):
+        keep(stack, posterior)
+
+
 def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
     """Estimate every variable alone, once for all tables that have it."""
-    names: dict[Hashable, None] = {}
+    places: dict[Hashable, int] = {}
     groups: list[Cells] = []
     for stack in stacks:
-        for axis, of_tables in enumerate(stack.names):
-            new: dict[Hashable, int] = {}
-            for place, name in enumerate(of_tables):
-                if name not in names:
-                    new.setdefault(name, place)
+        for axis, names in enumerate(stack.names):
+            new = {name: i for i, name in enumerate(names) if name not in places}
             if new:
-                groups.append(stack.variable_cells(axis).rows(list(new.values())))
-                names.update(dict.fromkeys(new))
+                groups.append(stack.variable_cells(axis).rows([*new.values()]))
+                places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
     found = _estimate_by_width(groups, POOLS)
     # One array per row, without a tuple around each: many tuples would slow garbage collection.
     shares, variances = ([row for each in found for row in each[i]] for i in range(2))
-    places = {name: place for place, name in enumerate(names)}
     for stack in stacks:
-        chosen = [[places[name] for name in of_tables] for of_tables in stack.names]
         stack.start(
-            [
-                Posterior(
-                    np.array([shares[i] for i in rows]), np.array([variances[i] for i in rows])
-                )
-                for rows in chosen
-            ]
+            Posterior(
+                *[np.array([rows[places[name]] for name in names]) for rows in (shares, variances)]
+            )
+            for names in stack.names
         )
 
 
@@ -231,7 +228,7 @@ class _Stack:
         else:
             self._totals = np.full(len(tables), float(total))
 
-    def start(self, variables: Sequence[Posterior]) -> None:
+    def start(self, variables: Iterable[Posterior]) -> None:
         """Set the estimates of the single variables."""
         *given, last = variables
         self._margins = [self._totals[:, np.newaxis] * shares for shares, _ in given]
@@ -333,6 +330,6 @@ class _Stack:
             np.broadcast_to(each, (len(margin), n_rows, width)).reshape(noisy.shape)
             for each in (shares, variances)
         )
-        per_count = self._tables[0].table.noise.per_count
+        per_count = float(self._tables[0].table.noise.per_count)
         totals = totals.reshape(-1)
         return Cells(noisy, variance, per_count, level, shares, variances, totals, total_variance)

@@ -168,27 +168,15 @@ def make_consistent(
 
 
 class _Stack(NamedTuple):
-    """Tables of one shape that have the shared variables in the same dimensions.
+    """Tables of one shape that have the shared variables in the same dimensions."""
 
-    Attributes
-    ----------
-    places : list of int
-        Indices of the tables.
-    counts : ndarray
-        The tables along the first dimension.
-    turned : ndarray
-        A view of `counts`, with dimensions of the shared variables before all others.
-    mask : tuple of bool
-        Which dimensions of a table are of shared variables.
-    """
-
-    places: list[int]
-    counts: np.ndarray
-    turned: np.ndarray
-    mask: _Mask
+    places: list[int]  # indices of the tables
+    counts: np.ndarray  # the tables along the first dimension
+    turned: np.ndarray  # a view of them, with the dimensions of shared variables first
+    mask: _Mask  # dimensions of the shared variables
 
     def margins(self) -> np.ndarray:
-        """Sums over all other variables."""
+        """Return the sums over all other variables."""
         return self.turned.sum(axis=tuple(range(1 + sum(self.mask), self.turned.ndim)))
 
     def add(self, off: np.ndarray) -> None:
@@ -238,17 +226,7 @@ def _weighted_average(
 def _noise_shares(
     shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...]
 ) -> tuple[float, ...]:
-    """Weights of the variances of each average, and of the table, in that of a margin's cell.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the table.
-    kept : tuple of bool
-        Dimensions that the margin has.
-    shared : tuple of tuples of bool
-        Dimensions of each average, in turn.
-    """
+    """Return the weights of the variances of all averages, and of the table, in a margin."""
     every = (*shared, (True,) * len(shape))
     places = [axis for axis, keeps in enumerate(kept) if keeps]
     size = prod(shape[axis] for axis in places)
@@ -264,7 +242,7 @@ def _noise_shares(
 
 
 def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variables]:
-    """All intersections of tables' variables, smaller ones first."""
+    """Return all intersections of sets of variables of tables, smaller ones first."""
     if len(tables) == 1:
         return [frozenset()] if with_total else []
     often = Counter(name for table in tables for name in table.axes)

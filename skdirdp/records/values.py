@@ -147,10 +147,7 @@ _COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (Decimal, _decimal),
     (Fraction, lambda value: Fraction(int(value.numerator), int(value.denominator))),
     (np.datetime64, _datetime64),
-    (
-        np.timedelta64,
-        lambda value: np.nan if np.isnat(value) else _finest(pd.Timedelta(value)),
-    ),
+    (np.timedelta64, lambda value: np.nan if np.isnat(value) else _finest(pd.Timedelta(value))),
     (pd.Timestamp, _timestamp),
     (datetime, _datetime),
     (date, lambda value: date(value.year, value.month, value.day)),

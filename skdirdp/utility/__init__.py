@@ -1,13 +1,9 @@
 """Accuracy of releases, and the budgets and sample sizes needed for a given accuracy.
 
-This module has the bounds of "Dirichlet Mechanism for Differentially Private KL Divergence
-Minimization" (paper A) and "Differential Privacy of Dirichlet Posterior Sampling" (paper B),
-exact moments and divergences, and their inverses: the number of rows, or the noise, for which
-a bound reaches a target. Functions of `counts` return results that are as private as these
-counts. All other functions need no data.
-
-Throughout, ``Y ~ Dirichlet(r x + alpha)`` for N records in d categories, ``p = x / N``,
-and beta is the largest probability that a bound fails.
+Paper A is "Dirichlet Mechanism for Differentially Private KL Divergence Minimization", paper B
+"Differential Privacy of Dirichlet Posterior Sampling". A release of the counts x of N records in
+d categories is ``Y ~ Dirichlet(r x + alpha)``, and ``p = x / N``. Functions of `counts` return
+results that are as private as these counts; other functions need no data.
 """
 
 from .accuracy import (

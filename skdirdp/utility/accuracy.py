@@ -7,26 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, xlogy
 
-from .._validation import check_choice, check_real
+from .._validation import check_choice, check_counts, check_real
 from ..mechanisms import DirichletMechanism, SimplexMechanism
 from ..mechanisms.dirichlet import dirichlet_variance
 from ..numerics.conservative import safe_root
-from .bounds import (
-    MIN_ALPHA,
-    cdf_bound,
-    check_distribution,
-    check_r_alpha,
-    check_row,
-    kl_tail_error,
-    linf_bound,
-)
-
-_LOG_TOLERANCE = 1e-3
-_STRIDE = np.log(4.0)
-_MEASURES = ("linf", "cdf", "kl")
-
-
-# Accuracy at a privacy budget ----------------------------------------------------------
+from . import bounds
 
 
 def accuracy_from_budget(
@@ -61,7 +46,7 @@ def accuracy_from_budget(
     >>> round(accuracy_from_budget("linf", 5000, 20, epsilon=1.0), 3)
     0.092
     """
-    check_choice("measure", measure, _MEASURES)
+    check_choice("measure", measure, ("linf", "cdf", "kl"))
     found = DirichletMechanism.calibrate(
         epsilon=epsilon,
         delta=delta,
@@ -71,10 +56,10 @@ def accuracy_from_budget(
         min_smoothing=0.0,
     )
     if measure == "kl":
-        if found.alpha < MIN_ALPHA:
+        if found.alpha < bounds.MIN_ALPHA:
             return np.inf
-        return kl_tail_error(beta, n_samples, n_categories, found.r, found.alpha)
-    bound = linf_bound if measure == "linf" else cdf_bound
+        return bounds.kl_tail_error(beta, n_samples, n_categories, found.r, found.alpha)
+    bound = bounds.linf_bound if measure == "linf" else bounds.cdf_bound
     return bound(n_samples, n_categories, found.alpha, beta, found.r)
 
 
@@ -92,12 +77,8 @@ def budget_for_accuracy(
 
     Parameters
     ----------
-    measure : {"linf", "cdf", "kl"}
-        Error measure, as in `accuracy_from_budget`.
-    target : float
-        Largest error.
-    n_samples, n_categories, delta, beta, releases
-        As in `accuracy_from_budget`.
+    measure, target, n_samples, n_categories, delta, beta, releases
+        Largest error, and parameters of `accuracy_from_budget`.
 
     Returns
     -------
@@ -111,16 +92,12 @@ def budget_for_accuracy(
     >>> bool(0.98 < budget_for_accuracy("linf", error, 5000, 20) < 1.02)
     True
     """
-    target = check_real("target", target, above=0)
-
     options: dict[str, Any] = {"delta": delta, "beta": beta, "releases": releases}
 
-    def excess(log_epsilon: float) -> float:
-        epsilon = float(np.exp(log_epsilon))
-        error = accuracy_from_budget(measure, n_samples, n_categories, epsilon=epsilon, **options)
-        return np.log(error / target)
+    def error(epsilon: float) -> float:
+        return accuracy_from_budget(measure, n_samples, n_categories, epsilon=epsilon, **options)
 
-    return float(np.exp(_first_within(excess, 0.0, np.log(1e-3), np.log(1e3))))
+    return _first_within(target, error, 1.0, 1e-3, 1e3)
 
 
 def rows_for_accuracy(
@@ -137,12 +114,8 @@ def rows_for_accuracy(
 
     Parameters
     ----------
-    measure : {"linf", "cdf", "kl"}
-        Error measure, as in `accuracy_from_budget`.
-    target : float
-        Largest error.
-    n_categories, epsilon, delta, beta, releases
-        As in `accuracy_from_budget`.
+    measure, target, n_categories, epsilon, delta, beta, releases
+        Largest error, and parameters of `accuracy_from_budget`.
 
     Returns
     -------
@@ -155,31 +128,33 @@ def rows_for_accuracy(
     >>> bool(11_000 < rows_for_accuracy("linf", 0.05, 20, epsilon=1.0) < 12_000)
     True
     """
-    target = check_real("target", target, above=0)
+    options: dict[str, Any] = {"delta": delta, "beta": beta, "releases": releases}
 
-    options: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "beta": beta,
-        "releases": releases,
-    }
+    def error(rows: float) -> float:
+        return accuracy_from_budget(measure, round(rows), n_categories, epsilon=epsilon, **options)
 
-    def excess(log_rows: float) -> float:
-        error = accuracy_from_budget(measure, round(np.exp(log_rows)), n_categories, **options)
-        return np.log(error / target)
-
-    return float(np.ceil(np.exp(_first_within(excess, np.log(1e4), 0.0, np.log(1e12)))))
+    return float(np.ceil(_first_within(target, error, 1e4, 1.0, 1e12)))
 
 
 def _first_within(
-    excess: Callable[[float], float], start: float, least: float, most: float
+    target: float, error: Callable[[float], float], start: float, least: float, most: float
 ) -> float:
-    """Find where a decreasing `excess` becomes non-positive; infinite if it does not."""
-    found = safe_root(excess, start, -_STRIDE, tolerance=_LOG_TOLERANCE / 4, limits=(least, most))
-    return np.inf if np.isnan(found) else found
+    """Find where a decreasing error reaches the target, to 0.1%; infinite if it does not."""
+    target = check_real("target", target, above=0)
+
+    def excess(log_value: float) -> float:
+        return np.log(error(float(np.exp(log_value))) / target)
+
+    limits = (np.log(least), np.log(most))
+    found = safe_root(excess, np.log(start), -np.log(4.0), tolerance=1e-3 / 4, limits=limits)
+    return np.inf if np.isnan(found) else float(np.exp(found))
 
 
-# Exact moments and divergences ---------------------------------------------------------
+def _check_release(counts: ArrayLike, r: float, alpha: float) -> tuple[np.ndarray, float, float]:
+    counts = check_counts(counts)
+    if counts.ndim != 1 or counts.sum() == 0:
+        raise ValueError(f"counts must be a row of at least one record; got shape {counts.shape}")
+    return counts, *bounds.check_r_alpha(r, alpha)
 
 
 def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
@@ -198,8 +173,7 @@ def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
     >>> round(expected_kl([70, 20, 10], r=0.5, alpha=2.0), 6)
     0.020627
     """
-    counts = check_row(counts)
-    r, alpha = check_r_alpha(r, alpha)
+    counts, r, alpha = _check_release(counts, r, alpha)
     p = counts / counts.sum()
     log_ratio = xlogy(p, p) - p * digamma(r * counts + alpha)
     return float(log_ratio.sum() + digamma(r * counts.sum() + counts.size * alpha))
@@ -219,8 +193,7 @@ def bias(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
     >>> bias([70, 20, 10], r=0.5, alpha=2.0).round(4)
     array([-0.0393,  0.0143,  0.025 ])
     """
-    counts = check_row(counts)
-    r, alpha = check_r_alpha(r, alpha)
+    counts, r, alpha = _check_release(counts, r, alpha)
     total, size = counts.sum(), counts.size
     return alpha * (total - size * counts) / (total * (r * total + size * alpha))
 
@@ -239,8 +212,7 @@ def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
     >>> variance([70, 20, 10], r=0.5, alpha=2.0).round(6)
     array([0.003933, 0.002954, 0.001919])
     """
-    counts = check_row(counts)
-    r, alpha = check_r_alpha(r, alpha)
+    counts, r, alpha = _check_release(counts, r, alpha)
     shapes = r * counts + alpha
     return dirichlet_variance(shapes / shapes.sum(), shapes.sum())
 
@@ -264,8 +236,7 @@ def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
     >>> simplex_variance([0.5, 0.3, 0.2], k=24).round(6)
     array([0.01  , 0.0084, 0.0064])
     """
-    p = check_distribution(p)
-    return dirichlet_variance(p, check_real("k", k, above=0))
+    return dirichlet_variance(bounds.check_distribution(p), check_real("k", k, above=0))
 
 
 def concentration_for_variance(target: float) -> float:

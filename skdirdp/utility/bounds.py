@@ -1,20 +1,18 @@
 """Bounds on the error of Dirichlet and Gaussian releases, each with its inverses."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import check_counts, check_integer, check_real
+from .._validation import check_integer, check_real
 from ..mechanisms import dirichlet
 from ..numerics.conservative import safe_root
 
 #: Smallest prior for which Theorem 2 of paper A is proved.
 MIN_ALPHA = 0.5
 _LOG_ALPHAS = (-40.0, 40.0)
-
-
-# Largest error of a histogram ----------------------------------------------------------
 
 
 def linf_bound(
@@ -50,10 +48,8 @@ def linf_rows(target: float, n_categories: int, alpha: float, beta: float, r: fl
 
     Parameters
     ----------
-    target : float
-        Largest error.
-    n_categories, alpha, beta, r
-        As in `linf_bound`.
+    target, n_categories, alpha, beta, r
+        Largest error, and parameters of `linf_bound`.
 
     Examples
     --------
@@ -71,10 +67,8 @@ def linf_alpha(
 
     Parameters
     ----------
-    target : float
-        Largest error.
-    n_samples, n_categories, beta, r
-        As in `linf_bound`.
+    target, n_samples, n_categories, beta, r
+        Largest error, and parameters of `linf_bound`.
 
     Examples
     --------
@@ -108,12 +102,8 @@ def linf_rows_order(
 
     Parameters
     ----------
-    target : float
-        Largest error.
-    n_categories, beta
-        As in `linf_bound`.
-    rho, gamma, squared_sensitivity
-        As in `tcdp_alpha`.
+    target, n_categories, rho, beta, gamma, squared_sensitivity
+        Largest error, and parameters of `linf_bound` and `tcdp_alpha`.
 
     Examples
     --------
@@ -151,9 +141,8 @@ def gaussian_linf_bound(
     """
     size = check_integer("n_categories", n_categories, at_least=1)
     n_samples, rho = check_real("n_samples", n_samples, above=0), check_real("rho", rho, above=0)
-    return float(np.sqrt(np.log(2 * size / _check_beta(beta)) * squared_sensitivity / rho)) / (
-        n_samples
-    )
+    variance = np.log(2 * size / _check_beta(beta)) * squared_sensitivity / rho
+    return float(np.sqrt(variance)) / n_samples
 
 
 def gaussian_linf_rows(
@@ -163,10 +152,8 @@ def gaussian_linf_rows(
 
     Parameters
     ----------
-    target : float
-        Largest error.
-    n_categories, rho, beta, squared_sensitivity
-        As in `gaussian_linf_bound`.
+    target, n_categories, rho, beta, squared_sensitivity
+        Largest error, and parameters of `gaussian_linf_bound`.
 
     Examples
     --------
@@ -174,10 +161,8 @@ def gaussian_linf_rows(
     >>> gaussian_linf_rows(0.001, 100, rho=0.1, beta=0.05)
     12880
     """
-    target = check_real("target", target, above=0)
-    return _round_up_rows(
-        gaussian_linf_bound(1.0, n_categories, rho, beta, squared_sensitivity) / target
-    )
+    of_one_row = gaussian_linf_bound(1.0, n_categories, rho, beta, squared_sensitivity)
+    return _round_up_rows(of_one_row / check_real("target", target, above=0))
 
 
 def gaussian_linf_rho(
@@ -191,10 +176,8 @@ def gaussian_linf_rho(
 
     Parameters
     ----------
-    target : float
-        Largest error.
-    n_samples, n_categories, beta, squared_sensitivity
-        As in `gaussian_linf_bound`.
+    target, n_samples, n_categories, beta, squared_sensitivity
+        Largest error, and parameters of `gaussian_linf_bound`.
 
     Examples
     --------
@@ -202,12 +185,8 @@ def gaussian_linf_rho(
     >>> round(gaussian_linf_rho(0.001, 10_000, 100, beta=0.05), 4)
     0.1659
     """
-    target = check_real("target", target, above=0)
     at_one = gaussian_linf_bound(n_samples, n_categories, 1.0, beta, squared_sensitivity)
-    return (at_one / target) ** 2
-
-
-# Error of a CDF ------------------------------------------------------------------------
+    return (at_one / check_real("target", target, above=0)) ** 2
 
 
 def cdf_bound(
@@ -244,10 +223,8 @@ def cdf_rows(target: float, n_categories: int, alpha: float, beta: float, r: flo
 
     Parameters
     ----------
-    target : float
-        Largest error.
-    n_categories, alpha, beta, r
-        As in `linf_bound`.
+    target, n_categories, alpha, beta, r
+        Largest error, and parameters of `linf_bound`.
 
     Examples
     --------
@@ -256,9 +233,6 @@ def cdf_rows(target: float, n_categories: int, alpha: float, beta: float, r: flo
     11170
     """
     return _smallest_rows(target, lambda n: cdf_bound(n, n_categories, alpha, beta, r))
-
-
-# KL divergence -------------------------------------------------------------------------
 
 
 def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: float) -> float:
@@ -272,15 +246,8 @@ def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: fl
     ----------
     eta : float
         Divergence.
-    n_samples, n_categories
+    n_samples, n_categories, r, alpha
         As in `linf_bound`.
-    r, alpha : float
-        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
-
-    Returns
-    -------
-    float
-        Upper bound on the probability.
 
     Examples
     --------
@@ -302,10 +269,8 @@ def kl_tail_error(
 
     Parameters
     ----------
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
-    n_samples, n_categories, r, alpha
-        As in `kl_tail`.
+    beta, n_samples, n_categories, r, alpha
+        As in `linf_bound`.
 
     Returns
     -------
@@ -337,10 +302,8 @@ def kl_tail_rows(eta: float, beta: float, n_categories: int, r: float, alpha: fl
 
     Parameters
     ----------
-    eta, n_categories, r, alpha
-        As in `kl_tail`.
-    beta : float in (0, 1)
-        Largest probability that the bound fails.
+    eta, beta, n_categories, r, alpha
+        As in `kl_tail` and `linf_bound`.
 
     Examples
     --------
@@ -361,9 +324,6 @@ def _kl_rate(eta):
 def _total_prior(n_categories: int, alpha: float) -> float:
     check_real("alpha", alpha, at_least=MIN_ALPHA)
     return check_integer("n_categories", n_categories, at_least=1) * alpha
-
-
-# Posterior sampling with a larger prior ------------------------------------------------
 
 
 def posterior_kl_bound(p: ArrayLike, n_samples: float, extra: float) -> float:
@@ -397,10 +357,8 @@ def posterior_kl_rows(p: ArrayLike, extra: float, target: float) -> int:
 
     Parameters
     ----------
-    p, extra
-        As in `posterior_kl_bound`.
-    target : float
-        Largest value of the bound.
+    p, extra, target
+        Parameters of `posterior_kl_bound`, and its largest value.
 
     Examples
     --------
@@ -417,10 +375,8 @@ def posterior_kl_extra(p: ArrayLike, n_samples: float, target: float) -> float:
 
     Parameters
     ----------
-    p, n_samples
-        As in `posterior_kl_bound`.
-    target : float
-        Largest value of the bound.
+    p, n_samples, target
+        Parameters of `posterior_kl_bound`, and its largest value.
 
     Examples
     --------
@@ -486,9 +442,6 @@ def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
     return float(dirichlet.tcdp_rho(1.0, alpha, gamma, sensitivity))
 
 
-# Shared by several bounds --------------------------------------------------------------
-
-
 def _beta_deviation(events: int, total: float, beta: float) -> float:
     """Bound the deviations of several beta variables from their means, together."""
     # A Beta(a, b) variable is sub-Gaussian with variance proxy 1 / (4 (a + b + 1)).
@@ -501,26 +454,13 @@ def _smallest_rows(target: float, bound: Callable[[int], float]) -> int:
     high = 1
     while bound(high) > target:
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if bound(middle) > target else (low, middle)
-    return high
+    rows = range(high // 2 + 1, high)
+    return rows.start + bisect_left(rows, True, key=lambda n: bound(n) <= target)
 
 
 def _round_up_rows(rows: float) -> int:
     """Round a number of rows up, ignoring its rounding error; return at least 1."""
     return max(int(np.ceil(rows * (1 - 1e-12))), 1)
-
-
-def check_row(counts: ArrayLike) -> np.ndarray:
-    """Validate one row of counts."""
-    counts = check_counts(counts)
-    if counts.ndim != 1 or counts.sum() == 0:
-        raise ValueError(
-            f"counts must be one row with at least one record; got shape {counts.shape}"
-        )
-    return counts
 
 
 def check_distribution(p: ArrayLike) -> np.ndarray:

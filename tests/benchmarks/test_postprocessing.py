@@ -6,7 +6,7 @@ import pandas as pd
 from benchmarks.experiments.postprocessing import (
     COUNTED,
     DRAWN,
-    READ,
+    POSTPROCESSED,
     RULES,
     PostProcessing,
     chow_liu,
@@ -39,8 +39,8 @@ def test_the_default_reading_is_nearer_than_those_that_look_at_single_cells(quic
     results = quick("postprocessing").set_index(["data", "method"])
     assert np.isinf(results.loc[("docstrings", "projection"), "kl"])
     tree = results.loc["german_credit"]
-    assert tree.loc[READ, "kl"] < 0.8 * tree.loc[DRAWN, "kl"]
-    assert tree.loc[READ, "tv"] < tree.drop(index=[READ, COUNTED])["tv"].min()
+    assert tree.loc[POSTPROCESSED, "kl"] < 0.8 * tree.loc[DRAWN, "kl"]
+    assert tree.loc[POSTPROCESSED, "tv"] < tree.drop(index=[POSTPROCESSED, COUNTED])["tv"].min()
 
 
 def test_an_accuracy_is_behind_beyond_chance_and_short_of_that_without_noise():
@@ -50,7 +50,7 @@ def test_an_accuracy_is_behind_beyond_chance_and_short_of_that_without_noise():
             for method, accuracy in {
                 **dict.fromkeys(RULES, 0.70),
                 DRAWN: 0.80,
-                READ: read,
+                POSTPROCESSED: read,
                 COUNTED: without_noise,
             }.items()
         ]
