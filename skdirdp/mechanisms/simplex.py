@@ -349,15 +349,6 @@ class SimplexMechanism(PrivacyCurves):
             As in the class.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
             As in `epsilon`.
-
-        Examples
-        --------
-        >>> from skdirdp.mechanisms import SimplexMechanism
-        >>> m = SimplexMechanism.calibrate(
-        ...     epsilon=1.0, delta=1e-3, protected=(0, 1), eta=0.1, eta_bar=0.1, n_vectors=50
-        ... )
-        >>> round(m.k, 2), m.delta(1.0) <= 1e-3
-        (69.2, True)
         """
         epsilon = check_real("epsilon", epsilon, above=0)
         delta = check_real("delta", delta, above=0, below=1)
