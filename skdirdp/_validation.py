@@ -116,9 +116,8 @@ def check_array(
         (at_least is None or values >= at_least, "at least", at_least),
     ):
         if not np.all(is_valid):
-            raise ValueError(
-                f"{name} must be {relation} {limit:g}; got {values[~is_valid].flat[0]}"
-            )
+            wrong = values[~is_valid].flat[0]
+            raise ValueError(f"{name} must be {relation} {limit:g}; got {wrong}")
     return values
 
 
@@ -139,9 +138,7 @@ def check_counts(counts: Any) -> np.ndarray:
     """Return a table of counts as floats, all finite and at least 0."""
     counts = check_real_array("counts", counts)
     if counts.ndim == 0 or counts.size == 0:
-        raise ValueError(
-            f"counts must hold at least one cell; got an array of shape {counts.shape}"
-        )
+        raise ValueError(f"counts must hold at least one cell; got shape {counts.shape}")
     if not np.isfinite(counts.sum()) and not np.all(np.isfinite(counts)):
         raise ValueError("counts must be finite; got a nan or an infinite entry")
     if counts.min() < 0:

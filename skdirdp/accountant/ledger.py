@@ -1,12 +1,8 @@
 """Ledger: charges that many processes append to, and that cannot be removed.
 
-This module only stores. The meaning of a charge, and whether a limit admits it, is decided in
-`skdirdp.accountant.limits`; here a charge is a text, a number of releases and a label.
-
-A ledger is in an SQLite file or in a PostgreSQL database. The code here is the same for both,
-written in their common SQL; a storage only opens transactions that exclude others. Every entry is
-checked against the hash chain when a process first reads it. A process keeps the sums of the
-entries it has checked, and reads only newer ones.
+The same code serves SQLite files and PostgreSQL databases; a storage only opens transactions that
+exclude others. Every entry is checked against the hash chain when a process first reads it. A
+process keeps the sums of the entries it has checked, and reads only newer ones.
 """
 
 import os
@@ -18,7 +14,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
@@ -98,11 +94,7 @@ class Transaction:
             raise UnusableError("it was replaced by another ledger")
         if found != header:
             raise UnusableError("its limit or another value in its header was changed")
-        self._own: Sums = {}  # written here, and not committed
-        self._own_first: First | None = None
-        self._check_head(start)
-
-    def _check_head(self, start: _Checked) -> None:
+        self._has_written = False
         known = [("this process", self._checked.entries, self._checked.hash)]
         remembered = self._session.remembered(self._header.identity)
         if remembered is not None:
@@ -119,14 +111,11 @@ class Transaction:
 
     def sums(self) -> Sums:
         """Return the number of charged releases per part and kind."""
-        sums = dict(self._catch_up().sums)
-        for kind, releases in self._own.items():
-            sums[kind] = sums.get(kind, 0) + releases
-        return sums
+        return self._catch_up().sums
 
     def first(self) -> First | None:
         """Return the kind of the first charge, and its number of releases."""
-        return self._catch_up().first or self._own_first
+        return self._catch_up().first
 
     def last(self) -> Position:
         """Return the position of the last charge."""
@@ -176,27 +165,23 @@ class Transaction:
         if releases > _MAX_INTEGER:
             raise OverflowError(f"releases must be at most {_MAX_INTEGER}; got {releases}")
         current_user, now = self._signature
-        where = (
-            (split.identity, split.part, split.name, split.by) if split else ("", "", None, None)
-        )
         entry = (
             self._entries + 1,
             now if time is None else time.astimezone(timezone.utc).isoformat(),
             current_user if user is None else user,
             uuid.uuid4().hex if key is None else key,
             *(spec, releases, label),
-            *where,
+            *(astuple(split) if split else ("", "", None, None)),
         )
         _check_storable(entry)
-        kind = (where[0], where[1], spec)
-        if releases + checked.sums.get(kind, 0) + self._own.get(kind, 0) > _MAX_INTEGER:
+        # Copied once for a transaction, because others keep the sums that were committed.
+        sums = checked.sums if self._has_written else dict(checked.sums)
+        if _add(sums, entry) > _MAX_INTEGER:
             raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
-        if self._entries == 0:
-            self._own_first = (spec, releases)
         head = entry_hash(self._hash, entry)
         insert_charge(self._session, self._header, entry, head)
-        self._entries, self._hash = entry[0], head
-        _add(self._own, entry)
+        self._entries, self._hash, self._has_written = entry[0], head, True
+        self._checked = _Checked(entry[0], head, sums, checked.first or (spec, releases))
         return self.last()
 
     def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
@@ -254,30 +239,28 @@ class Transaction:
                 if expect[0] > self._entries
                 else f"its first {expect[0]} charges, or its limit, differ from those expected"
             )
-        if not self._own:
-            self._keep(sums, first)
+        if not self._has_written:
+            self._keep(_Checked(self._entries, self._hash, sums, first))
             self._session.saw(self._header.identity, self._entries, self._hash)
         return self._entries
 
     def _catch_up(self) -> _Checked:
         """Check the charges that are new to this process."""
-        if self._checked.entries < self._entries and not self._own:
+        if self._checked.entries < self._entries:
             sums, first = dict(self._checked.sums), self._checked.first
             for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
                 _add(sums, entry)
                 first = first or _first(entry)
-            self._keep(sums, first)
+            self._keep(_Checked(self._entries, self._hash, sums, first))
         return self._checked
 
     def committed(self) -> None:
         """Keep the sums of committed charges, which need not be read again."""
-        if self._own:
-            self._keep(self.sums(), self.first())
-            self._own = {}
+        if self._has_written:
+            self._keep(self._checked)
 
-    def _keep(self, sums: Sums, first: First | None) -> None:
-        self._checked = _Checked(self._entries, self._hash, sums, first)
-        _CHECKED[self._place] = self._checked
+    def _keep(self, checked: _Checked) -> None:
+        self._checked = _CHECKED[self._place] = checked
         while len(_CHECKED) > _MAX_CHECKED:
             _CHECKED.popitem(last=False)
 
@@ -374,15 +357,11 @@ class Ledger:
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
-        return cls._create_or_open(path, header)
-
-    @classmethod
-    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # referenced until the ledger refers to it
             storage, number = folder.storage(), None
         else:
-            storage = open_storage(path, header.name)
+            storage = open_storage(path, name)
             number = storage.find()
         return cls._open(storage, storage.create(header) if number is None else number)
 
@@ -473,9 +452,11 @@ def _first(entry: Any) -> First:
     return spec, releases
 
 
-def _add(sums: Sums, entry: Any) -> None:
+def _add(sums: Sums, entry: Any) -> int:
+    """Add an entry to sums, and return the new sum of its kind."""
     _, _, _, _, spec, releases, _, split, part, *_ = entry
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
+    return sums[split, part, spec]
 
 
 def _check_storable(values: tuple[Any, ...]) -> None:

@@ -1,19 +1,15 @@
 """Spending of a ledger, and the limits that decide which charges are admitted.
 
 A record is exposed to the charges on the whole data set and, in every split into disjoint parts, to
-the charges on its part. `Spending` collects all charges; `Exposure` is what one record is exposed
-to. A ledger only grows, so the spending of each ledger stays in memory and is extended by new
-charges.
-
-A `FixedPlanLimit` composes exactly what was charged. An `AdaptiveLimit` is a privacy filter
-(docs/theory.md, section 13) that the first charge determines. All answers follow from the first
-charge and the sums of releases, so that all processes agree.
+the charges on its part. A ledger only grows, so its spending stays in memory and is extended by new
+charges. All answers follow from the first charge and the sums of releases, so that all processes
+agree.
 """
 
 import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
@@ -29,16 +25,7 @@ from ..accounting.products import FEW, LargeProduct
 from ..accounting.worst_case import REVEALS_NOTHING, RenyiCurve, directions_of
 from .codec import decode, describe
 from .ledger import Transaction
-from .schema import (
-    NOTHING,
-    Charge,
-    First,
-    LedgerError,
-    LimitParameters,
-    Position,
-    Split,
-    Sums,
-)
+from .schema import NOTHING, Charge, First, LedgerError, LimitParameters, Position, Split, Sums
 
 _MAX_COMBINATIONS = 64
 _MAX_LEDGERS = 8  # whose spending is kept in memory
@@ -50,6 +37,7 @@ _MAX_SHARE = 1e300
 _MIN_SIZE, _MAX_SIZE = 1e-9, 1e9
 _MAX_ORDINARY_RELEASES = 1e12
 _CHEAP_KINDS = 4
+_MARGINS = (8, 64, 512)
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 
 
@@ -80,7 +68,15 @@ class Exposure:
                 assert nothing is not None
                 adjacency = decode(next(iter(whole.counts))).adjacency
                 products, added = dict.fromkeys(directions_of(adjacency), nothing), whole.counts
-            whole._products = _extended(products, added)
+            cases = [(decode(spec).worst_cases(), releases) for spec, releases in added.items()]
+            whole._products = {}
+            with np.errstate(all="ignore"):
+                for direction, known in products.items():
+                    more = known.plus((case[direction], times) for case, times in cases)
+                    if more is None:
+                        whole._products = {}
+                        break
+                    whole._products[direction] = more
         return whole
 
     def composition(self) -> Composition:
@@ -90,11 +86,11 @@ class Exposure:
     def holds(self, epsilon: float, delta: float) -> bool:
         """Return whether the releases are known to be (epsilon, delta)-DP."""
         with np.errstate(all="ignore"):
-            return all(curve.holds(epsilon, delta) for curve in self._curves())
+            return all(curve.holds(epsilon, delta) for curve in self.curves())
 
     def rdp(self, order: float) -> float:
         """Return the Renyi divergence of one order."""
-        products = self._large_products()
+        products = self.large_products()
         if not products:
             return float(self.composition().rdp(order))
         with np.errstate(all="ignore"):
@@ -104,35 +100,20 @@ class Exposure:
         """Return the smallest epsilon known to hold at delta, and keep it."""
         if delta not in self._epsilons:
             with np.errstate(all="ignore"):
-                self._epsilons[delta] = max(curve.epsilon(delta) for curve in self._curves())
+                self._epsilons[delta] = max(curve.epsilon(delta) for curve in self.curves())
         return self._epsilons[delta]
 
     def is_cheap(self, delta: float) -> bool:
         """Return whether `epsilon` is known already, or composes a few kinds only."""
         return delta in self._epsilons or len(self.counts) <= _CHEAP_KINDS
 
-    def _curves(self) -> "list[LargeProduct] | list[Composition]":
-        return self._large_products() or [self.composition()]
+    def curves(self) -> "list[LargeProduct] | list[Composition]":
+        return self.large_products() or [self.composition()]
 
-    def _large_products(self) -> list[LargeProduct]:
+    def large_products(self) -> list[LargeProduct]:
         """Return products by direction; empty if the kinds are composed exactly."""
         products = [*(self._products or {}).values()]
         return products if all(product.is_many for product in products) else []
-
-
-def _extended(
-    products: Mapping[str, LargeProduct], added: Mapping[str, int]
-) -> dict[str, LargeProduct]:
-    """Return products with more releases; empty if one of them has no product."""
-    cases = [(decode(spec).worst_cases(), releases) for spec, releases in added.items()]
-    whole = {}
-    with np.errstate(all="ignore"):
-        for direction, known in products.items():
-            more = known.plus((case[direction], times) for case, times in cases)
-            if more is None:
-                return {}
-            whole[direction] = more
-    return whole
 
 
 @lru_cache(maxsize=64)
@@ -140,34 +121,18 @@ def compose(kinds: tuple[tuple[str, int], ...]) -> Composition:
     return Composition([(decode(spec), releases) for spec, releases in kinds])
 
 
+@dataclass(eq=False)
 class Spending:
-    """All charges of a ledger up to a position.
+    """All charges of a ledger up to a position."""
 
-    Attributes
-    ----------
-    position : position of the last charge.
-    whole : exposure of every record.
-    parts : numbers of releases on parts, by split and part.
-    adjacencies : relations of the charges, in the order of the charges.
-    first : kind of the first charge and its number of releases.
-    is_checked : whether the limit of the ledger is known to have admitted these charges.
-    """
-
-    def __init__(
-        self,
-        position: Position = NOTHING,
-        whole: Exposure | None = None,
-        parts: dict[str, dict[str, Counter[str]]] | None = None,
-        adjacencies: tuple[str, ...] = (),
-        first: First | None = None,
-    ):
-        self.position = position
-        self.whole = Exposure({}) if whole is None else whole
-        self.parts = parts or {}
-        self.adjacencies = adjacencies
-        self.first = first
-        self.is_checked = first is None
-        self._exposures: list[Exposure] | None = None
+    position: Position = NOTHING
+    whole: Exposure = field(default_factory=lambda: Exposure({}))
+    # Numbers of releases on parts, by split and part.
+    parts: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
+    adjacencies: tuple[str, ...] = ()  # in the order of the charges
+    first: First | None = None
+    is_checked: bool = True  # whether the limit is known to have admitted these charges
+    _exposures: list[Exposure] | None = None
 
     def plus(
         self, added: Sums, position: Position | None = None, first: First | None = None
@@ -186,9 +151,7 @@ class Spending:
         # Charges under several relations cannot be composed.
         exposure = self.whole.plus(whole) if len(adjacencies) == 1 else self.whole
         position = self.position if position is None else position
-        made = Spending(position, exposure, parts, tuple(adjacencies), self.first or first)
-        made.is_checked = False
-        return made
+        return Spending(position, exposure, parts, tuple(adjacencies), self.first or first, False)
 
     def with_charge(self, spec: str, releases: int, split: Split | None) -> "Spending":
         """Return the spending with one more charge, which must be under the same relation."""
@@ -253,10 +216,8 @@ def spending_after(charges: Sequence[Charge], numbers: Container[int]) -> Iterat
     for number, charge in enumerate(charges, 1):
         added[sums_key(charge.split, charge.spec)] += charge.releases
         if number in numbers:
-            spent, added = (
-                spent.plus(added, first=(charges[0].spec, charges[0].releases)),
-                Counter(),
-            )
+            spent = spent.plus(added, first=(charges[0].spec, charges[0].releases))
+            added.clear()
             yield spent
 
 
@@ -418,12 +379,36 @@ class Limit:
 class FixedPlanLimit(Limit):
     """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit."""
 
+    # The last larger exposures that were tried; a refusal never relies on them.
+    _admitted: Counter[str] | None = None
+    _refused: Counter[str] | None = None
+
     def admits(self, spent: Spending) -> bool:
-        return all(map(self._admits, spent.exposures()))
+        exposures = spent.exposures()
+        return self.epsilon == math.inf or all(map(self._admits, exposures))
 
     def _admits(self, exposure: Exposure) -> bool:
-        if self.epsilon == math.inf:
+        """Return whether one exposure is within the limit.
+
+        This holds if a larger exposure is within it. So larger ones are tried first, and the next
+        charges need no composition. The margins shrink as the spending approaches the limit.
+        """
+        counts = Counter(exposure.counts)
+        if self._admitted is not None and counts <= self._admitted:
             return True
+        for margin in () if exposure.large_products() else _MARGINS:
+            larger = Counter({spec: n + n // margin for spec, n in counts.items()})
+            if larger == counts:
+                break
+            if self._refused is not None and self._refused <= larger:
+                continue
+            if self._holds(Exposure(larger)):
+                self._admitted = larger
+                return True
+            self._refused = larger
+        return self._holds(exposure)
+
+    def _holds(self, exposure: Exposure) -> bool:
         if self.order is not None:
             # 3 * 0.1 exceeds 0.3 in floating point.
             return exposure.rdp(self.order) <= self.epsilon * (1 + _ROUNDING)

@@ -1,15 +1,10 @@
 """Values that a ledger stores, and their stored form: tables, hash chain, encoded charges.
 
-The tables are the same in SQLite and in PostgreSQL. Each entry has a hash that covers the entry
-and the previous hash; the first hash covers the header (identity, limit and declarations). So the
-last hash stands for the whole ledger, and an entry that is changed, removed, inserted or moved
-breaks the chain at that point.
-
-The hashes contain no secret. A person who can write the ledger *and* recomputes all later hashes
-creates a different consistent ledger, and removing the last entries leaves a consistent shorter
-chain. Therefore the number of entries and the last hash are also stored elsewhere: in the table
-`heads`, in the lock file next to an SQLite file, and in the memory of every process that has read
-them. A forger must change all of them, or is kept out by the roles of a database.
+Each entry has a hash that covers the entry and the previous hash; the first hash covers the header.
+So an entry that is changed, removed, inserted or moved breaks the chain. The hashes contain no
+secret: a person who can write the ledger can recompute them, or remove the last entries. Therefore
+the number of entries and the last hash are also stored in the table `heads`, in the lock file next
+to an SQLite file, and in the memory of every process that has read them.
 """
 
 import json
@@ -257,33 +252,20 @@ def check_stored_relation(adjacency: str, header: Header) -> None:
 
 # Hash chain ----------------------------------------------------------------------------
 
-#: Columns of an entry that its hash covers, in this order.
-ENTRY = (
-    "id",
-    "time",
-    "username",
-    "entry_key",
-    "spec",
-    "releases",
-    "label",
-    "split",
-    "part",
-    "split_name",
-    "split_by",
+_CHARGE_COLUMNS = (
+    "id, time, username, entry_key, spec, releases, label, split, part, split_name, split_by"
 )
+#: Columns of an entry that its hash covers, in this order.
+ENTRY = tuple(_CHARGE_COLUMNS.split(", "))
 # One text per list of values: floats with all digits, non-ASCII characters escaped.
 _json_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def header_hash(header: Header) -> str:
     limit = header.limit
-    return _digest(
-        "skdirdp ledger",
-        header.identity,
-        header.created,
-        [limit.epsilon, limit.delta, limit.order, limit.adaptive],
-        [header.name, header.adjacency, header.unit, header.origin],
-    )
+    limits = [limit.epsilon, limit.delta, limit.order, limit.adaptive]
+    declared = [header.name, header.adjacency, header.unit, header.origin]
+    return _digest("skdirdp ledger", header.identity, header.created, limits, declared)
 
 
 def entry_hash(previous: str, entry: Sequence[Any]) -> str:
@@ -348,71 +330,51 @@ TABLES = (
 SQLITE_TABLES = [
     sql.strip() + (" WITHOUT ROWID" if "PRIMARY KEY (" in sql else "") for sql in TABLES
 ]
+# Triggers that raise an error: event and message by name.
+_REFUSALS = {
+    "charges_follow_the_last": (
+        """INSERT ON charges
+    WHEN NEW.id IS NOT (SELECT entries + 1 FROM heads WHERE ledger = NEW.ledger)""",
+        "a charge has to follow the last one",
+    ),
+    "charges_stay": ("DELETE ON charges", "a charge cannot be taken back"),
+    "charges_do_not_change": ("UPDATE ON charges", "a charge cannot be changed"),
+    "heads_stay": ("DELETE ON heads", "the head of a ledger cannot be removed"),
+    "heads_follow_charges": (
+        """UPDATE ON heads
+    WHEN NEW.ledger IS NOT OLD.ledger OR NEW.entries IS NOT OLD.entries + 1 OR NEW.hash IS NOT
+        (SELECT hash FROM charges WHERE ledger = NEW.ledger AND id = NEW.entries)""",
+        "the head of a ledger follows its charges",
+    ),
+    "ledgers_stay": ("DELETE ON ledgers", "limits cannot be removed"),
+    "ledgers_do_not_change": ("UPDATE ON ledgers", "limits cannot be changed"),
+    "ledgers_are_alone": (
+        """INSERT ON ledgers
+    WHEN EXISTS (SELECT 1 FROM ledgers)""",
+        "a file has one ledger",
+    ),
+}
+# A ledger stores this text, and it is compared when the ledger is checked. So keep every space.
 SQLITE_TRIGGERS = [
-    """
-    CREATE TRIGGER charges_follow_the_last BEFORE INSERT ON charges
-    WHEN NEW.id IS NOT (SELECT entries + 1 FROM heads WHERE ledger = NEW.ledger) BEGIN
-        SELECT RAISE(ABORT, 'a charge has to follow the last one');
-    END
-    """,
     """
     CREATE TRIGGER charges_move_the_head AFTER INSERT ON charges BEGIN
         UPDATE heads SET entries = NEW.id, hash = NEW.hash WHERE ledger = NEW.ledger;
     END
     """,
-    """
-    CREATE TRIGGER charges_stay BEFORE DELETE ON charges BEGIN
-        SELECT RAISE(ABORT, 'a charge cannot be taken back');
+    *(
+        f"""
+    CREATE TRIGGER {name} BEFORE {event} BEGIN
+        SELECT RAISE(ABORT, '{message}');
     END
-    """,
     """
-    CREATE TRIGGER charges_do_not_change BEFORE UPDATE ON charges BEGIN
-        SELECT RAISE(ABORT, 'a charge cannot be changed');
-    END
-    """,
-    """
-    CREATE TRIGGER heads_stay BEFORE DELETE ON heads BEGIN
-        SELECT RAISE(ABORT, 'the head of a ledger cannot be removed');
-    END
-    """,
-    """
-    CREATE TRIGGER heads_follow_charges BEFORE UPDATE ON heads
-    WHEN NEW.ledger IS NOT OLD.ledger OR NEW.entries IS NOT OLD.entries + 1 OR NEW.hash IS NOT
-        (SELECT hash FROM charges WHERE ledger = NEW.ledger AND id = NEW.entries) BEGIN
-        SELECT RAISE(ABORT, 'the head of a ledger follows its charges');
-    END
-    """,
-    """
-    CREATE TRIGGER ledgers_stay BEFORE DELETE ON ledgers BEGIN
-        SELECT RAISE(ABORT, 'limits cannot be removed');
-    END
-    """,
-    """
-    CREATE TRIGGER ledgers_do_not_change BEFORE UPDATE ON ledgers BEGIN
-        SELECT RAISE(ABORT, 'limits cannot be changed');
-    END
-    """,
-    """
-    CREATE TRIGGER ledgers_are_alone BEFORE INSERT ON ledgers
-    WHEN EXISTS (SELECT 1 FROM ledgers) BEGIN
-        SELECT RAISE(ABORT, 'a file has one ledger');
-    END
-    """,
+        for name, (event, message) in _REFUSALS.items()
+    ),
 ]
 
-_HEADER = (
-    "identity",
-    "created",
-    "epsilon",
-    "delta",
-    "renyi_order",
-    "adaptive",
-    "name",
-    "adjacency",
-    "unit",
-    "origin",
+_HEADER_COLUMNS = (
+    "identity, created, epsilon, delta, renyi_order, adaptive, name, adjacency, unit, origin"
 )
-_CHARGE_COLUMNS = ", ".join(ENTRY)
+_HEADER = tuple(_HEADER_COLUMNS.split(", "))
 
 
 class Session(Protocol):
@@ -448,7 +410,7 @@ def insert_header(session: Session, header: Header) -> None:
         *(int(limit.adaptive), header.name, header.adjacency, header.unit, header.origin),
     )
     session.execute(
-        f"INSERT INTO ledgers (id, {', '.join(_HEADER)})"
+        f"INSERT INTO ledgers (id, {_HEADER_COLUMNS})"
         f" VALUES (:number, {', '.join(f':{name}' for name in _HEADER)})",
         number=header.number,
         **dict(zip(_HEADER, values, strict=True)),
@@ -463,7 +425,7 @@ def insert_header(session: Session, header: Header) -> None:
 def select_header(session: Session, number: int) -> tuple[Header, int, str, tuple[str | None, str]]:
     """Return header, number of charges, last hash, and the current user and time."""
     rows = session.execute(
-        f"SELECT {', '.join(_HEADER)}, entries, hash, {session.SIGNATURE}"
+        f"SELECT {_HEADER_COLUMNS}, entries, hash, {session.SIGNATURE}"
         " FROM ledgers JOIN heads ON heads.ledger = ledgers.id WHERE ledgers.id = :number",
         number=number,
     )
@@ -491,18 +453,13 @@ def insert_charge(session: Session, header: Header, entry: tuple[Any, ...], hash
 
 def select_charges(session: Session, number: int, after: int, until: int) -> list[tuple[Any, ...]]:
     """Return rows of `ENTRY` and the hash, for ids above `after` and up to `until`."""
-    return session.execute(
+    sql = (
         f"SELECT {_CHARGE_COLUMNS}, hash FROM charges"
-        " WHERE ledger = :ledger AND id > :after AND id <= :until ORDER BY id",
-        ledger=number,
-        after=after,
-        until=until,
+        " WHERE ledger = :ledger AND id > :after AND id <= :until ORDER BY id"
     )
+    return session.execute(sql, ledger=number, after=after, until=until)
 
 
 def select_by_key(session: Session, number: int, key: str) -> list[tuple[Any, ...]]:
-    return session.execute(
-        f"SELECT {_CHARGE_COLUMNS} FROM charges WHERE ledger = :ledger AND entry_key = :entry_key",
-        ledger=number,
-        entry_key=key,
-    )
+    sql = f"SELECT {_CHARGE_COLUMNS} FROM charges WHERE ledger = :ledger AND entry_key = :entry_key"
+    return session.execute(sql, ledger=number, entry_key=key)

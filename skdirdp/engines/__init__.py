@@ -11,22 +11,16 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
+from itertools import islice
 from os import PathLike
+from traceback import walk_stack
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from .in_memory import Part, TableCounts, TableInMemory
 
-__all__ = [
-    "KINDS",
-    "Part",
-    "TableCounts",
-    "compute_dask",
-    "lazy_for_dask",
-    "open_batch",
-    "open_table",
-]
+__all__ = ["Part", "TableCounts", "compute_dask", "lazy_for_dask", "open_batch", "open_table"]
 
 
 @dataclass(frozen=True)
@@ -115,10 +109,10 @@ def _check_not_incremental() -> None:
     if distributed is None or not _is_called_by("dask_ml"):
         return
     try:
-        worker = distributed.get_worker()
+        address = distributed.get_worker().address
     except ValueError:  # not on a worker
         return
-    if worker.address.startswith("inproc://"):  # all workers share one process
+    if address.startswith("inproc://"):  # all workers share one process
         return
     raise TypeError(
         "partial_fit must not be called by dask_ml on workers in other processes: between batches "
@@ -129,14 +123,9 @@ def _check_not_incremental() -> None:
 
 def _is_called_by(package: str) -> bool:
     """Return whether one of the nearest callers belongs to a package."""
-    frame = sys._getframe(1)
-    for _ in range(8):
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
-            return True
-    return False
+    callers = (frame for frame, _ in islice(walk_stack(sys._getframe(2)), 8))
+    names = (str(frame.f_globals.get("__name__", "")) for frame in callers)
+    return package in (name.partition(".")[0] for name in names)
 
 
 def lazy_for_dask(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:

@@ -22,21 +22,16 @@ _NULLABLE: dict[str, Any] = {"bool": pd.BooleanDtype()} | {
 
 
 class ArrowTable:
-    """Dataset in files, or stream of record batches.
-
-    Attributes
-    ----------
-    sample : empty frame with the same columns.
-    given : parameters of `fit` that were given.
-    """
+    """Dataset in files, or stream of record batches."""
 
     in_memory = False
     kind = "a PyArrow dataset"
 
     def __init__(self, X: Any, given: dict[str, Any]):
         self._X = X
-        self.given = in_memory.check_column_names(given)
-        self._roles = ColumnRoles.from_names(list(X.schema.names), given)
+        self._roles = ColumnRoles.from_names(list(X.schema.names), given, names_only=True)
+        self.given = set(self._roles.named)  # parameters of `fit` that were given
+        # Empty frame with the same columns.
         self.sample = X.schema.empty_table().to_pandas()[self._roles.features]
 
     def select_features(self, features: list[Any]) -> "ArrowTable":

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,48 +35,10 @@ _GAUSSIAN_INVERSION_ERROR = 1e-4
 _LAPLACE_INVERSION_ERROR = 0.005
 
 
-@cache
-def _gaussian_nodes() -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and weights for normal noise of deviation 1."""
-    x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
-    return x, weights / weights.sum()
-
-
-@cache
-def _laplace_nodes() -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and weights for Laplace noise of scale 1."""
-    x, weights = np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
-    return np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
-
-
 def gaussian_mean(y: np.ndarray) -> np.ndarray:
     """Return ``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
     # The scaled error function does not underflow.
     return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
-
-
-def _laplace_mean(y: np.ndarray) -> np.ndarray:
-    """Return the mean of a count given y, in scales of the noise.
-
-    The integral of ``x exp(-|x - y|)`` over x >= 0, divided by the integral without x.
-    """
-    y = np.maximum(y, 0.0)
-    decay = np.exp(-y)
-    return (2 * y + decay) / (2 - decay)
-
-
-@cache
-def _gaussian_means() -> tuple[np.ndarray, np.ndarray]:
-    """Return noisy counts and their means, to invert `gaussian_mean`."""
-    noisy = np.linspace(-30.0, 12.0, 8401)
-    return noisy, gaussian_mean(noisy)
-
-
-@cache
-def _laplace_means() -> tuple[np.ndarray, np.ndarray]:
-    """Return noisy counts and their means, to invert `_laplace_mean`."""
-    noisy = np.linspace(0.0, 40.0, 8001)
-    return noisy, _laplace_mean(noisy)
 
 
 def _log_mgf(theta: np.ndarray) -> np.ndarray:
@@ -113,13 +75,9 @@ def _first_reaching(counts: Callable[[float], np.ndarray], total: float, log_sum
 class _AdditiveMechanism(Mechanism):
     """Noise of a public scale on every count."""
 
-    #: Name of the parameter that is the scale of the noise.
-    _scale_name: ClassVar[str]
-    #: Sampler of the noise, in multiples of a grid.
-    _cells: ClassVar[Callable[..., np.ndarray]]
-    #: Mean of a count given a noisy one, and nodes for the noise, both for noise of scale 1.
-    _mean: ClassVar[Callable[..., np.ndarray]]
-    _nodes: ClassVar[Callable[..., tuple[np.ndarray, np.ndarray]]]
+    _scale_name: ClassVar[str]  # name of the parameter that is the scale of the noise
+    _cells: ClassVar[Callable[..., np.ndarray]]  # sampler of the noise, in multiples of a grid
+    _known_noisy: ClassVar[np.ndarray]  # noisy counts at which `_mean` is tabulated
 
     def __post_init__(self):
         super().__post_init__()
@@ -136,6 +94,21 @@ class _AdditiveMechanism(Mechanism):
     def _with_precision(self, precision: float) -> Any:
         changed: dict[str, Any] = {self._scale_name: self._noise_scale / precision}
         return replace(self, **changed)
+
+    @staticmethod
+    @abstractmethod
+    def _nodes() -> tuple[np.ndarray, np.ndarray]:
+        """Return nodes and weights for noise of scale 1."""
+
+    @staticmethod
+    @abstractmethod
+    def _mean(y: np.ndarray) -> np.ndarray:
+        """Return the mean of a count given a noisy one, for noise of scale 1."""
+
+    @classmethod
+    @cache
+    def _known_means(cls) -> np.ndarray:
+        return cls._mean(cls._known_noisy)
 
     @abstractmethod
     def _from_means(self, means: np.ndarray) -> np.ndarray:
@@ -159,9 +132,7 @@ class _AdditiveMechanism(Mechanism):
 
     @classmethod
     def _draw(cls, requests, generator):
-        noisy = [
-            request.mechanism.noisy(request.counts, generator, request.grid) for request in requests
-        ]
+        noisy = [each.mechanism.noisy(each.counts, generator, each.grid) for each in requests]
         return (np.concatenate(noisy),)
 
     def _noisy_counts(self, grid, *drawn):
@@ -245,10 +216,7 @@ class _AdditiveMechanism(Mechanism):
         least = np.log(max(total, self._noise_scale)) - 1
         while noisy(least).sum() > total:
             least -= 1
-        most = least + 1
-        while noisy(most).sum() < total:
-            most += 1
-        return noisy(brentq(lambda log_sum: noisy(log_sum).sum() - total, least, most))
+        return noisy(_first_reaching(noisy, total, least))
 
     def _limits_from_counts(self, counts, runs, n_samples, below, above) -> Limits:
         """Return limits for runs, from limits of noisy counts and the reach of the noise.
@@ -259,9 +227,7 @@ class _AdditiveMechanism(Mechanism):
         n_cells = runs[1] - runs[0]
         others = len(counts[0]) - n_cells
         low, high = (sums_of_runs(each, *runs) for each in counts)
-        rest_low, rest_high = (
-            each.sum() - sums for each, sums in zip(counts, (low, high), strict=True)
-        )
+        rest_low, rest_high = counts[0].sum() - low, counts[1].sum() - high
         small = n_cells <= others
         lower = np.where(small, low - below(n_cells), n_samples - rest_high - above(others))
         upper = np.where(small, high + above(n_cells), n_samples - rest_low + below(others))
@@ -275,10 +241,8 @@ class _AdditiveMechanism(Mechanism):
         found = sums_of_runs(noisy, first, stop) + part * (n_samples - noisy.sum())
         tail = (1 - confidence) / (2 * len(first))
         off = self._reach(1 - part, n_cells, part, size - n_cells, tail)
-        return (
-            np.clip((found - off) / n_samples, 0.0, 1.0),
-            np.clip((found + off) / n_samples, 0.0, 1.0),
-        )
+        lower, upper = (found - off) / n_samples, (found + off) / n_samples
+        return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
 
     def _count_limits(self, sums, n_cells, tail):
         ones = np.ones(len(sums))
@@ -310,7 +274,7 @@ class GaussianMechanism(_AdditiveMechanism):
     _scale_name = "sigma"
     _cells = staticmethod(normal_cells)
     _mean = staticmethod(gaussian_mean)
-    _nodes = staticmethod(_gaussian_nodes)
+    _known_noisy = np.linspace(-30.0, 12.0, 8401)
 
     sigma: float
     smoothing: float = 0.0
@@ -319,15 +283,21 @@ class GaussianMechanism(_AdditiveMechanism):
     def noise(self) -> Noise:
         return Noise(self.sigma**2)
 
+    @staticmethod
+    @cache
+    def _nodes():
+        x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
+        return x, weights / weights.sum()
+
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         mu = np.sqrt(self.contribution.squared_norm(self.adjacency)) / self.sigma
-        pairs: tuple[tuple[DominatingPair, int], ...] = ((GaussianPair(float(mu)), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+        case = WorstCase.from_pair(GaussianPair(float(mu)))
+        return in_every_direction(self.adjacency, case)
 
     def _from_means(self, means):
-        noisy, known = _gaussian_means()
-        z = means / self.sigma
-        return self.sigma * np.where(z < known[-1], np.interp(z, known, noisy), z)
+        known, z = self._known_means(), means / self.sigma
+        inverse = np.interp(z, known, self._known_noisy)
+        return self.sigma * np.where(z < known[-1], inverse, z)
 
     def _limits(self, release, first, stop, n_samples, confidence):
         """Return limits by a union bound over the runs and the total of the noisy counts.
@@ -342,10 +312,8 @@ class GaussianMechanism(_AdditiveMechanism):
         def reach(cells):
             return self.sigma * (np.sqrt(cells) * z + cells * _GAUSSIAN_INVERSION_ERROR)
 
-        counts = [
-            self._noisy_with_total(release, n_samples + sign * reach(len(release)))
-            for sign in (-1, 1)
-        ]
+        off = reach(len(release))
+        counts = [self._noisy_with_total(release, n_samples + each) for each in (-off, off)]
         return self._limits_from_counts(counts, (first, stop), n_samples, reach, reach)
 
     def _reach(self, weight, n_cells, rest, others, tail):
@@ -378,8 +346,7 @@ class LaplaceMechanism(_AdditiveMechanism):
     name: ClassVar[str] = "laplace"
     _scale_name = "scale"
     _cells = staticmethod(laplace_cells)
-    _mean = staticmethod(_laplace_mean)
-    _nodes = staticmethod(_laplace_nodes)
+    _known_noisy = np.linspace(0.0, 40.0, 8001)
 
     scale: float
     smoothing: float = 0.0
@@ -387,6 +354,19 @@ class LaplaceMechanism(_AdditiveMechanism):
     @property
     def noise(self) -> Noise:
         return Noise(2 * self.scale**2, is_laplace=True)
+
+    @staticmethod
+    @cache
+    def _nodes():
+        x, weights = np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
+        return np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
+
+    @staticmethod
+    def _mean(y):
+        # The integral of x exp(-|x - y|) over x >= 0, divided by the integral without x.
+        y = np.maximum(y, 0.0)
+        decay = np.exp(-y)
+        return (2 * y + decay) / (2 - decay)
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         # The worst record fills its cells. For two cells with shifts a <= b (in scales) and
@@ -401,9 +381,8 @@ class LaplaceMechanism(_AdditiveMechanism):
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
     def _from_means(self, means):
-        noisy, known = _laplace_means()
-        z = means / self.scale
-        inverse = np.interp(z, known, noisy)
+        noisy, z = self._known_noisy, means / self.scale
+        inverse = np.interp(z, self._known_means(), noisy)
         # All negative counts have the mean 1. They are replaced by -1, the mean of a negative
         # noisy count in an empty cell.
         return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
@@ -431,19 +410,17 @@ class LaplaceMechanism(_AdditiveMechanism):
             estimates = np.exp(log_sum) * release - self.smoothing
             return np.maximum(self._from_means(estimates), 0.0)
 
-        def above(cells):
-            reach = _tail_of_sum(cells, tail, _log_mgf)
-            return self.scale * (reach + cells * _LAPLACE_INVERSION_ERROR)
+        def reach(log_mgf, cells):
+            return self.scale * (
+                _tail_of_sum(cells, tail, log_mgf) + cells * _LAPLACE_INVERSION_ERROR
+            )
 
-        def below(cells):
-            reach = _tail_of_sum(cells, tail, _log_mgf_of_positive_part)
-            return self.scale * (reach + cells * _LAPLACE_INVERSION_ERROR)
-
+        above, below = partial(reach, _log_mgf), partial(reach, _log_mgf_of_positive_part)
         least = most = float(np.log((self.scale + self.smoothing) / release.min()))
         if log_chance > np.log(tail):
-            reach = above(np.array([size]))[0]
-            least = _first_reaching(counts, n_samples - reach, least)
-            most = _first_reaching(counts, n_samples + reach, least)
+            off = above(np.array([size]))[0]
+            least = _first_reaching(counts, n_samples - off, least)
+            most = _first_reaching(counts, n_samples + off, least)
         found = [counts(least), counts(most)]
         return self._limits_from_counts(found, (first, stop), n_samples, below, above)
 
@@ -463,9 +440,7 @@ class LaplaceMechanism(_AdditiveMechanism):
 class SelectionMechanism(GaussianMechanism):
     """Gaussian noise on the counts of names, published if they exceed a threshold.
 
-    The noise hides names that several records have. A name of a single record is published with
-    a small probability. `failure` bounds this probability for all names of a record together
-    (docs/theory.md, section 5.1).
+    The noise hides names that several records have (docs/theory.md, section 5.1).
 
     Parameters
     ----------
@@ -474,7 +449,7 @@ class SelectionMechanism(GaussianMechanism):
     smoothing : float, default=0
         Not used.
     failure : float in (0, 1), default=1e-6
-        Upper bound on the probability that a name of a single record is published.
+        Upper bound on the probability that any name that only one record has is published.
     adjacency : str, default="replace"
         As in `Mechanism`.
     max_count, max_total : float
@@ -512,18 +487,11 @@ class SelectionMechanism(GaussianMechanism):
         p = -np.expm1(np.log1p(-self.failure) / names) * (1 - 1e-9)
         return float((self.contribution.largest + self.sigma * norm.isf(p) + step) * (1 + 1e-9))
 
-    @classmethod
-    def _draw(cls, requests, generator):
-        """Draw noisy counts of names, and replace those below the threshold by 0."""
-        published = []
-        for request in requests:
-            mechanism = request.mechanism
-            noisy = mechanism.noisy(request.counts, generator, request.grid)
-            published.append(np.where(noisy >= mechanism.threshold, noisy, 0.0))
-        return (np.concatenate(published),)
+    def _noisy_counts(self, grid, *drawn):
+        return np.where(drawn[0] >= self.threshold, drawn[0], 0.0)
 
     def _prepare(self, *drawn):
-        return drawn
+        return (self._noisy_counts(0.0, *drawn),)
 
     @staticmethod
     def _probabilities(*prepared):

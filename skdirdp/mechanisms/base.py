@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import reduce
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
@@ -30,8 +30,7 @@ Limits = tuple[np.ndarray, np.ndarray]
 class Mechanism(PrivacyCurves):
     """Abstract base class of mechanisms that publish rows of counts as probabilities.
 
-    Subclasses are `DirichletMechanism`, `GaussianMechanism` and `LaplaceMechanism`. A mechanism
-    has no state. Two mechanisms with equal parameters are equal.
+    A mechanism has no state. Two mechanisms with equal parameters are equal.
 
     Parameters
     ----------
@@ -67,14 +66,13 @@ class Mechanism(PrivacyCurves):
         object.__setattr__(self, "max_total", bound.max_total)
 
     def __repr__(self) -> str:
-        """Return the parameters that differ from their defaults, the mechanism's own first."""
         return self._describe(repr)
 
     def __str__(self) -> str:
-        """Return the same with four digits of each number."""
         return self._describe(format_short)
 
     def _describe(self, show: Callable[[Any], str]) -> str:
+        """Return the parameters that differ from their defaults, the mechanism's own first."""
         given = [
             f"{field.name}={show(getattr(self, field.name))}"
             for field in sorted(fields(self), key=lambda field: field.kw_only is True)
@@ -85,7 +83,7 @@ class Mechanism(PrivacyCurves):
     @property
     def contribution(self) -> ContributionBound:
         """Bound on the entries of one record."""
-        return _contribution(self.max_count, self.max_total)
+        return ContributionBound(self.max_count, self.max_total)
 
     # Methods that a subclass defines -------------------------------------------------------
 
@@ -151,10 +149,7 @@ class Mechanism(PrivacyCurves):
 
     @abstractmethod
     def _count_limits(self, sums: np.ndarray, n_cells: np.ndarray, tail: float) -> Limits:
-        """Return limits for the sums of cells from the sums of their noisy counts.
-
-        Each limit fails with probability at most `tail`.
-        """
+        """Return limits for sums of counts, from noisy sums; each fails with probability `tail`."""
 
     # Accuracy ------------------------------------------------------------------------------
 
@@ -252,27 +247,22 @@ class Mechanism(PrivacyCurves):
             Public number of counted records. None if it is not public.
         """
         check_real("confidence", confidence, above=0, below=1)
-        if n_samples is None:
-            limits = self._limits_without_total(noisy, first, stop, confidence)
+        n_cells = stop - first
+        if n_samples is not None:
+            lower, upper = self._limits_with_total(noisy, first, stop, n_samples, confidence)
         else:
-            limits = self._limits_with_total(noisy, first, stop, n_samples, confidence)
+            # Each run needs two limits for its own count and two for the count of other cells.
+            tail = (1 - confidence) / (4 * len(first))
+            sums = sums_of_runs(noisy, first, stop)
+            least, most = self._count_limits(sums, n_cells, tail)
+            others = self._count_limits(noisy.sum() - sums, len(noisy) - n_cells, tail)
+            # A share x / (x + y) increases with x and decreases with y.
+            with np.errstate(divide="ignore", invalid="ignore"):
+                lower = np.where(least > 0, least / (least + others[1]), 0.0)
+                upper = np.where(others[0] > 0, most / (most + others[0]), 1.0)
         # A run of all cells contains all records, whatever the noise is.
-        lower, upper = (np.where(stop - first < len(noisy), limit, 1.0) for limit in limits)
-        return lower, upper
-
-    def _limits_without_total(
-        self, noisy: np.ndarray, first: np.ndarray, stop: np.ndarray, confidence: float
-    ) -> Limits:
-        # Each run needs two limits for its own count and two for the count of all other cells.
-        tail = (1 - confidence) / (4 * len(first))
-        sums, n_cells = sums_of_runs(noisy, first, stop), stop - first
-        least, most = self._count_limits(sums, n_cells, tail)
-        others = self._count_limits(noisy.sum() - sums, len(noisy) - n_cells, tail)
-        # A share x / (x + y) increases with x and decreases with y.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            lower = np.where(least > 0, least / (least + others[1]), 0.0)
-            upper = np.where(others[0] > 0, most / (most + others[0]), 1.0)
-        return lower, upper
+        partial = n_cells < len(noisy)
+        return np.where(partial, lower, 1.0), np.where(partial, upper, 1.0)
 
     # Calibration and release ---------------------------------------------------------------
 
@@ -284,16 +274,6 @@ class Mechanism(PrivacyCurves):
         ----------
         **budget_and_sizes
             The parameters of `skdirdp.mechanisms.calibrate`.
-
-        Examples
-        --------
-        >>> from skdirdp.accounting import Composition
-        >>> from skdirdp.mechanisms import DirichletMechanism
-        >>> m = DirichletMechanism.calibrate(
-        ...     epsilon=1.0, delta=1e-5, releases=14, n_samples=34189, n_categories=10, n_rows=2
-        ... )
-        >>> Composition([(m, 14)]).epsilon(1e-5) <= 1.0
-        True
         """
         return cls._calibrator(cls.name, **budget_and_sizes)
 
@@ -328,13 +308,6 @@ class Mechanism(PrivacyCurves):
         -------
         ndarray of the same shape
             Positive probabilities that sum to 1 along the last axis.
-
-        Examples
-        --------
-        >>> from skdirdp.mechanisms import LaplaceMechanism
-        >>> released = LaplaceMechanism(scale=2.0).release([[12, 0, 5], [3, 3, 0]])
-        >>> released.shape, bool((released > 0).all())
-        ((2, 3), True)
         """
         counts = check_counts(counts)
         self.check_table(counts)
@@ -371,10 +344,7 @@ class Mechanism(PrivacyCurves):
         self._check_table(counts, grid, whole=whole)
 
     def draw(
-        self,
-        counts: np.ndarray,
-        generator: np.random.Generator | None,
-        grid: float | None = None,
+        self, counts: np.ndarray, generator: np.random.Generator | None, grid: float | None = None
     ) -> np.ndarray:
         """Draw the release of a table, after it was checked and charged.
 
@@ -434,22 +404,13 @@ class Mechanism(PrivacyCurves):
                 request.mechanism.check_table(request.counts, request.grid)
 
 
-@lru_cache(maxsize=1024)
-def _contribution(max_count: float, max_total: float | None) -> ContributionBound:
-    return ContributionBound(max_count, max_total)
-
-
 class Request(NamedTuple):
-    """A table to be drawn by a mechanism.
-
-    With `as_counts` the result has noisy counts, for which the guarantee is proved, instead of
-    probabilities. `grid` is a public power of two that divides all counts.
-    """
+    """A table to be drawn by a mechanism."""
 
     mechanism: Mechanism
     counts: np.ndarray
-    grid: float
-    as_counts: bool = False
+    grid: float  # public power of two that divides all counts
+    as_counts: bool = False  # noisy counts, for which the guarantee is proved, or probabilities
 
 
 #: Two-dimensional blocks of rows, each with the array that the result is written to.
@@ -476,14 +437,12 @@ def _batches(requests: Sequence[Request], targets: Sequence[np.ndarray]) -> Iter
             yield batch
 
 
-def _blocks(request: Request, target: np.ndarray) -> Iterable[tuple[Request, np.ndarray]]:
-    """Split a large table into blocks of rows."""
-    if request.counts.ndim == 2 and request.counts.size <= _BLOCK_CELLS:
-        return [(request, target)]
+def _blocks(request: Request, target: np.ndarray) -> Iterator[tuple[Request, np.ndarray]]:
+    """Split a table into blocks of rows."""
     columns = request.counts.shape[-1]
     counts, target = request.counts.reshape(-1, columns), target.reshape(-1, columns)
-    blocks = row_blocks(len(counts), columns, _BLOCK_CELLS)
-    return ((request._replace(counts=counts[rows]), target[rows]) for rows in blocks)
+    for rows in row_blocks(len(counts), columns, _BLOCK_CELLS):
+        yield request._replace(counts=counts[rows]), target[rows]
 
 
 def _join_equal(batch: _Batch) -> list[Request]:
@@ -491,7 +450,7 @@ def _join_equal(batch: _Batch) -> list[Request]:
     joined = []
     for _, run in groupby(batch, lambda block: (block[0].mechanism, block[0].grid)):
         requests = [request for request, _ in run]
-        counts = _concatenate([request.counts.reshape(-1) for request in requests])
+        counts = np.concatenate([request.counts.reshape(-1) for request in requests])
         joined.append(requests[0]._replace(counts=counts))
     return joined
 
@@ -504,14 +463,13 @@ def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
     prepared: list[tuple[np.ndarray, ...]] = []
     start = 0
     for mechanism, counts, grid, _ in requests:
-        stop = start + counts.size
-        cells = [each[start:stop] for each in drawn]
+        cells = [each[start : start + counts.size] for each in drawn]
         if as_counts:
             prepared.append((mechanism._noisy_counts(grid, *cells),))
         else:
             prepared.append(mechanism._prepare(*cells))
-        start = stop
-    values = [_concatenate(each) for each in zip(*prepared, strict=True)]
+        start += counts.size
+    values = [np.concatenate(each) for each in zip(*prepared, strict=True)]
     start = 0
     # Consecutive blocks with rows of equal length are normalised together.
     for columns, run in groupby(batch, lambda block: block[1].shape[1]):
@@ -523,10 +481,6 @@ def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
         start = stop
         for target in targets:
             target[:], result = result[: len(target)], result[len(target) :]
-
-
-def _concatenate(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 @dataclass(frozen=True)
@@ -572,10 +526,7 @@ class JointMechanism(PrivacyCurves):
         return cls(tuple(Counter(mechanisms).items()))
 
     def as_charge(self) -> "tuple[Mechanism | JointMechanism, int]":
-        """Return the mechanism and the number of releases to charge an accountant for.
-
-        This is the only part, or the joint mechanism itself with one release.
-        """
+        """Return the only part, or the joint mechanism itself with one release."""
         return self.parts[0] if len(self.parts) == 1 else (self, 1)
 
     @property
@@ -601,21 +552,14 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
     """Return ``(x + s) / sum(x + s)`` along the last axis; uniform for an all-zero row."""
     weights = np.add(counts, smoothing, dtype=float)
     total = weights.sum(axis=-1, keepdims=True)
-    empty = total == 0
-    if empty.any():
-        weights = np.where(empty, 1.0, weights)
+    if not total.all():
+        weights = np.where(total == 0, 1.0, weights)
         total = weights.sum(axis=-1, keepdims=True)
     weights /= total
     return weights
 
 
-def without_smoothing(
-    mean: np.ndarray,
-    smoothing: float,
-    n_samples: float,
-    n_categories: int,
-    n_cells: np.ndarray | int = 1,
-) -> np.ndarray:
+def without_smoothing(mean, smoothing: float, n_samples: float, n_categories: int, n_cells=1):
     """Return ``x / N`` from smoothed means of counts x with total N, or from sums of cells."""
     s = smoothing / n_samples
     return mean * (1 + n_categories * s) - n_cells * s
@@ -629,15 +573,7 @@ def sums_of_runs(row: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.nda
 
 def normalise(weights: np.ndarray) -> np.ndarray:
     """Divide rows of positive weights by their sums, in place, without underflow to 0."""
-    weights /= _row_sums(weights)[:, np.newaxis]
+    # For short rows, adding columns is much faster than `ndarray.sum`.
+    sums = weights.sum(axis=1) if weights.shape[1] > 16 else reduce(np.add, weights.T)
+    weights /= sums[:, np.newaxis]
     return np.maximum(weights, np.finfo(float).tiny, out=weights)
-
-
-def _row_sums(table: np.ndarray) -> np.ndarray:
-    """Return the sums of rows; for short rows much faster than `ndarray.sum`."""
-    if table.shape[1] > 16:
-        return table.sum(axis=1)
-    total = table[:, 0].copy()
-    for column in range(1, table.shape[1]):
-        total += table[:, column]
-    return total

@@ -33,6 +33,7 @@ from .tables import ContributionBound, CountTable
 
 CALIBRATIONS = ("exact", "algorithm1", "tcdp")
 MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
+_ADDITIVE = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances of the logarithm of a parameter
 _MAX_SECANTS, _MAX_STEP = 8, 4.0  # limits of a fast search; a slower one that never fails follows
@@ -57,34 +58,27 @@ class Problem:
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
-        """Return a number that is positive if the releases exceed the budget.
-
-        It is continuous in the noise.
-        """
+        """Return a number, continuous in the noise, that is positive beyond the budget."""
         counts = [count for _, count in self.tables]
         total = Composition(zip(mechanisms, counts, strict=True))
         if isinstance(self.budget, RenyiDP):
             with np.errstate(divide="ignore"):
-                excess = np.log(total.rdp(self.budget.order)) - np.log(self.budget.epsilon)
-        else:
-            excess = total.log_delta(self.budget.epsilon) - np.log(self.budget.delta)
-        return float(excess)
+                return float(np.log(total.rdp(self.budget.order)) - np.log(self.budget.epsilon))
+        return float(total.log_delta(self.budget.epsilon) - np.log(self.budget.delta))
 
     def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
         """Return the expected KL divergence of all tables together."""
-        return sum(
-            count * mechanism.expected_divergence(table)
-            for (table, count), mechanism in zip(self.tables, mechanisms, strict=True)
-        )
+        pairs = zip(self.tables, mechanisms, strict=True)
+        return sum(count * each.expected_divergence(table) for (table, count), each in pairs)
 
     @property
     def slope(self) -> float:
         """Approximate derivative of `excess` by the logarithm of the inverse noise."""
         return _slope(self.budget)
 
-    @property
-    def releases(self) -> int:
-        return sum(count for _, count in self.tables)
+    def additive(self, kind: type[Mechanism], scale: float) -> Solution:
+        """Return mechanisms with additive noise of a common scale."""
+        return tuple(_additive(kind, table, self.adjacency, scale) for table, _ in self.tables)
 
     @property
     def squared_norm(self) -> float:
@@ -175,20 +169,15 @@ def calibrate(
     """
     check_integer("releases", releases, at_least=1)
     for name, size in (("n_samples", n_samples), ("n_categories", n_categories)):
-        if size is None and mechanism not in ("gaussian", "laplace"):
-            raise TypeError(
-                f"{name} must be given: the noise is chosen for the table's public size"
-            )
+        if size is None and mechanism not in _ADDITIVE:
+            raise TypeError(f"{name} must be given: the noise depends on the table's public size")
     n_samples = 1.0 if n_samples is None else n_samples
-    n_categories = 2 if n_categories is None else n_categories
+    categories = _per_release("n_categories", 2 if n_categories is None else n_categories, releases)
+    rows = _per_release("n_rows", n_rows, releases)
     bound = ContributionBound(max_count, max_total)
     tables = [
-        CountTable(n_samples, categories, table_rows, bound, 1.0, min_smoothing, floor)
-        for categories, table_rows in zip(
-            _per_release("n_categories", n_categories, releases),
-            _per_release("n_rows", n_rows, releases),
-            strict=True,
-        )
+        CountTable(n_samples, *size, bound, 1.0, min_smoothing, floor)
+        for size in zip(categories, rows, strict=True)
     ]
     return calibrate_tables(
         tables,
@@ -205,11 +194,11 @@ def calibrate(
 Mechanism._calibrator = staticmethod(calibrate)
 
 
-def _per_release(name: str, sizes: int | Sequence[int], releases: int) -> Sequence[int]:
-    each = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]  # type: ignore[misc]
+def _per_release(name: str, sizes: Any, releases: int) -> list[int]:
+    each = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]
     if len(each) != releases:
         raise ValueError(f"{name} must have one entry per release, {releases}; got {len(each)}")
-    return [check_integer(name, size, at_least=1) for size in each]
+    return each
 
 
 def calibrate_tables(
@@ -262,9 +251,10 @@ def _check_parameters(mechanism, epsilon, delta, order, adjacency, calibration) 
         )
 
 
+@lru_cache(maxsize=4096)
 def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
     if mechanism == "auto":
-        candidates = [solve(problem) for solve in (_exact_dirichlet, _gaussian, _laplace)]
+        candidates = [_solve(problem, each, "exact") for each in ("dirichlet", *_ADDITIVE)]
         return min(candidates, key=problem.divergence)
     solve = {
         ("dirichlet", "exact"): _exact_dirichlet,
@@ -285,14 +275,13 @@ def _bounds(table: CountTable, adjacency: str) -> dict[str, Any]:
 
 
 def _without_noise(table: CountTable, mechanism: str, adjacency: str) -> Mechanism:
-    if mechanism in ("gaussian", "laplace"):
-        kind = GaussianMechanism if mechanism == "gaussian" else LaplaceMechanism
-        return _additive(kind, table, adjacency, 0.0)
+    if mechanism in _ADDITIVE:
+        return _additive(_ADDITIVE[mechanism], table, adjacency, 0.0)
     bounds = _bounds(table, adjacency)
     return DirichletMechanism(np.inf, np.inf, exact_smoothing=table.min_smoothing, **bounds)
 
 
-def _additive(kind: type, table: CountTable, adjacency: str, scale: float) -> Any:
+def _additive(kind: Any, table: CountTable, adjacency: str, scale: float) -> Any:
     scale = float(scale / table.precision)
     return kind(scale, table.min_smoothing, **_bounds(table, adjacency))
 
@@ -301,17 +290,12 @@ def _additive(kind: type, table: CountTable, adjacency: str, scale: float) -> An
 
 
 def _dirichlet(
-    table: CountTable,
-    adjacency: str,
-    r: float,
-    alpha: float,
-    claim: RenyiDP | TruncatedConcentratedDP | None = None,
+    table: CountTable, adjacency: str, r: float, alpha: float, claim: Any = None
 ) -> DirichletMechanism:
     bounds = _bounds(table, adjacency)
     return DirichletMechanism(float(r), float(alpha), table.floor, claim=claim, **bounds)
 
 
-@lru_cache(maxsize=1024)
 def _exact_dirichlet(problem: Problem) -> Solution:
     """Return the best point of the frontier: for each alpha, the largest r within the budget.
 
@@ -331,12 +315,8 @@ def _exact_dirichlet(problem: Problem) -> Solution:
         return problem.divergence(frontier.near(max(np.exp(log_alpha), least)))
 
     log_alpha = _walk_downhill(divergence, np.log(_FIRST_ALPHA))
-    found = minimize_scalar(
-        divergence,
-        bounds=(log_alpha - _STRIDE, log_alpha + _STRIDE),
-        method="bounded",
-        options={"xatol": 0.1},
-    )
+    bounds = (log_alpha - _STRIDE, log_alpha + _STRIDE)
+    found = minimize_scalar(divergence, bounds=bounds, method="bounded", options={"xatol": 0.1})
     # Compare with the alpha of Algorithm 1, with the r that is allowed there, so that the result
     # is never worse.
     published = _algorithm1(problem)[0]
@@ -420,29 +400,21 @@ class _Frontier:
         return lambda log_r: self._problem.excess(self._mechanisms(log_r, alpha))
 
     def _mechanisms(self, log_r: float, alpha: float) -> Solution:
-        r = min(np.exp(log_r), alpha * self._per_alpha)
-        problem = self._problem
-        return tuple(
-            _dirichlet(table, problem.adjacency, r * table.precision, alpha)
-            for table, _ in problem.tables
-        )
+        r, adjacency = min(np.exp(log_r), alpha * self._per_alpha), self._problem.adjacency
+        tables = [table for table, _ in self._problem.tables]
+        return tuple(_dirichlet(each, adjacency, r * each.precision, alpha) for each in tables)
 
     def _guess(self, alpha: float) -> tuple[float, float]:
-        log_ceiling = float(np.log(alpha * self._per_alpha))
-        guess = _guess_log_r(self._problem, alpha) + self._offset(float(np.log(alpha)))
-        return min(guess, log_ceiling), log_ceiling
-
-    def _offset(self, log_alpha: float) -> float:
-        """Extrapolate the error of the guess linearly from the two nearest alphas."""
+        """Return the guess of log r at alpha, and the largest log r."""
+        log_alpha, log_ceiling = float(np.log(alpha)), float(np.log(alpha * self._per_alpha))
+        # The error of the guess is extrapolated linearly from the two nearest alphas.
         nearest = sorted(self._offsets, key=lambda known: abs(known - log_alpha))[:2]
-        if not nearest:
-            return 0.0
-        offset = self._offsets[nearest[0]]
+        offset = self._offsets[nearest[0]] if nearest else 0.0
         if len(nearest) == 2:
             first, second = nearest
             rise = (self._offsets[second] - offset) / (second - first)
             offset += rise * (log_alpha - first)
-        return offset
+        return min(_guess_log_r(self._problem, alpha) + offset, log_ceiling), log_ceiling
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
@@ -465,15 +437,11 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
 
 
 def largest_allowed(
-    excess: Callable[[float], float],
-    guess: float,
-    tolerance: float,
-    slope: float,
-    most: float = np.inf,
+    excess: Callable[[float], float], guess: float, tolerance: float, slope: float, most=np.inf
 ) -> float:
-    """Return the largest logarithm up to `most` at which an increasing excess is at most 0.
+    """Return the largest logarithm, up to `most`, at which an excess is at most 0.
 
-    `slope` is the approximate slope of the excess there.
+    The excess is increasing; `slope` is its approximate slope there.
     """
     excess = cache(excess)
     # The margin keeps other ways to compute the total from rounding above the budget.
@@ -491,16 +459,13 @@ def largest_allowed(
     return allowed
 
 
-@lru_cache(maxsize=1024)
 def _algorithm1(problem: Problem) -> Solution:
     """Paper A: the budget is split evenly over the releases, then Algorithm 1 for each."""
-    budget = problem.budget
+    budget, releases = problem.budget, sum(count for _, count in problem.tables)
     if isinstance(budget, RenyiDP):
-        order, divergence = budget.order, budget.epsilon / problem.releases
+        order, divergence = budget.order, budget.epsilon / releases
     else:
-        order, divergence = algorithm1_budget(
-            budget.epsilon / problem.releases, budget.delta / problem.releases
-        )
+        order, divergence = algorithm1_budget(budget.epsilon / releases, budget.delta / releases)
     solution = []
     for table, _ in problem.tables:
         claim = RenyiDP(float(order), float(divergence), table.relation(problem.adjacency))
@@ -511,19 +476,18 @@ def _algorithm1(problem: Problem) -> Solution:
     return tuple(solution)
 
 
-@lru_cache(maxsize=1024)
 def _tcdp(problem: Problem) -> Solution:
     """Paper B: posterior sampling (r = 1) with the prior that its bound requires."""
-    budget = problem.budget
+    budget, releases = problem.budget, sum(count for _, count in problem.tables)
     solution = []
     for table, _ in problem.tables:
         sensitivity = _sensitivity(table, problem.adjacency)
         if isinstance(budget, RenyiDP):
-            divergence = budget.epsilon / problem.releases
+            divergence = budget.epsilon / releases
             alpha, rho, omega = tcdp_for_renyi(budget.order, divergence, sensitivity, table.floor)
         else:
             alpha, rho, omega = tcdp_for_approximate(
-                budget.epsilon, budget.delta, problem.releases, sensitivity, table.floor
+                budget.epsilon, budget.delta, releases, sensitivity, table.floor
             )
         claim = TruncatedConcentratedDP(rho, omega, table.relation(problem.adjacency))
         alpha = max(alpha, table.min_smoothing)
@@ -557,25 +521,15 @@ def _approximate_gaussian_mu(budget: Budget) -> float:
     return largest_gaussian_mu(budget)
 
 
-@lru_cache(maxsize=1024)
 def _gaussian(problem: Problem) -> Solution:
     # Independent Gaussian releases equal one release, with the sum of squared sensitivities.
     sigma = np.sqrt(problem.squared_norm) / largest_gaussian_mu(problem.budget) * (1 + 1e-12)
-    return tuple(
-        _additive(GaussianMechanism, table, problem.adjacency, sigma) for table, _ in problem.tables
-    )
+    return problem.additive(GaussianMechanism, sigma)
 
 
-@lru_cache(maxsize=1024)
 def _laplace(problem: Problem) -> Solution:
-    def solution(scale):
-        return tuple(
-            _additive(LaplaceMechanism, table, problem.adjacency, scale)
-            for table, _ in problem.tables
-        )
-
     def excess(log_inverse_scale):
-        return problem.excess(solution(np.exp(-log_inverse_scale)))
+        return problem.excess(problem.additive(LaplaceMechanism, np.exp(-log_inverse_scale)))
 
     # The losses of many small shifts add up to those of Gaussian noise: Laplace noise of scale 1
     # has the Fisher information of a normal distribution of deviation 1.
@@ -586,4 +540,4 @@ def _laplace(problem: Problem) -> Solution:
         count * table.precision * table.contribution.total(problem.adjacency)
         for table, count in problem.tables
     )
-    return solution(min(scale, pure / problem.budget.epsilon))
+    return problem.additive(LaplaceMechanism, min(scale, pure / problem.budget.epsilon))

@@ -60,21 +60,15 @@ def calibrate_split(
     """
     even = calibrate(tables)
     precisions = _precisions(tuple(tables), tuple(even))
-    uneven = calibrate(
-        [
-            replace(table, precision=precision)
-            for table, precision in zip(tables, precisions, strict=True)
-        ]
-    )
+    pairs = zip(tables, precisions, strict=True)
+    uneven = calibrate([replace(table, precision=precision) for table, precision in pairs])
     return min((even, uneven), key=lambda found: expected_divergence(tables, found))
 
 
 def expected_divergence(tables: Sequence[CountTable], mechanisms: Sequence[Mechanism]) -> float:
     """Return the expected loss of log-likelihood per record due to the noise."""
-    return sum(
-        mechanism.expected_divergence(table)
-        for table, mechanism in zip(tables, mechanisms, strict=True)
-    )
+    pairs = zip(tables, mechanisms, strict=True)
+    return sum(mechanism.expected_divergence(table) for table, mechanism in pairs)
 
 
 def relative_precision(
@@ -104,21 +98,18 @@ def _precisions(
     divergence is not convex in it: it is constant if the noise dominates the table.
     """
     kinds = Counter(zip(tables, mechanisms, strict=True))
-    divergence = np.array(
+    divergence = [
         [
-            [
-                count * mechanism.with_precision(float(precision)).expected_divergence(table)
-                for precision in _PRECISIONS
-            ]
-            for (table, mechanism), count in kinds.items()
+            count * mechanism.with_precision(precision).expected_divergence(table)
+            for precision in _PRECISIONS.tolist()
         ]
-    )
+        for (table, mechanism), count in kinds.items()
+    ]
     counts = np.array(list(kinds.values()))
 
     def chosen(price):
-        return _PRECISIONS[
-            np.argmin(divergence + price * counts[:, np.newaxis] * _PRECISIONS**2, axis=1)
-        ]
+        cost = divergence + price * counts[:, np.newaxis] * _PRECISIONS**2
+        return _PRECISIONS[np.argmin(cost, axis=1)]
 
     low, high = -60.0, 60.0  # logarithms of the price
     for _ in range(_BISECTIONS):
@@ -158,18 +149,14 @@ def calibrate_shares(
     budget = make_budget(epsilon, delta, order, adjacency)
     whole = sum(share for share, _, _ in models)
     found = [
-        list(calibrate(_epsilon_of_share(budget, share / whole))) for share, _, calibrate in models
+        list(zip(tables, calibrate(_epsilon_of_share(budget, share / whole)), strict=True))
+        for share, tables, calibrate in models
     ]
     if len(models) == 1:
-        return found
-    pairs = [
-        pair
-        for (_, tables, _), mechanisms in zip(models, found, strict=True)
-        for pair in zip(tables, mechanisms, strict=True)
-    ]
-    precision = _common_precision(tuple(Counter(pairs).items()), budget, adjacency)
-    scaled = iter([_scaled(*pair, precision) for pair in pairs])
-    return [[next(scaled) for _ in mechanisms] for mechanisms in found]
+        return [[mechanism for _, mechanism in found[0]]]
+    kinds = Counter(pair for pairs in found for pair in pairs)
+    precision = _common_precision(tuple(kinds.items()), budget, adjacency)
+    return [[_scaled(*pair, precision) for pair in pairs] for pairs in found]
 
 
 def preprocessing_share(
@@ -257,12 +244,8 @@ def calibrate_gaussian(
         rest = (delta - failure) / (1 - failure) * (1 - 1e-12)
         mu = largest_gaussian_mu(make_budget(epsilon, rest, order, adjacency))
         sigma = float(np.sqrt(contribution.squared_norm(adjacency)) / mu * _ROUND_UP)
-    return GaussianMechanism(
-        sigma,
-        adjacency=adjacency,
-        max_count=contribution.max_count,
-        max_total=contribution.max_total,
-    )
+    count, total = contribution.max_count, contribution.max_total
+    return GaussianMechanism(sigma, adjacency=adjacency, max_count=count, max_total=total)
 
 
 def split_gaussian(whole: GaussianMechanism, weights: Sequence[float]) -> list[GaussianMechanism]:
@@ -271,10 +254,8 @@ def split_gaussian(whole: GaussianMechanism, weights: Sequence[float]) -> list[G
     Weights are the shares of the budget, up to a common factor.
     """
     total = float(np.sum(weights))
-    return [
-        replace(whole, sigma=float(whole.sigma * np.sqrt(total / weight) * _ROUND_UP))
-        for weight in weights
-    ]
+    sigmas = [whole.sigma * np.sqrt(total / weight) * _ROUND_UP for weight in weights]
+    return [replace(whole, sigma=float(sigma)) for sigma in sigmas]
 
 
 def noise_for_distances(whole: GaussianMechanism, n_distances: int) -> GaussianMechanism:
@@ -298,7 +279,7 @@ def calibrate_selection(
     """Return the selection mechanism that uses a whole budget for the names of one column."""
     failure = _SELECTION_DELTA * delta
     whole = calibrate_gaussian(epsilon, delta, None, adjacency, contribution, failure)
-    return _as_selection(whole, failure)
+    return SelectionMechanism(**vars(whole), failure=failure)
 
 
 def split_with_selection(
@@ -318,14 +299,4 @@ def split_with_selection(
     whole = calibrate_gaussian(epsilon, delta, None, adjacency, contribution, failure)
     *parts, rest = split_gaussian(whole, [*[share / n_columns] * n_columns, 1 - share])
     # The probability that some column fails is at most the sum of their probabilities.
-    return rest, [_as_selection(part, failure / n_columns) for part in parts]
-
-
-def _as_selection(mechanism: GaussianMechanism, failure: float) -> SelectionMechanism:
-    return SelectionMechanism(
-        mechanism.sigma,
-        failure=failure,
-        adjacency=mechanism.adjacency,
-        max_count=mechanism.max_count,
-        max_total=mechanism.max_total,
-    )
+    return rest, [SelectionMechanism(**vars(part), failure=failure / n_columns) for part in parts]

@@ -249,7 +249,7 @@ def perform_all(
 ) -> Iterable[Run]:
     """Perform a run for each pair of a candidate's number and a seed, in order.
 
-    A progress bar is shown on terminals or if `verbose`, but never if `verbose` is None.
+    If `verbose` is None, no progress is shown.
     """
     common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
 
@@ -259,12 +259,16 @@ def perform_all(
         return delayed(perform)(number, candidate, expected, seed, *common)
 
     runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*each) for each in seeds)
-    if verbose is not None:
-        with suppress(ImportError):
-            from tqdm.auto import tqdm
+    return runs if verbose is None else _with_progress(runs, len(seeds), verbose)
 
-            hidden = False if verbose else None
-            return tqdm(runs, total=len(seeds), desc="search", unit="run", disable=hidden)
+
+def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[Run]:
+    """Show a progress bar if tqdm is installed, on terminals or if `verbose`."""
+    with suppress(ImportError):
+        from tqdm.auto import tqdm
+
+        hidden = False if verbose else None
+        return tqdm(runs, total=number, desc="search", unit="run", disable=hidden)
     return runs
 
 

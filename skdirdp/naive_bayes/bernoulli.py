@@ -257,9 +257,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             noisy_table(table._replace(drawn=drawn[:, feature]), ("class", feature))
             for feature in range(drawn.shape[1])
         ]
-        read = estimate_counts(tables, total)
-        prior = None if classes is None else read.pop(0).counts
-        return prior, [np.stack([each.counts for each in read], axis=1).reshape(-1, 2)]
+        estimates = estimate_counts(tables, total)
+        prior = None if classes is None else estimates.pop(0).counts
+        return prior, [np.stack([each.counts for each in estimates], axis=1).reshape(-1, 2)]
 
     def _estimate_shares(self, classes, fill, table, total):
         """Estimate the filled places given the classes, and the features given those."""

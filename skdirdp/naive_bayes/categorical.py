@@ -321,10 +321,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         # The row sums of each table are the class counts.
         tables = [] if classes is None else [noisy_table(classes, ("class",))]
         tables += [noisy_table(release, ("class", k)) for k, release in enumerate(features)]
-        read = estimate_counts(tables, total)
-        prior = None if classes is None else read.pop(0).counts
-        self._readings_ = read
-        return prior, [table.counts for table in read]
+        estimates = estimate_counts(tables, total)
+        prior = None if classes is None else estimates.pop(0).counts
+        self._estimates_ = estimates
+        return prior, [table.counts for table in estimates]
 
     def _set_feature_attributes(self, estimates, extra, private):
         self.category_count_ = [table.counts for table in estimates]
@@ -350,15 +350,15 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         """
         check_is_fitted(self)
         self.release()
-        if "_readings_" not in vars(self):
+        if "_estimates_" not in vars(self):
             raise ValueError(
                 "probability_limits needs post-processed counts: set postprocess=True and a "
                 "finite epsilon"
             )
-        readings = iter(self._readings_)
+        estimates = iter(self._estimates_)
         sure = np.ones((len(self.classes_), 1))
         return [
-            next(readings).limits(confidence) if size > 1 else (sure, sure)
+            next(estimates).limits(confidence) if size > 1 else (sure, sure)
             for size in self.n_categories_
         ]
 

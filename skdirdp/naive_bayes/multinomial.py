@@ -191,8 +191,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         prior = estimate_classes(classes, total)
         # A single column is not released: there may be no table.
         tables = [noisy_table(release, ("row", "category")) for release in features]
-        read = estimate_counts(tables, row_shares=[prior] * len(tables))
-        return prior, [table.counts for table in read]
+        estimates = estimate_counts(tables, row_shares=[prior] * len(tables))
+        return prior, [table.counts for table in estimates]
 
     def _log_likelihood(self, X):
         return safe_sparse_dot(X, self.feature_log_prob_.T)
@@ -537,8 +537,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
     def _estimate_counts(self, classes, features, total):
         (release,) = features
         by_class = release._replace(drawn=release.drawn.reshape(len(self.classes_), -1))
-        (read,) = estimate_counts([noisy_table(by_class, ("class", "feature"))])
-        return None, [read.counts.reshape(1, -1)]
+        (estimate,) = estimate_counts([noisy_table(by_class, ("class", "feature"))])
+        return None, [estimate.counts.reshape(1, -1)]
 
     def _set_feature_attributes(self, estimates, extra, private):
         (joint,) = estimates

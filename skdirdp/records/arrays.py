@@ -124,9 +124,8 @@ def missing_cells(X: Any) -> np.ndarray | None:
     Only columns whose dtype as an array depends on missing values are considered.
     """
     if isinstance(X, pd.DataFrame):
-        fixed = [isinstance(dtype, np.dtype) for dtype in X.dtypes]
-        columns = [X.iloc[:, k].isna() for k in range(X.shape[1]) if not fixed[k]]
-        missing = [column.to_numpy() for column in columns]
+        places = [k for k, dtype in enumerate(X.dtypes) if not isinstance(dtype, np.dtype)]
+        missing = [X.iloc[:, k].isna().to_numpy() for k in places]
     elif hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
         missing = [column.is_null().to_numpy(zero_copy_only=False) for column in X.columns]
     elif hasattr(X, "get_columns"):  # Polars
@@ -180,16 +179,11 @@ def as_labels(y: Any) -> Any:
         if y.dtype.kind not in "OT":  # numpy cannot compare a missing string with others
             return y
         return object_array(plain_values(y.ravel())).reshape(y.shape)
-    if (
-        sparse.issparse(y)
-        or isinstance(y, (str, bytes, Mapping, Set))
-        or len(getattr(y, "shape", ())) > 1
-    ):
+    is_table = sparse.issparse(y) or len(getattr(y, "shape", ())) > 1
+    if is_table or isinstance(y, (str, bytes, Mapping, Set)):
         return y
     cells = list_cells(y)
-    if not isinstance(cells, Iterable):
-        return y
-    return object_array(plain_values(cells, _label))
+    return object_array(plain_values(cells, _label)) if isinstance(cells, Iterable) else y
 
 
 def _label(cell: Any) -> Any:
