@@ -1,12 +1,9 @@
 """Release contexts of a pipeline fit: the rehearsal and the paid fit.
 
-The release of a private step determines the data of the next step, but not the sizes of its
-tables, which are public. So the tables of all steps are known before the first is released. A
-rehearsal finds them: copies of all steps are fitted once to the data, with noise that is not
-charged, and only the public descriptions of the tables are kept. Everything that can fail in a
-step fails here, before the charge. Then all tables are calibrated and charged together, and the
-steps are fitted again with the noise that was charged. A step whose tables differ from those of
-the rehearsal is refused.
+The sizes of all tables are public, so they are known before the first release. A rehearsal fits
+copies of all steps with noise that is not charged, and keeps only the descriptions of the tables.
+Everything that can fail in a step fails here. Then all tables are calibrated and charged together,
+and the steps are fitted again. Tables that differ from those of the rehearsal are refused.
 """
 
 from collections import Counter
@@ -257,19 +254,17 @@ def _default_shares(
     before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
     if not n_tables[last_step] or not before:
         return {step: float(number) for step, number in n_tables.items()}
-    groups: dict[bool, list[tuple[str, ReleasePlan]]] = {True: [], False: []}
-    for step, plan in before:
-        groups[plan.estimator._selects_names].append((step, plan))
-    parts = {True: SELECTION_SHARE if groups[True] else 0.0, False: 0.0}
-    tables = [table for _, plan in groups[False] for table in plan.tables]
-    if tables:
-        parts[False] = (1 - parts[True]) * preprocessing_share(tables, **budget._asdict())
+    selecting = [pair for pair in before if pair[1].estimator._selects_names]
+    others = [pair for pair in before if not pair[1].estimator._selects_names]
+    first = SELECTION_SHARE if selecting else 0.0
+    tables = [table for _, plan in others for table in plan.tables]
+    second = (1 - first) * preprocessing_share(tables, **budget._asdict()) if tables else 0.0
     by_step = dict.fromkeys(n_tables, 0.0)
-    for selects_names, group in groups.items():
+    for group, share in ((selecting, first), (others, second)):
         n_group = sum(len(plan.tables) for _, plan in group)
         for step, plan in group:
-            by_step[step] += parts[selects_names] * len(plan.tables) / n_group
-    by_step[last_step] = 1 - parts[True] - parts[False]
+            by_step[step] += share * len(plan.tables) / n_group
+    by_step[last_step] = 1 - first - second
     return by_step
 
 

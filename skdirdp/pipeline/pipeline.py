@@ -129,8 +129,8 @@ class PrivatePipeline(Pipeline):
         Whether neighbouring data sets differ by replacing one record, or by adding or
         removing one.
     shares : dict of {str: float}, default=None
-        Shares of the budget for the private steps, by name: positive numbers, of which only
-        the ratios matter. Variances of the privacy loss add up to the budget, so a share of
+        Shares of the budget for the private steps, by name: positive numbers; only their
+        ratios matter. Variances of the privacy loss add up to the budget, so a share of
         1/12 is about a quarter of epsilon. If None and the last step is private, the steps
         before it get 1/12, or less, down to 1/300, if the noise would be large for their public
         sizes. Otherwise, and for several estimators in one step, shares are proportional to the

@@ -1,11 +1,8 @@
 """Fit steps that learn nothing to made-up records.
 
-A step that learns nothing according to `check_pipeline` may still look at the records in its
-`fit`: at their density, at the dtype that numpy infers for a list, or for nulls in an integer
-column. So a private fit fits these steps to made-up records with the columns and dtypes of the
-given ones. They only transform the given ones, and their fitted state is public.
-
-Tables are converted cell by cell before such a step. The dtype of a column then follows from the
+Such a step may still look at the records in its `fit`: at their density, inferred dtypes or nulls.
+So a private fit fits it to made-up records with the same columns and dtypes, and its fitted state
+is public. Tables are converted cell by cell before it: the dtype of a column then follows from the
 declared dtype of its container, and not from the cells of other records.
 """
 
