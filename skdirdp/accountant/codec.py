@@ -1,8 +1,7 @@
 """Charges and ledgers as text: encoded mechanisms, JSON exports and CSV tables.
 
-A charge that is copied between ledgers is identified by the ledger it was first made to, its key
-there, and everything that is stored of it. The key of a copied charge contains its origin, so that
-it is recognised when it comes back by any route, also through files.
+A copied charge is identified by the ledger it was first made to, its key there, and all stored
+values. Its key contains its origin, so that it counts once by any route, also through files.
 """
 
 import csv
@@ -57,22 +56,11 @@ _MAX_DEPTH = 20
 CHARGEABLE: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        accounting.AllOf,
-        accounting.ApproximateDP,
-        mechanisms.DirichletMechanism,
-        mechanisms.GaussianMechanism,
-        mechanisms.JointMechanism,
-        mechanisms.LaplaceMechanism,
-        accounting.NoPrivacy,
-        accounting.OneOf,
-        accounting.ProfiledDP,
-        accounting.PureDP,
-        accounting.RenyiDP,
-        accounting.RepeatedSelection,
-        SelectionMechanism,
-        mechanisms.SimplexMechanism,
-        accounting.TruncatedConcentratedDP,
-        accounting.ZeroConcentratedDP,
+        *(AllOf, accounting.ApproximateDP, mechanisms.DirichletMechanism),
+        *(mechanisms.GaussianMechanism, JointMechanism, mechanisms.LaplaceMechanism),
+        *(accounting.NoPrivacy, OneOf, ProfiledDP, accounting.PureDP, accounting.RenyiDP),
+        *(RepeatedSelection, SelectionMechanism, mechanisms.SimplexMechanism),
+        *(accounting.TruncatedConcentratedDP, accounting.ZeroConcentratedDP),
     )
 }
 
@@ -80,9 +68,8 @@ CHARGEABLE: dict[str, type] = {
 def encode(mechanism: Any, unit: Unit | None = None) -> str:
     """Return a mechanism or guarantee, and optionally its unit, as text that decodes exactly."""
     if not _is_chargeable(mechanism):
-        known = ", ".join(CHARGEABLE)
         raise TypeError(
-            f"mechanism must be one of {known}; got a {type(mechanism).__name__}. "
+            f"mechanism must be one of {', '.join(CHARGEABLE)}; got a {type(mechanism).__name__}. "
             "For a release made with something else, charge its guarantee"
         )
     plain = _to_plain(mechanism)
@@ -375,17 +362,8 @@ _VERSION = 1
 # First characters that make spreadsheets evaluate a cell as a formula.
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _COLUMNS = (
-    "number",
-    "time",
-    "user",
-    "label",
-    "mechanism",
-    "parameters",
-    "adjacency",
-    "releases",
-    "epsilon",
-    "split",
-    "part",
+    *("number", "time", "user", "label", "mechanism", "parameters", "adjacency", "releases"),
+    *("epsilon", "split", "part"),
 )
 #: Parameters of an accountant that a ledger stores.
 STORED_PARAMETERS = ("epsilon", "delta", "order", "adaptive", "name", "adjacency", "unit")
@@ -464,16 +442,15 @@ def _check_is_file(path: "str | PathLike[str]") -> None:
 def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:
     """Return the stored parameters and the charges of a JSON export."""
     _check_is_file(path)
+    unreadable = f"the export {path} cannot be read"
     try:
         content = json.loads(Path(path).read_bytes().decode("utf-8"))
     except OSError as error:
-        raise LedgerError(f"the export {path} cannot be read: {error.strerror}") from None
+        raise LedgerError(f"{unreadable}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise LedgerError(f"the export {path} cannot be read: it is not a text") from None
+        raise LedgerError(f"{unreadable}: it is not a text") from None
     except (ValueError, RecursionError):
-        raise LedgerError(
-            f"the export {path} cannot be read: it is not JSON, or is incomplete"
-        ) from None
+        raise LedgerError(f"{unreadable}: it is not JSON, or is incomplete") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise LedgerError(f"the file {path} is not the export of a ledger")
     if content.get("version") != _VERSION:
@@ -492,10 +469,8 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     except LedgerError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise LedgerError(
-            f"the export {path} cannot be read: it contains an invalid charge "
-            f"({type(error).__name__})"
-        ) from None
+        reason = f"it contains an invalid charge ({type(error).__name__})"
+        raise LedgerError(f"{unreadable}: {reason}") from None
 
 
 def _entry(charge: dict[str, Any]) -> Entry:
