@@ -546,7 +546,7 @@ class PrivacyAccountant(ReportsMixin):
             ``COUNT:HASH``, the number of charges and the hash of the last.
         """
         with self._ledger.reading() as transaction:
-            return "{}:{}".format(*transaction.anchor())
+            return f"{transaction.entries}:{transaction.hash}"
 
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from hashlib import sha256
@@ -216,13 +216,12 @@ def describe_parameters(mechanism: Any) -> str:
             return f"the worst of {len(mechanism.alternatives)}"
         case RepeatedSelection():
             return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
-    values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a charged guarantee may not.
     show = format_short if isinstance(mechanism, Mechanism) else str
     return ", ".join(
-        f"{field.name}={show(value)}"
-        for field, value in values
-        if field.name != "adjacency" and value != field.default
+        f"{each.name}={show(value)}"
+        for each in fields(mechanism)
+        if (value := getattr(mechanism, each.name)) != each.default and each.name != "adjacency"
     )
 
 
@@ -295,30 +294,15 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge with its origin: the identity of the ledger it was first made to, and its key there.
+    """Charge that is equal in different ledgers: with id 0 and the key of its first ledger.
 
-    `merged` says whether the ledger that it is read from received it from another ledger.
+    All stored values are compared, because two copies of a file may both continue and use the
+    same key for different charges.
     """
 
-    origin: str
-    key: str
-    merged: bool
-    time: datetime
-    user: str | None
-    spec: str
-    releases: int
-    label: str | None
-    split: Split | None
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """Tuple that is equal for the same charge in different ledgers.
-
-        It includes all stored values, because two copies of a file may both continue and use
-        the same key for different charges.
-        """
-        what = (self.spec, self.releases, self.label, self.split)
-        return (self.origin, self.key, self.time, self.user, *what)
+    origin: str  # identity of the first ledger
+    charge: Charge
+    merged: bool = field(compare=False)  # whether the ledger that was read received it by a merge
 
 
 def is_merged(charge: Charge) -> bool:
@@ -350,8 +334,8 @@ def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
         how, origin, key = _parse_key(charge.key)
         if how is None:
             origin, key = identity, charge.key or f"{identity}-{charge.id}"
-        what = (charge.spec, charge.releases, charge.label, charge.split)
-        entries.append(Entry(origin, key, how == MERGED, charge.time, charge.user or None, *what))
+        charge = replace(charge, id=0, key=key, user=charge.user or None)
+        entries.append(Entry(origin, charge, how == MERGED))
     return entries
 
 
@@ -376,14 +360,14 @@ def as_json(accountant: Any) -> str:
     content |= {name: getattr(accountant, name) for name in STORED_PARAMETERS}
     content["charges"] = [
         {
-            "time": entry.time.isoformat(),
-            "user": entry.user,
-            "label": entry.label,
-            "mechanism": json.loads(entry.spec),
-            "releases": entry.releases,
-            "split": None if entry.split is None else vars(entry.split),
+            "time": entry.charge.time.isoformat(),
+            "user": entry.charge.user,
+            "label": entry.charge.label,
+            "mechanism": json.loads(entry.charge.spec),
+            "releases": entry.charge.releases,
+            "split": None if entry.charge.split is None else vars(entry.charge.split),
             "origin": entry.origin,
-            "key": entry.key,
+            "key": entry.charge.key,
             "merged": entry.merged,
         }
         for entry in entries_of(identity, accountant._charges())
@@ -486,6 +470,6 @@ def _entry(charge: dict[str, Any]) -> Entry:
         raise ValueError("releases")
     if time.tzinfo is None or not all(isinstance(text, str) for text in texts):
         raise TypeError("texts")
-    made = (charge["origin"], charge["key"], bool(charge["merged"]), time, charge["user"])
     split = None if split is None else Split(**split)
-    return Entry(*made, spec, releases, charge["label"], split)
+    made = (0, time, charge["user"], charge["key"], spec, releases, charge["label"], split)
+    return Entry(charge["origin"], Charge(*made), bool(charge["merged"]))

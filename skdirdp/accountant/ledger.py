@@ -89,7 +89,7 @@ class Transaction:
         start = _Checked(0, header_hash(header), {})
         # Before the ledger is read, which then contains everything that was checked before.
         self._checked = _CHECKED.get(self._place, start)
-        found, self.entries, self._hash, self._signature = select_header(session, header.number)
+        found, self.entries, self.hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
             raise UnusableError("it was replaced by another ledger")
         if found != header:
@@ -104,9 +104,9 @@ class Transaction:
                 raise UnusableError(
                     f"charges are missing: it has {self.entries}, and {who} has seen {entries}"
                 )
-            if self.entries == entries and self._hash != head:
+            if self.entries == entries and self.hash != head:
                 raise UnusableError(f"its charges differ from those that {who} has seen")
-        if self.entries == 0 and self._hash != start.hash:
+        if self.entries == 0 and self.hash != start.hash:
             raise UnusableError("its limit or another value in its header was changed")
 
     def sums(self) -> Sums:
@@ -119,7 +119,7 @@ class Transaction:
 
     def last(self) -> Position:
         """Return the position of the last charge."""
-        return (self.entries, self._hash) if self.entries else NOTHING
+        return (self.entries, self.hash) if self.entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
         """Return the number of releases charged after a position, per part and kind.
@@ -175,9 +175,9 @@ class Transaction:
         sums = checked.sums if self._has_written else dict(checked.sums)
         if _add(sums, entry) > _MAX_INTEGER:
             raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
-        head = entry_hash(self._hash, entry)
+        head = entry_hash(self.hash, entry)
         insert_charge(self._session, self._header, entry, head)
-        self.entries, self._hash, self._has_written = entry[0], head, True
+        self.entries, self.hash, self._has_written = entry[0], head, True
         self._checked = _Checked(entry[0], head, sums, checked.first or (spec, releases))
         return self.last()
 
@@ -188,28 +188,25 @@ class Transaction:
         merged otherwise.
         """
         charges = self.charges()
-        known = {entry.identity for entry in entries_of(self._header.identity, charges)}
-        new = {entry.identity: entry for entry in entries if entry.identity not in known}
+        known = set(entries_of(self._header.identity, charges))
+        new = {entry: entry for entry in entries if entry not in known}
         keys = {charge.key for charge in charges}
         for entry in new.values():
             how = COPIED if is_copy and not entry.merged else MERGED
             again = 0
-            while (key := f"{how}/{entry.origin}/{again}/{entry.key}") in keys:
+            made = entry.charge
+            while (key := f"{how}/{entry.origin}/{again}/{made.key}") in keys:
                 again += 1
             keys.add(key)
-            what = (entry.spec, entry.releases, entry.label, entry.split)
+            what = (made.spec, made.releases, made.label, made.split)
             # An unknown user stays unknown, and is not replaced by the current one.
-            self.append(*what, key=key, time=entry.time, user=entry.user or "")
+            self.append(*what, key=key, time=made.time, user=made.user or "")
         return len(new)
-
-    def anchor(self) -> Position:
-        """Return the number of charges, and the hash that covers them and the header."""
-        return self.entries, self._hash
 
     def verify(self, expect: Position | None = None) -> int:
         """Check the tables and all charges, and return the number of charges.
 
-        `expect` is an earlier `anchor` that the ledger must begin with.
+        `expect` is an earlier number of charges and hash that the ledger must begin with.
         """
         self._session.check_structure()
         return self.verify_charges(expect)
@@ -237,8 +234,8 @@ class Transaction:
                 else f"its first {expect[0]} charges, or its limit, differ from those expected"
             )
         if not self._has_written:
-            self._keep(_Checked(self.entries, self._hash, sums, first))
-            self._session.saw(self._header.identity, self.entries, self._hash)
+            self._keep(_Checked(self.entries, self.hash, sums, first))
+            self._session.saw(self._header.identity, self.entries, self.hash)
         return self.entries
 
     def _catch_up(self) -> _Checked:
@@ -248,7 +245,7 @@ class Transaction:
             for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
                 _add(sums, entry)
                 first = first or _first(entry)
-            self._keep(_Checked(self.entries, self._hash, sums, first))
+            self._keep(_Checked(self.entries, self.hash, sums, first))
         return self._checked
 
     def committed(self) -> None:
@@ -272,7 +269,7 @@ class Transaction:
             raise UnusableError(
                 f"charges are missing: it has {entries}, and should have {self.entries}"
             )
-        if head != self._hash:
+        if head != self.hash:
             raise UnusableError("its head does not match its charges")
 
 

@@ -294,7 +294,7 @@ class ReportsMixin:
         PrivacyAccountant
         """
         parameters, entries = read_export(export)
-        relations = [decode(entry.spec).adjacency for entry in entries]
+        relations = [decode(entry.charge.spec).adjacency for entry in entries]
         if not is_record(parameters.get("unit")) and not all(map(is_of_persons, relations)):
             parameters["unit"] = None  # written when the unit was only a name
         try:
