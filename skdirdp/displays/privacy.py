@@ -197,10 +197,8 @@ def profile_points(
     marks: Sequence[Point | None] = (),
     n_points: int = _POINTS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the smallest delta that holds for all curves at each epsilon.
-
-    By default, epsilon goes from 0 until delta is negligible, also compared with the marks.
-    """
+    """Compute the smallest delta that holds for all curves at each epsilon."""
+    # By default, epsilon goes from 0 until delta is negligible, also compared with the marks.
     if epsilons is None:
         end = _profile_end(curves, [mark[1] for mark in marks if mark])
         if end == 0:

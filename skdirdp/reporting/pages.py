@@ -46,10 +46,8 @@ class Markup(str):
 
 
 def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
-    """Return an element; escape every child and every value that is not `Markup`.
-
-    ``class_`` is the attribute class, and underscores in names become hyphens.
-    """
+    """Return an element; escape every child and every value that is not `Markup`."""
+    # ``class_`` is the attribute class, and underscores in names become hyphens.
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
@@ -162,10 +160,7 @@ def ledger_figure(
     measure: str,
     caption: str,
 ) -> Markup:
-    """Return the totals after some of the charges, and their limit.
-
-    `totals_after` computes the totals after given numbers of charges.
-    """
+    """Return the totals after some of the charges, by `totals_after`, and their limit."""
     import numpy as np
 
     from ..displays.privacy import LedgerDisplay, evenly_spaced
@@ -271,11 +266,9 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
 def write(
     path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
 ) -> str:
-    """Write a file atomically, and return its path.
-
-    A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are
-    never replaced.
-    """
+    """Write a file atomically, and return its path."""
+    # A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are never
+    # replaced.
     check_output(path, inputs)
     if is_stream(path):
         Path(path).write_text(text, encoding="utf-8")
