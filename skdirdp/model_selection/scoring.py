@@ -1,12 +1,10 @@
 """Private scores on held-out records, computed from noisy sums.
 
-Each held-out record gets a value from 0 (the lowest score) to 1 (the highest). The value is added
-to the *gain*, and 1 minus the value to the *loss*. Replacing a record moves at most 1 from one sum
-to the other, and adding a record adds 1 to their total. So gain and loss are a table of counts
-with two cells, which gets Gaussian noise like any other table. Scores that are averaged by class
-have two cells for each class. Everything computed from the noisy table is post-processing.
-
-A record that cannot be scored gets the value 0, because an error would reveal it.
+Each held-out record gets a value from 0 (the lowest score) to 1. A record that cannot be scored
+gets 0, because an error would reveal it. The value is added to the *gain*, and 1 minus the value
+to the *loss*. Replacing a record moves at most 1 from one sum to the other, and adding a record
+adds 1 to their total. So gain and loss are a table of counts, which gets Gaussian noise like any
+other table. Scores that are averaged by class have two cells for each class.
 """
 
 import math

@@ -33,8 +33,6 @@ _NEVER_COVERED = (
     "lawyer to judge.",
 )
 _CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
-_EMPTY_ELEMENTS = frozenset({"meta", "br"})
-_TABLE_ROWS = 20  # of the table that replaces the plot of a profile
 
 Mechanisms = Sequence[tuple[PrivacyCurves, int]]
 
@@ -53,7 +51,7 @@ def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
         for key, value in attributes.items()
         if value is not None
     )
-    if element in _EMPTY_ELEMENTS:
+    if element in ("meta", "br"):
         return Markup(f"<{element}{given}/>")
     return Markup(f"<{element}{given}>{''.join(map(_escaped, children))}</{element}>")
 
@@ -147,7 +145,7 @@ def profile_figure(
 
     epsilons, deltas = profile_points(curves, marks=[mark], n_points=n_points)
     display = PrivacyProfileDisplay(epsilons, deltas, mark, budget_name=mark_name)
-    thinned = evenly_spaced(len(epsilons), _TABLE_ROWS)
+    thinned = evenly_spaced(len(epsilons), 20)  # rows, if a table replaces the plot
     rows = [(rounded_up(epsilons[i]), rounded_up(deltas[i])) for i in thinned]
     return _figure("profile", display, caption, ["ε", "δ"], rows)
 
