@@ -1,17 +1,11 @@
 """Bound and aggregate the contributions of records.
 
-A privacy guarantee bounds what every record adds to the counts. All counting is done here:
-
-- `count_cells`: each record is in one cell of a table;
-- `count_categories`: each record is in one cell of each of several tables;
-- `count_names`: each record holds a few names from an unknown set;
-- `sum_rows`: each record adds a row of numbers, clipped and scaled to public bounds.
-
-Each function checks the contributions right before it adds them, and raises an error if one
-exceeds its bound. Records are copied block by block, and the copy is checked and added, because
-another process may write to the records at the same time. Sums that an engine computed elsewhere
-are checked by `Weights.with_group_totals`, `RowBounds.check_sums` and `check_given_counts`.
-``docs/theory.md``, "Where the data enter", proves the bounds in floating-point arithmetic.
+All counting is done here. Each function checks the contributions right before it adds them, and
+raises an error if one exceeds its bound. Records are copied block by block, and the copy is checked
+and added, because another process may write to the records at the same time. Sums that an engine
+computed elsewhere are checked by `Weights.with_group_totals`, `RowBounds.check_sums` and
+`check_given_counts`. ``docs/theory.md``, "Where the data enter", proves the bounds in
+floating-point arithmetic.
 """
 
 from collections import Counter
@@ -327,10 +321,8 @@ class RowBounds:
         return EXACT / self.weights.steps
 
     def check(self, largest: float, total: float, least: float = 0.0) -> None:
-        """Raise an error if entries or totals of bounded rows exceed the bounds.
-
-        `largest` is NaN, and fails, if some entries are negative or not finite.
-        """
+        """Raise an error if entries or totals of bounded rows exceed the bounds."""
+        # `largest` is NaN, and fails, if some entries are negative or not finite.
         if self.grid is None:
             return
         _check(least >= 0 and largest <= self.entry_bound and total <= self.total_bound)
@@ -347,10 +339,7 @@ class RowBounds:
         return RowSums(sums, bound, self.missing)
 
     def apply(self, block: Rows, rows: slice) -> tuple[Rows, float, bool]:
-        """Return the bounded and weighted rows, their largest total, and whether all are whole.
-
-        The last value may be False for whole numbers.
-        """
+        """Return bounded and weighted rows, the largest total, and whether all are known whole."""
         weight = self.weights[rows]
         if self.grid is None:
             total = largest_of(block.totals())

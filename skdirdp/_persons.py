@@ -1,12 +1,9 @@
 """Select the records that are counted if one person may have several records.
 
-`fit(..., groups=ids)` gives the person of each record. Of each person at most `max_rows` records
-are counted: the first ones, in the order of that person's records. The selection depends only on
-the records of that person, so adding or removing a person changes no contribution of others.
-Without ids the bound is assumed to hold.
-
-Ids are whole numbers or strings. The number 12, the float 12.0 and the text "12" are the same id;
-"012" is another id. Other objects, and floats that may be rounded, raise an error.
+Of each person at most `max_rows` records are counted: the first ones, in the order of that person's
+records. So adding or removing a person changes no contribution of others. Without ids the bound is
+assumed to hold. Ids are whole numbers or strings. The number 12, the float 12.0 and the text "12"
+are the same id; "012" is another id. Other objects, and floats that may be rounded, raise an error.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
@@ -116,9 +113,7 @@ def select_rows(
     with errors_without_data(groups=groups):
         ids = _ids(groups)
     if len(ids) != n_rows:
-        raise ValueError(
-            f"groups must have one id for each row of X, {n_rows}; got {len(ids)} of them"
-        )
+        raise ValueError(f"groups must have one id for each row of X, {n_rows}; got {len(ids)}")
     codes, persons = _numbered(ids)
     already = np.array([kept.get(person, 0) for person in persons], dtype=np.int64)
     # Number of earlier rows of the same person.
@@ -187,10 +182,8 @@ def _exact_below(kind: type) -> float:
 
 
 def _id_from_text(text: str) -> int | str:
-    """Return the number that a text spells, or the text.
-
-    The same id may be a number in one batch and a text in another batch with other texts.
-    """
+    """Return the number that a text spells, or the text."""
+    # The same id may be a number in one batch and a text in another batch with other texts.
     if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
         number = int(text)
         return number if str(number) == text else text  # "007" is not a number
@@ -203,7 +196,6 @@ def _numbered(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
         distinct, codes = np.unique(ids, return_inverse=True)
         return codes, distinct.tolist()
     numbers: dict[Hashable, int] = {}
-    codes = np.fromiter(
-        (numbers.setdefault(value, len(numbers)) for value in ids), np.intp, len(ids)
-    )
+    found = (numbers.setdefault(value, len(numbers)) for value in ids)
+    codes = np.fromiter(found, np.intp, len(ids))
     return codes, list(numbers)

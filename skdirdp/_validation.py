@@ -67,10 +67,7 @@ def store_real(instance: Any, name: str, **limits: Any) -> None:
 
 
 def store_reals(instance: Any, **limits: Mapping[str, Any]) -> None:
-    """Check attributes of a frozen dataclass and store them as floats.
-
-    The limits of an attribute are the keyword arguments of `check_real`, such as `POSITIVE`.
-    """
+    """Check attributes of a frozen dataclass by `check_real`, and store them as floats."""
     for name, limit in limits.items():
         object.__setattr__(instance, name, check_real(name, getattr(instance, name), **limit))
 
@@ -116,9 +113,8 @@ def check_array(
         (at_least is None or values >= at_least, "at least", at_least),
     ):
         if not np.all(is_valid):
-            raise ValueError(
-                f"{name} must be {relation} {limit:g}; got {values[~is_valid].flat[0]}"
-            )
+            wrong = values[~is_valid].flat[0]
+            raise ValueError(f"{name} must be {relation} {limit:g}; got {wrong}")
     return values
 
 
@@ -139,9 +135,7 @@ def check_counts(counts: Any) -> np.ndarray:
     """Return a table of counts as floats, all finite and at least 0."""
     counts = check_real_array("counts", counts)
     if counts.ndim == 0 or counts.size == 0:
-        raise ValueError(
-            f"counts must hold at least one cell; got an array of shape {counts.shape}"
-        )
+        raise ValueError(f"counts must hold at least one cell; got shape {counts.shape}")
     if not np.isfinite(counts.sum()) and not np.all(np.isfinite(counts)):
         raise ValueError("counts must be finite; got a nan or an infinite entry")
     if counts.min() < 0:
@@ -166,10 +160,7 @@ def largest_count(values: np.ndarray) -> float:
 
 
 def by_column(name: str, given: Any, names: Any, n_features: int) -> Any:
-    """Return a parameter given as a mapping of columns as a list, None for other columns.
-
-    Other values than mappings are returned unchanged.
-    """
+    """Return a mapping of columns as a list, None for other columns; other values unchanged."""
     if not isinstance(given, Mapping):
         return given
     columns = list(range(n_features)) if names is None else list(names)
@@ -291,10 +282,8 @@ def check_alpha(alpha: Any, n_features: int, force: bool) -> Any:
 
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the position of each label among the sorted classes.
-
-    The result is a copy: a concurrent writer to y must not give a record two classes.
-    """
+    """Return the position of each label among the sorted classes."""
+    # The result is a copy: a concurrent writer to y must not give a record two classes.
     if y.dtype.kind in "iu" and classes.dtype.kind in "iu":
         codes = y.astype(np.intp)
         n_classes, least, largest = len(classes), codes.min(initial=0), codes.max(initial=0)

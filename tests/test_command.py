@@ -527,4 +527,4 @@ def test_columns_that_are_needed_less_go_first():
 
 
 def test_a_paragraph_is_wrapped():
-    assert wrapped("one two three", 7) == "one two\nthree"
+    assert wrapped(["one two three", "four"], 7) == "one two\nthree\nfour"

@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from skdirdp import DirichletCategoricalNB
 from skdirdp.mechanisms import DirichletMechanism, Mechanism
-from skdirdp.naive_bayes.plan import Estimate
+from skdirdp.naive_bayes.base import Estimate
 
 from .. import data, figures
 from ..comparison import ModelComparison
@@ -91,7 +91,7 @@ class FurtherNaiveBayes(FreshNaiveBayes):
         "whether the calibration carries over to data that it was not chosen on; the constants "
         "of the post-processing were chosen on these too"
     )
-    what = "five more data sets"
+    what = "further data sets"
 
     def data_sets(self, settings):
         return ["classes"] if settings.quick else list(data.FURTHER)
@@ -104,7 +104,7 @@ class UnseenNaiveBayes(FreshNaiveBayes):
         "whether the calibration carries over to data that it was not chosen on; the "
         "post-processing was simplified by means over all data sets, which include these"
     )
-    what = "five other data sets"
+    what = "other data sets"
 
     def data_sets(self, settings):
         return ["turnout"] if settings.quick else list(data.UNSEEN)

@@ -1,21 +1,9 @@
-"""Privacy curves of mechanisms, guarantees and their compositions.
+"""Privacy curves of mechanisms, guarantees and their compositions (docs/theory.md, section 3).
 
-Three methods convert worst cases to (epsilon, delta). Each gives a valid bound:
-
-- Renyi divergences add at every order, and the best order is converted;
-- if all losses have densities, their cumulants add and are inverted exactly;
-- otherwise privacy-loss distributions are discretised pessimistically and convolved.
-
-If there are many kinds of pairs, a `LargeProduct` inverts the cumulants of all of them at once.
-The result is the smallest of the bounds that apply. A method that leaves the range of floating
-point gives a trivial bound: an infinite divergence, or a delta of 1. Floating-point warnings are
-ignored, because every nan is detected.
-
-Loss distributions are used where losses have atoms (Laplace noise, pure DP), because the Laplace
-transform cannot be inverted quickly. Each pair is discretised pessimistically from its exact
-profile (connect-the-dots: Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). All pairs are
-convolved at once by a Fourier transform over the range given by Chernoff's bound, so the work
-grows with the number of kinds of pairs, not with the number of releases.
+Renyi divergences add at every order. Cumulants of losses with densities add and are inverted;
+other losses are discretised pessimistically (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
+2022) and convolved. Many kinds of pairs are a `LargeProduct`. Each method gives a valid bound, and
+the smallest is returned. Floating-point warnings are ignored, because every nan is detected.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import ceil
 from typing import NamedTuple
 
@@ -33,10 +21,10 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real
-from ..numerics.conservative import inverted_log_delta, round_up, safe_root
-from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair, map_values
-from .products import DirectionCurves, LargeProduct, has_many_kinds
-from .worst_case import RenyiCurve, WorstCase, combine, renyi_epsilon, renyi_log_delta
+from ..numerics.conservative import inverted_log_delta, round_up, safe_root, zoomed_search
+from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair, Pairs, map_values
+from .products import FEW, DirectionCurves, LargeProduct
+from .worst_case import Curves, WorstCase, combine, renyi_epsilon, renyi_log_delta
 
 #: The largest number of releases that a ledger can store.
 MAX_RELEASES = 2**63 - 1
@@ -58,16 +46,12 @@ _INFLATION = 0.005
 # Factors of the best order for a normal sum.
 _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)
 
-Pairs = tuple[tuple[DominatingPair, int], ...]
-Curves = tuple[tuple[RenyiCurve, int], ...]
-
 
 class PrivacyCurves(ABC):
     """Renyi divergence, delta and epsilon, computed from worst cases.
 
-    The base class of mechanisms, guarantees and compositions. If a guarantee has a parameter
-    with the name of a curve, such as `PureDP.epsilon`, the attribute is the parameter. Use
-    ``Composition([(guarantee, 1)])`` for the curve.
+    If a guarantee has a parameter with the name of a curve, such as `PureDP.epsilon`, the attribute
+    is the parameter. Use ``Composition([(guarantee, 1)])`` for the curve.
     """
 
     @property
@@ -195,17 +179,18 @@ class Composition(PrivacyCurves):
             self.adjacency = same_adjacency(part, self.adjacency)
             for direction, case in part.worst_cases().items():
                 cases.setdefault(direction, []).append((case, releases))
-        self._known_directions: Sequence[DirectionCurves] | None = None
         self._cases = {direction: combine(several) for direction, several in cases.items()}
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
         return self._cases
 
     def _directions(self) -> Sequence[DirectionCurves]:
-        # Cached, since even the lookup is slow for many kinds.
-        if self._known_directions is None:
-            self._known_directions = super()._directions()
         return self._known_directions
+
+    @cached_property
+    def _known_directions(self) -> Sequence[DirectionCurves]:
+        # Cached, since even the lookup is slow for many kinds.
+        return super()._directions()
 
     def holds(self, epsilon: float, delta: float) -> bool:
         """Whether all releases together are known to be (epsilon, delta)-DP.
@@ -222,12 +207,6 @@ class Composition(PrivacyCurves):
         Returns
         -------
         bool
-
-        Examples
-        --------
-        >>> from skdirdp.accounting import Composition, PureDP
-        >>> Composition([(PureDP(0.1), 10)]).holds(1.0, 1e-5)
-        True
         """
         epsilon = check_real("epsilon", epsilon, at_least=0)
         delta = check_real("delta", delta, above=0, below=1)
@@ -244,7 +223,10 @@ class _SmallProduct(DirectionCurves):
         self.failure = case.failure
         # Otherwise the Renyi curve may imply more than the profile.
         self.renyi_is_profile = case.renyi == case.profile
-        self.max_loss = np.inf if self.profile is None else _total_loss(self.profile)
+        self.max_loss = np.inf
+        if self.profile is not None and all(np.isfinite(pair.max_loss) for pair, _ in self.profile):
+            losses = (count * Fraction(pair.max_loss) for pair, count in self.profile)
+            self.max_loss = round_up(sum(losses, Fraction(0)))
 
     def holds(self, epsilon: float, delta: float) -> bool:
         # A Renyi bound is fast, and sufficient while delta is far from its limit.
@@ -265,7 +247,8 @@ class _SmallProduct(DirectionCurves):
         target = np.log(delta)
 
         def excess(epsilon):
-            return float(self._log_delta(np.array([epsilon]))[0]) - target
+            # If losses are bounded, log delta falls to -inf, which says nothing about the root.
+            return max(float(self._log_delta(np.array([epsilon]))[0]) - target, target)
 
         if excess(0.0) <= 0:
             return 0.0
@@ -275,13 +258,8 @@ class _SmallProduct(DirectionCurves):
                 return bound
         elif excess(bound) > 0 or bound < _LEAST_EPSILON:
             return bound
-
-        def clipped(epsilon):
-            # If losses are bounded, log delta falls to -inf, which says nothing about the root.
-            return max(excess(epsilon), target)
-
         tolerance = _EPSILON_ROUNDING * bound
-        return safe_root(clipped, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
+        return safe_root(excess, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
 
     def _log_delta(self, epsilon: Floats) -> Floats:
         match self.profile:
@@ -313,8 +291,7 @@ class _SmallProduct(DirectionCurves):
         return min(exact, self._renyi_log_delta(epsilon))
 
     def _cumulant(self, tilt: np.ndarray, rough: bool) -> np.ndarray:
-        assert self.profile is not None
-        parts = [count * pair.cumulant(tilt, rough) for pair, count in self.profile]
+        parts = [count * pair.cumulant(tilt, rough) for pair, count in self.profile or ()]
         return np.sum(parts, axis=0)
 
 
@@ -322,17 +299,11 @@ _small_product = lru_cache(maxsize=256)(_SmallProduct)
 
 
 def direction_curves(case: WorstCase) -> DirectionCurves:
-    if has_many_kinds(case.renyi if case.profile is None else case.profile):
-        product = LargeProduct.from_worst_case(case)
-        if product is not None:
-            return product
-    return _small_product(case)
-
-
-def _total_loss(profile: Pairs) -> float:
-    if not all(np.isfinite(pair.max_loss) for pair, _ in profile):
-        return np.inf
-    return round_up(sum((count * Fraction(pair.max_loss) for pair, count in profile), Fraction(0)))
+    curves = case.renyi if case.profile is None else case.profile
+    # All Gaussian pairs together are one Gaussian pair.
+    many = sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
+    product = LargeProduct.from_worst_case(case) if many else None
+    return product or _small_product(case)
 
 
 def _merge_gaussians(profile: Pairs) -> Pairs:
@@ -361,9 +332,7 @@ def _whole_numbers(profile: Pairs) -> Pairs:
 
 def _sum_of_divergences(curves: Curves, order: Floats) -> Floats:
     """Renyi divergence of all curves together; infinite where it cannot be computed."""
-    total = np.zeros(order.shape)
-    for curve, count in curves:
-        total = total + count * curve.rdp(order)
+    total = sum((count * curve.rdp(order) for curve, count in curves), np.zeros(order.shape))
     # A comparison with nan would admit any release.
     return np.where(np.isnan(total), np.inf, total)
 
@@ -371,8 +340,6 @@ def _sum_of_divergences(curves: Curves, order: Floats) -> Floats:
 @lru_cache(maxsize=512)
 def _renyi_bound(curves: Curves, delta: float) -> float:
     """Smallest epsilon at delta implied by the Renyi curves."""
-    if not curves:
-        return 0.0
     return max(_best_order(curves, renyi_epsilon, delta), 0.0)
 
 
@@ -385,24 +352,16 @@ def _best_order(
     """
     if not curves:
         return -np.inf
-    limit = min(curve.max_tilt for curve, _ in curves)
-    log_limit = min(float(np.log(limit)), _LOG_TILT)
-    low, high = -_LOG_TILT - max(log_limit, 0.0), _LOG_TILT
-    least = np.inf
-    for _ in range(_ZOOMS):
-        x = np.linspace(low, high, _ORDERS)
+    log_limit = min(float(np.log(min(curve.max_tilt for curve, _ in curves))), _LOG_TILT)
+
+    def evaluate(x: Floats) -> tuple[Floats, Floats]:
         # tilts from 0 to the limit, dense at both ends
         order = 1 + np.exp(log_limit) / (1 + np.exp(-x))
-        order = order[order > 1]
-        if order.size == 0:  # no order is finite in floating point
-            return np.inf
-        x = x[-order.size :]
         value = convert(order, _sum_of_divergences(curves, order), argument)
-        value = np.where(np.isnan(value), np.inf, value)
-        best = int(np.argmin(value))
-        least = min(least, float(value[best]))
-        low, high = x[max(best - 1, 0)], x[min(best + 1, x.size - 1)]
-    return least
+        return order, np.where(order > 1, value, np.inf)
+
+    low = -_LOG_TILT - max(log_limit, 0.0)
+    return float(np.min(zoomed_search(evaluate, low, _LOG_TILT, _ZOOMS, _ORDERS)[1]))
 
 
 def _power_of_two(holds: Callable[[float], bool]) -> float:
@@ -464,22 +423,20 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     interval = max(interval, 2 * reach / _MAX_CELLS)
     if interval == 0 or max(spans) / interval > _MAX_LENGTH:
         return None
-    parts = [
-        (_discretise(pair, span, interval), count)
-        for (pair, count), span in zip(pairs, spans, strict=True)
-    ]
-    return _convolve(parts, interval)
+    each = zip(pairs, spans, strict=True)
+    return _convolve([_discretise(*part, span, interval) for part, span in each], interval)
 
 
 class _Losses(NamedTuple):
-    """Discretised loss of one pair: its possible cells and their probabilities."""
+    """Discretised loss of one pair, with its number of repetitions."""
 
     cells: np.ndarray
     probabilities: np.ndarray
     infinite: float
+    times: int
 
 
-def _discretise(pair: DominatingPair, span: float, interval: float) -> _Losses:
+def _discretise(pair: DominatingPair, times: int, span: float, interval: float) -> _Losses:
     top = int(np.ceil(span / interval))
     stride = max(1, 3 * top // _MAX_POINTS)
     cells = np.arange(-2 * top, top + stride, stride)
@@ -491,51 +448,50 @@ def _discretise(pair: DominatingPair, span: float, interval: float) -> _Losses:
     drops, step = -np.diff(deltas), stride * interval
     probabilities = np.append(1 - deltas[0], drops / -np.expm1(-step))
     probabilities[:-1] -= drops / np.expm1(step)
-    return _Losses(cells, np.maximum(probabilities, 0.0), float(deltas[-1]))
+    return _Losses(cells, np.maximum(probabilities, 0.0), float(deltas[-1]), times)
 
 
-def _convolve(parts: list[tuple[_Losses, int]], interval: float) -> LossDistribution | None:
-    """Convolve the losses of all pairs, each with its number of repetitions."""
+def _convolve(parts: list[_Losses], interval: float) -> LossDistribution | None:
     low, high = _likely_range(parts)
     # Floats must distinguish adjacent cell numbers; a nan fails this test.
     if not (low < high < low + _MAX_LENGTH and max(abs(low), abs(high)) < 2.0**52):
         return None
     length = next_fast_len(int(high - low) + 1, real=True)
     transform = np.ones(length // 2 + 1, dtype=complex)
-    for losses, count in parts:
+    for losses in parts:
         # The transform determines sums modulo the length, so cells may be reduced too.
         folded = np.bincount(losses.cells % length, losses.probabilities, length)
-        transform *= rfft(folded) ** count
+        transform *= rfft(folded) ** losses.times
     lowest = int(low)
     probabilities = np.roll(irfft(transform, length), -(lowest % length))
+    if not np.all(np.isfinite(probabilities)):
+        return None
     survival = sum(
-        count * np.log1p(-losses.infinite) if losses.infinite < 1 else -np.inf
-        for losses, count in parts
+        losses.times * np.log1p(-losses.infinite) if losses.infinite < 1 else -np.inf
+        for losses in parts
     )
     # Allowance for errors of the convolution, fifty times the measured error of 2e-17 per
     # release (against mpmath, up to twenty million releases).
-    allowance = 1e-12 + 1e-15 * sum(count for _, count in parts)
+    allowance = 1e-12 + 1e-15 * sum(losses.times for losses in parts)
     infinite = float(-np.expm1(survival)) + _TAIL / 100 + allowance
-    if not np.all(np.isfinite(probabilities)):
-        return None
     return LossDistribution(interval, lowest, probabilities, infinite)
 
 
-def _likely_range(parts: list[tuple[_Losses, int]]) -> tuple[float, float]:
+def _likely_range(parts: list[_Losses]) -> tuple[float, float]:
     """Compute cells between which the sum lies, except with probability `_TAIL` / 100."""
     mean = variance = 0.0
-    for losses, count in parts:
-        first = float(losses.cells @ losses.probabilities)
+    for cells, probabilities, _, count in parts:
+        first = float(cells @ probabilities)
         mean += count * first
-        variance += count * float((losses.cells - first) ** 2 @ losses.probabilities)
+        variance += count * float((cells - first) ** 2 @ probabilities)
     cost = np.log(200 / _TAIL)
     orders = _CHERNOFF_ORDERS * np.sqrt(2 * cost / max(variance, 1.0))
     bounds = []
     for sign in (-1, 1):
         # log E exp(order (sum - mean)); centred, to avoid cancellation of large terms
         cumulants = np.zeros(())
-        for losses, count in parts:
-            exponents = (sign * orders)[:, np.newaxis] * losses.cells
-            cumulants = cumulants + count * logsumexp(exponents, b=losses.probabilities, axis=1)
+        for cells, probabilities, _, count in parts:
+            exponents = (sign * orders)[:, np.newaxis] * cells
+            cumulants = cumulants + count * logsumexp(exponents, b=probabilities, axis=1)
         bounds.append(float(np.min((cumulants - sign * orders * mean + cost) / orders)))
     return float(np.floor(mean - bounds[0])), float(np.ceil(mean + bounds[1]))

@@ -1,40 +1,15 @@
 """Cumulants of many pairs: power series, and the inversion of their sum on a contour.
 
-All pairs of this package have cumulants that are analytic around ``t = -1/2``, the centre
-between the two zeros 0 and -1 that every cumulant has. With ``s = t + 1/2``:
-
-- gamma pairs of step r and prior alpha, with ``m = alpha + r / 2``: ``lnGamma(m + r s)`` or
-  ``lnGamma(m - r s)`` without its value and slope at the centre, ``sum of
-  zeta(k, m) (-+ r s)^k / k`` over k >= 2; a beta pair is one of each, so that odd powers
-  cancel;
-- Gaussian pairs: ``mu^2 s^2 / 2``;
-- randomised response: ``ln cosh(epsilon s)``;
-- Laplace noise: ``ln(cosh(a s) + sinh(a s) / (2 s))``;
-
-each up to a constant that makes it vanish at 0 (docs/theory.md, "Many kinds"). Any number of pairs
-is represented by a few dozen coefficients, and adding a pair is a sum of vectors.
-
-A series is used where ``|s|`` is at most `CLOSE` times its radius of convergence. Its even
-coefficients then decrease by a factor of ``CLOSE^2`` or faster, and so do the odd ones, so the
-omitted terms sum to less than the last term that is kept. `CondensedPairs` evaluates pairs with
-too small a radius one by one.
-
-A `Contour` evaluates Bromwich's integral for many pairs, and is reused when pairs are added. As
-in `inverted_log_delta`, the sum over the nodes of any contour is an upper bound once a bound on
-the sum beyond the last node is added. The characteristic functions of losses with atoms (Laplace
-noise, randomised response) do not decrease, but Poisson's formula needs only their moduli at the
-nodes. Each is bounded by some of the factors, all at most 1, or, for losses in [-a, a] and
-``2 a u <= pi``, by
-
-    |E exp(iuL)|^2 = E cos(u (L - L')) <= 1 - (4 / pi^2) u^2 Var L.
-
-Beyond all nodes the bound comes from a Gaussian pair that is added for this purpose. This is
-valid because a product dominates each of its factors, and the pair is so small that it changes
-the result very little.
+Cumulants are analytic around ``t = -1/2``, so any number of pairs is represented by a few dozen
+coefficients (docs/theory.md, "Compositions of many kinds of releases"). A series is used where
+``|t + 1/2|`` is at most `CLOSE` times its radius of convergence. There its even and its odd
+coefficients decrease by a factor of ``CLOSE^2`` or faster, so the omitted terms sum to less than
+the last term that is kept. Pairs with too small a radius are evaluated one by one.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import zeta
@@ -93,13 +68,9 @@ class Series:
     """
 
     scale: float  # the largest modulus of s at which it may be used
-    even: Floats
-    odd: Floats
-    error: float  # bound on the omitted terms, for every s within the scale
-
-    @classmethod
-    def empty(cls, scale: float) -> "Series":
-        return cls(scale, _ZERO, _ZERO, 0.0)
+    even: Floats = field(default_factory=lambda: _ZERO)
+    odd: Floats = field(default_factory=lambda: _ZERO)
+    error: float = 0.0  # bound on the omitted terms, for every s within the scale
 
     def __add__(self, other: "Series") -> "Series":
         assert self.scale == other.scale
@@ -136,12 +107,12 @@ def gaussian_series(squares: float, scale: float) -> Series:
     """Series of Gaussian pairs; `squares` is the sum of their squared mu."""
     even = np.zeros(TERMS)
     even[0] = squares * scale**2 / 2
-    return Series(scale, even, _ZERO, 0.0)
+    return Series(scale, even)
 
 
 def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: int) -> Series:
     """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0)."""
-    total = Series.empty(scale)
+    total = Series(scale)
     centre = alpha + r / 2
     ratio = gamma_reach(r, alpha) * scale
     for block, terms in _blocks(ratio):
@@ -167,7 +138,7 @@ def gamma_reach(r: Floats, alpha: Floats) -> Floats:
 
 def response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
     """Series of randomised response. The nearest zeros of cosh are i pi / 2 and -i pi / 2."""
-    total = Series.empty(scale)
+    total = Series(scale)
     # ln cosh x = sum over n of ln(1 + (x / (pi (n - 1/2)))^2)
     coefficients = (-1.0) ** (_POWERS + 1) * zeta(2.0 * _POWERS, 0.5) / (np.pi ** (2.0 * _POWERS))
     for block, terms in _blocks(bounded_reach(epsilon) * scale):
@@ -185,7 +156,7 @@ def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
     All zeros of cosh(x) + shift sinh(x) / (2 x) are imaginary with modulus above pi / 2: they
     are the eigenvalues of a string with an elastic end.
     """
-    total = Series.empty(scale)
+    total = Series(scale)
     for block, terms in _blocks(bounded_reach(shift) * scale):
         a = shift[block]
         x = (a * scale) ** 2
@@ -307,18 +278,16 @@ def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
 
 
 def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
-    smooth, bounded = gaussian_series(squares, scale), Series.empty(scale)
-    largest = 0.0
-    residual = residual_kinds(kinds, scale)
+    smooth, bounded, largest = gaussian_series(squares, scale), Series(scale), 0.0
     for family, values in kinds.items():
-        small = _is_small(family, values, scale)
-        step, prior, counts = values[:, small]
+        step, prior, counts = values[:, _is_small(family, values, scale)]
         if family in ODD_SIGNS:
             smooth = smooth + gamma_series(step, prior, counts, scale, ODD_SIGNS[family])
             continue
         largest = max(largest, float(np.max(step, initial=0.0)))
         series = laplace_series if family == "laplace" else response_series
         bounded = bounded + series(step, counts, scale)
+    residual = residual_kinds(kinds, scale)
     return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
 
 
@@ -329,10 +298,8 @@ def _is_small(family: str, values: Floats, scale: float) -> np.ndarray:
 
 
 def residual_kinds(kinds: Kinds, scale: float) -> Kinds:
-    found = {
-        family: values[:, ~_is_small(family, values, scale)] for family, values in kinds.items()
-    }
-    return {family: values for family, values in found.items() if values.size}
+    found = ((name, values[:, ~_is_small(name, values, scale)]) for name, values in kinds.items())
+    return {family: values for family, values in found if values.size}
 
 
 def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -381,8 +348,7 @@ def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
     return float(smooth[0] + bounded[0]) + 0.5 * squares * tilt * (1 + tilt)
 
 
-@dataclass(frozen=True, eq=False)
-class TailBound:
+class TailBound(NamedTuple):
     """Bounds on the modulus at nodes beyond the last node of a contour."""
 
     u: Floats
@@ -408,13 +374,11 @@ class Contour:
 
     def plus(self, kinds: Kinds, squares: float) -> "Contour":
         """Return the contour with more pairs."""
-        whole = replace(self, condensed=self.condensed.plus(kinds, squares))
         residual = residual_kinds(kinds, self.condensed.scale)
-        if not residual:
-            return whole
         smooth, bounded = sum_cumulants(residual, self.nodes, rough=False)
         return replace(
-            whole,
+            self,
+            condensed=self.condensed.plus(kinds, squares),
             smooth=self.smooth + smooth,
             bounded=self.bounded + bounded,
             releases=self.releases + count_releases(residual),
@@ -449,19 +413,44 @@ class Contour:
             modulus = last if has_atoms else float((cumulant[-1] - cumulant[0]).real)
             rest = float(np.exp(modulus) / (u[-1] * step))
         else:
-            rest = self._tail_sum(last)
+            rest = self._tail_sum(last, self.tail)
         total += rest + 1e-15 * magnitude
         if not 0 < total < np.inf:  # lost to rounding
             return float(min(chernoff, 0.0)), False
         inverted = growth + np.log(step / np.pi * total) + allowance
         return float(min(inverted, chernoff, 0.0)), rest < TIGHT * total
 
-    def _tail_sum(self, last: float) -> float:
-        assert self.tail is not None
-        condensed = self.condensed
-        tail, end = self.tail, self.u[-1]
+    def with_tail_bound(self, kinds: Kinds) -> "Contour":
+        """Add bounds for the nodes beyond the last one if losses with atoms require them.
+
+        Their characteristic functions do not decrease, but Poisson's formula needs only the moduli
+        at the nodes. Each is bounded by some of the factors, all at most 1. Beyond all nodes the
+        bound comes from a small Gaussian pair that is added. This is valid because a product
+        dominates each of its factors.
+        """
+        atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
+        condensed, c, end, step = self.condensed, self.tilt, self.u[-1], self.u[0]
+        smooth = condensed.smooth(self.nodes[[0, -1]]) + self.smooth[[0, -1]]
+        last = float((smooth[1] - smooth[0]).real)
+        # Logarithm of the largest admissible tail, relative to the term of the first node.
+        goal = np.log(_TAIL_TRUNCATION / (2 * c * (1 + c)))
+        if not atoms or last - np.log(end * step) < goal:
+            return self
+        u = end + step * np.arange(1, _TAIL_NODES + 1)
+        log_modulus = np.zeros(u.size)
+        for family, values in atoms.items():
+            order = np.argsort(-values[2] * values[0] ** 2)[:_TAIL_KINDS]
+            for loss, _, count in values[:, order].T:
+                at = cumulant(family, loss, np.ones(()), c + 1j * np.append(0.0, u), False).real
+                log_modulus += count * np.minimum(at[1:] - at[0], 0.0)
+        fall = last - np.log(u[-1] * step) - 0.5 * condensed.squares * (u[-1] ** 2 - end**2) - goal
+        return replace(self, tail=TailBound(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))
+
+    def _tail_sum(self, last: float, tail: TailBound) -> float:
+        condensed, end = self.condensed, self.u[-1]
         squares = condensed.squares + tail.squares
         smooth = last - 0.5 * squares * (tail.u**2 - end**2)
+        # For losses in [-a, a] and 2 a u <= pi, |E exp(iuL)|^2 <= 1 - (4 / pi^2) u^2 Var L.
         variance = condensed.bounded.curvature(self.tilt)
         near = 2 * tail.u * condensed.largest <= np.pi
         modulus = np.where(near, -2 / np.pi**2 * variance * tail.u**2, 0.0)
@@ -500,29 +489,4 @@ def new_contour(
         done = bool(j[-1] > 0 and last < np.log(TRUNCATION))
     u: Floats = step * np.arange(1.0, start)
     both = np.concatenate(smooth), np.concatenate(bounded)
-    contour = Contour(condensed, c, u, releases, *both)
-    return contour, done or most == _MAX_NODES
-
-
-def with_tail_bound(kinds: Kinds, contour: Contour) -> Contour:
-    """Add bounds for the nodes beyond the last one if losses with atoms require them."""
-    atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
-    if not atoms:
-        return contour
-    condensed, c, end, step = contour.condensed, contour.tilt, contour.u[-1], contour.u[0]
-    t = contour.nodes[[0, -1]]
-    smooth = condensed.smooth(t) + contour.smooth[[0, -1]]
-    last = float((smooth[1] - smooth[0]).real)
-    # Logarithm of the largest admissible tail, relative to the term of the first node.
-    goal = np.log(_TAIL_TRUNCATION / (2 * c * (1 + c)))
-    if last - np.log(end * step) < goal:
-        return contour
-    u = end + step * np.arange(1, _TAIL_NODES + 1)
-    log_modulus = np.zeros(u.size)
-    for family, values in atoms.items():
-        order = np.argsort(-values[2] * values[0] ** 2)[:_TAIL_KINDS]
-        for loss, _, count in values[:, order].T:
-            at = cumulant(family, loss, np.ones(()), c + 1j * np.append(0.0, u), False).real
-            log_modulus += count * np.minimum(at[1:] - at[0], 0.0)
-    fall = last - np.log(u[-1] * step) - 0.5 * condensed.squares * (u[-1] ** 2 - end**2) - goal
-    return replace(contour, tail=TailBound(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))
+    return Contour(condensed, c, u, releases, *both), done or most == _MAX_NODES

@@ -1,18 +1,9 @@
 """Privacy filters: limits for releases that are chosen after seeing earlier results.
 
-An exact composition is a guarantee for releases that are fixed in advance. A *filter* decides
-about each release separately, and all admitted releases together are private even if each is
-chosen after seeing the results of earlier ones. Three kinds of budgets allow this, without
-depending on the released values (docs/theory.md, section 13):
-
-- `Copies`: a number of releases of one kind;
-- `Pool`: dominating pairs, each a number of times, and a variance of Gaussian noise. The proof
-  adds the unused copies, so nothing is lost;
-- `RenyiBudget`: a divergence of one Renyi order, which any release can use.
-
-A `PrivacyFilter` holds a pool for the kind of the first release, with most of the delta of the
-limit, and a Renyi budget with the rest. Releases that fit into one of the two are admitted, and
-the two deltas add up. Sums are exact fractions, so every process decides in the same way.
+A filter decides about each release separately, and all admitted releases together are private
+even if each is chosen after seeing the results of earlier ones (docs/theory.md, section 13). It has
+a budget for the kind of the first release, with most of the delta of the limit, and a Renyi budget
+with the rest. Sums are exact fractions, so every process decides in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -40,7 +31,6 @@ Usage = tuple[Amounts, ...]
 
 #: The resource for which a budget has no capacity.
 OTHER = "other"
-
 #: The share of the releases admitted by exact composition if only the first kind is released:
 #: 95%, plus the tolerance to which their number is found.
 FIRST_KIND_SHARE = Fraction(9501, 10_000)
@@ -62,8 +52,7 @@ _EXCEEDED = Fraction(1 << 1100)
 class Budget(ABC):
     """Budget that can be used adaptively, and the privacy profile of all releases within it.
 
-    It has a capacity for each of several resources, and a release uses some of each. Resources
-    without capacity are called `OTHER`.
+    It has a capacity for each of several resources, and a release uses some of each.
     """
 
     @property
@@ -72,7 +61,7 @@ class Budget(ABC):
 
     @abstractmethod
     def uses(self, kind: PrivacyCurves) -> Amounts:
-        """Amounts used by one release."""
+        """Amounts used by one release; `OTHER` for resources without capacity."""
 
     @abstractmethod
     def log_delta(self, epsilon: float) -> float:
@@ -87,12 +76,9 @@ class Budget(ABC):
 
     def share_of(self, used: Amounts) -> Fraction:
         """Share of the budget that is used; above 1 if it is exceeded."""
-        share = Fraction(0)
-        for name, amount in used.items():
-            available = self.capacity.get(name)
-            if amount:
-                share = max(share, amount / available if available else _EXCEEDED)
-        return share
+        needed = ((amount, self.capacity.get(name)) for name, amount in used.items() if amount)
+        shares = (amount / available if available else _EXCEEDED for amount, available in needed)
+        return max(shares, default=Fraction(0))
 
     def share(self, counts: Counts) -> Fraction:
         """Share of the budget that releases use."""
@@ -118,20 +104,19 @@ class Copies(Budget):
         return {kind if kind == self.kind else OTHER: Fraction(1)}
 
     def log_delta(self, epsilon: float) -> float:
-        return _log_delta(combine([(_case(self.kind, self.direction), self.number)]), epsilon)
+        return _log_delta(self._combined(), epsilon)
+
+    def _combined(self) -> WorstCase:
+        return combine([(_case(self.kind, self.direction), self.number)])
 
 
 @dataclass(frozen=True)
-class Pool(Budget):
+class Pool(Copies):
     """Budget of dominating pairs, each a number of times, in one direction.
 
     Gaussian pairs share a variance, of which each uses ``mu**2``. Failures share the rate of an
     exponential clock, of which each uses ``-log(1 - failure)``.
     """
-
-    kind: PrivacyCurves
-    direction: str
-    number: int
 
     @cached_property
     def capacity(self) -> Amounts:
@@ -146,7 +131,7 @@ class Pool(Budget):
 
     def log_delta(self, epsilon: float) -> float:
         # The bound implied by the pairs alone, without the Renyi curve of the kind.
-        case = combine([(_case(self.kind, self.direction), self.number)])
+        case = self._combined()
         pairs = case.profile or ()
         return _log_delta(WorstCase(pairs, pairs, case.failure), epsilon)
 
@@ -196,7 +181,7 @@ class PrivacyFilter:
     def __init__(self, first: PrivacyCurves, releases: int, epsilon: float, delta: float):
         self.limit = (epsilon, delta)
         copies = _copies_within(first, releases, epsilon, delta)
-        #: Budgets by direction; releases must stay within one of them.
+        # Budgets by direction; releases must stay within one of them.
         self.budgets: dict[str, tuple[Budget, ...]] = {
             direction: _budgets(first, direction, releases, copies, epsilon, delta)
             for direction in first.worst_cases()
@@ -208,8 +193,7 @@ class PrivacyFilter:
 
     def add(self, usage: Usage, kind: PrivacyCurves, number: int) -> Usage:
         """Return the usage after a number of releases is added, or removed if negative."""
-        every = chain.from_iterable(self.budgets.values())
-        pairs = zip(every, usage, strict=True)
+        pairs = zip(chain.from_iterable(self.budgets.values()), usage, strict=True)
         return tuple(budget.add(used, kind, number) for budget, used in pairs)
 
     def share_of(self, usage: Usage) -> Fraction:
@@ -310,8 +294,7 @@ def _budgets(
     if copies == 0:
         return ()
     # If few charges fit, reserve a whole number of charges of the size of the first one.
-    charges = copies // releases
-    whole_charges = releases * ceil(FIRST_KIND_SHARE * charges)
+    whole_charges = releases * ceil(FIRST_KIND_SHARE * (copies // releases))
     number = min(max(whole_charges, ceil(FIRST_KIND_SHARE * copies)), copies)
     main: Budget = Copies(kind, direction, number)
     used = np.exp(main.log_delta(epsilon))
@@ -322,16 +305,15 @@ def _budgets(
         if by_pairs <= min(used * (1 + _SAME_DELTA), delta):
             main, used = pool, by_pairs
     rest = (delta - used) * (1 - _ROUNDING)
-    other = _renyi_budget(_case(kind, direction), releases, epsilon, rest) if rest > 0 else None
-    if other is None:
-        return (main,)
-    return main, RenyiBudget(direction, *other)
+    other = _renyi_budget(kind, direction, releases, epsilon, rest)
+    return (main,) if other is None else (main, other)
 
 
 def _renyi_budget(
-    first: WorstCase, releases: int, epsilon: float, delta: float
-) -> tuple[float, Fraction, Fraction] | None:
+    kind: PrivacyCurves, direction: str, releases: int, epsilon: float, delta: float
+) -> RenyiBudget | None:
     """Choose the order that admits the most Gaussian releases after the first ones."""
+    first = _case(kind, direction)
     spent = releases * first.failure
     failure = spent + _FAILURE_SHARE * (delta - spent)
     if not spent < failure < delta:
@@ -343,7 +325,8 @@ def _renyi_budget(
     best = int(np.argmax(np.where(np.isfinite(room), room, -np.inf)))
     if not room[best] > 0:
         return None
-    return float(_ORDERS[best]), Fraction(float(divergence[best])), Fraction(failure)
+    order, best_divergence = float(_ORDERS[best]), Fraction(float(divergence[best]))
+    return RenyiBudget(direction, order, best_divergence, Fraction(failure))
 
 
 @lru_cache(maxsize=4096)

@@ -1,15 +1,14 @@
 """Privacy guarantees and the conversions between them.
 
-Each guarantee holds under an `adjacency` relation: "replace" (one record is replaced by another)
-or "add_remove" (one record is added or removed). For persons with all their records the
-relations are "replace_person" and "add_remove_person". For vectors of probabilities the relation
-is given by `SimplexMechanism.adjacency`. Guarantees under different relations cannot be composed.
+Each guarantee holds under an `adjacency` relation: "replace" (one record is replaced by another) or
+"add_remove" (one record is added or removed), the same with "_person" for persons with all their
+records, or `SimplexMechanism.adjacency`. Guarantees under different relations cannot be composed.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import ClassVar
 
@@ -32,8 +31,18 @@ from .worst_case import (
 _WEIGHT_ROUNDING = 1e-9
 
 
+@dataclass(frozen=True)
 class Guarantee(PrivacyCurves):
-    """Base class of guarantees with the same worst case in every direction."""
+    """Base class of guarantees with the same worst case in every direction.
+
+    The limits of a parameter are the metadata of its field.
+    """
+
+    def __post_init__(self):
+        for parameter in fields(self):
+            if parameter.metadata:
+                store_real(self, parameter.name, **parameter.metadata)
+        check_relation(self.adjacency)
 
     @abstractmethod
     def _worst_case(self) -> WorstCase: ...
@@ -62,14 +71,10 @@ class PureDP(Guarantee):
     0.5
     """
 
-    # The parameter has the same name as the method of the base class; `field()` prevents the
+    # The parameter has the same name as the method of the base class; `field` prevents the
     # method from becoming the default value.
-    epsilon: float = field()  # type: ignore[assignment]
+    epsilon: float = field(metadata={"above": 0})  # type: ignore[assignment]
     adjacency: str = "replace"
-
-    def __post_init__(self):
-        store_real(self, "epsilon", above=0)
-        check_relation(self.adjacency)
 
     def to_zcdp(self) -> "ZeroConcentratedDP":
         """Convert to zCDP: Bun and Steinke (2016), Proposition 1.4.
@@ -112,7 +117,7 @@ class ProfiledDP(Guarantee):
             )
         object.__setattr__(self, "epsilons", epsilons)
         object.__setattr__(self, "weights", weights)
-        check_relation(self.adjacency)
+        super().__post_init__()
 
     @classmethod
     def from_points(
@@ -140,8 +145,7 @@ class ProfiledDP(Guarantee):
             values[len(y)] = np.interp(1.0, mirrored[hull], values[hull])
         y, delta = mirrored[knots], values[knots]
         slopes = -np.diff(delta) / np.diff(y)
-        weights = -np.diff(slopes, append=0.0) * (1 + y[1:])
-        weights = np.maximum(weights, 0.0)
+        weights = np.maximum(-np.diff(slopes, append=0.0) * (1 + y[1:]), 0.0)
         # The hull is convex at epsilon 0, so the weights sum to at most 1, up to rounding.
         if math.fsum(weights) > 1 + _WEIGHT_ROUNDING:
             raise ValueError("deltas must be values of a privacy profile; they are too large")
@@ -194,14 +198,9 @@ class ApproximateDP(Guarantee):
     True
     """
 
-    epsilon: float = field()  # type: ignore[assignment]
-    delta: float = field()  # type: ignore[assignment]
+    epsilon: float = field(metadata={"at_least": 0})  # type: ignore[assignment]
+    delta: float = field(metadata={"above": 0, "below": 1})  # type: ignore[assignment]
     adjacency: str = "replace"
-
-    def __post_init__(self):
-        store_real(self, "epsilon", at_least=0)
-        store_real(self, "delta", above=0, below=1)
-        check_relation(self.adjacency)
 
     def _worst_case(self) -> WorstCase:
         pairs = ((PureDPPair(self.epsilon), 1),) if self.epsilon > 0 else ()
@@ -228,14 +227,9 @@ class RenyiDP(Guarantee):
     2.3527
     """
 
-    order: float
-    epsilon: float = field()  # type: ignore[assignment]
+    order: float = field(metadata={"above": 1})
+    epsilon: float = field(metadata={"at_least": 0})  # type: ignore[assignment]
     adjacency: str = "replace"
-
-    def __post_init__(self):
-        store_real(self, "order", above=1)
-        store_real(self, "epsilon", at_least=0)
-        check_relation(self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
         """Convert to (epsilon, delta)-DP: Canonne et al. (2020), Proposition 12.
@@ -332,13 +326,9 @@ class ZeroConcentratedDP(_ConcentratedDP):
     0.1
     """
 
-    rho: float
+    rho: float = field(metadata={"above": 0})
     adjacency: str = "replace"
     omega: ClassVar[float] = math.inf  # type: ignore[misc]
-
-    def __post_init__(self):
-        store_real(self, "rho", above=0)
-        check_relation(self.adjacency)
 
 
 @dataclass(frozen=True)
@@ -363,14 +353,9 @@ class TruncatedConcentratedDP(_ConcentratedDP):
     0.8059
     """
 
-    rho: float
-    omega: float
+    rho: float = field(metadata={"above": 0})
+    omega: float = field(metadata={"above": 1, "allow_infinite": True})
     adjacency: str = "replace"
-
-    def __post_init__(self):
-        store_real(self, "rho", above=0)
-        store_real(self, "omega", above=1, allow_infinite=True)
-        check_relation(self.adjacency)
 
 
 @dataclass(frozen=True)
@@ -393,9 +378,6 @@ class NoPrivacy(Guarantee):
     """
 
     adjacency: str = "replace"
-
-    def __post_init__(self):
-        check_relation(self.adjacency)
 
     def _worst_case(self) -> WorstCase:
         return REVEALS_ALL

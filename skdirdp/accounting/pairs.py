@@ -1,23 +1,16 @@
 """Dominating pairs: the worst-case output distributions P and Q of a release.
 
-A release is at least as private as its dominating pair: for every pair of neighbours, the
-output of the mechanism is a post-processing of a sample from P or from Q. A pair is described
-by two functions of its privacy loss ``L = log(dP/dQ)`` under P:
-
-- the cumulant ``K(t) = log E exp(t L)``, so that the Renyi divergence of order ``t + 1`` is
-  ``K(t) / t``;
-- the profile ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))``.
-
-docs/theory.md proves that `BetaPair` and `GammaPair` dominate the Dirichlet mechanism. Changes
-that are too small and priors that are too large to be squared in floating point are rounded: a
-larger change dominates a smaller one, and a smaller prior a larger one (2.2 and "Floors").
+For every pair of neighbours, the output of the mechanism is a post-processing of a sample from P
+or from Q. With the privacy loss ``L = log(dP/dQ)`` under P, a pair has the cumulant
+``K(t) = log E exp(t L)``, so that the Renyi divergence of order ``t + 1`` is ``K(t) / t``, and the
+profile ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))``.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,11 +31,10 @@ from ..numerics.log_gamma import (
 
 Floats = NDArray[np.float64]
 
-# Relative amount by which Renyi divergences are rounded up. The cumulants are accurate to about
-# 1e-15 (tested against mpmath).
-RENYI_ROUNDING = 1e-12
-# The same for logarithms of delta, in addition to the allowance of the quadrature.
-LOG_ROUNDING = 1e-12
+# Relative amount by which Renyi divergences are rounded up, and amount for logarithms of delta, in
+# addition to the allowance of the quadrature. Cumulants are accurate to about 1e-15 (tested against
+# mpmath).
+RENYI_ROUNDING = LOG_ROUNDING = 1e-12
 
 
 def map_values(function: Callable[[float], float], values: Floats) -> Floats:
@@ -93,6 +85,10 @@ class DominatingPair(ABC):
         return np.where(np.isinf(tilt), self.max_loss, divergence)
 
 
+#: Pairs with their multiplicities.
+Pairs = tuple[tuple[DominatingPair, int], ...]
+
+
 def _round_up(log_delta: Floats) -> Floats:
     return np.minimum(log_delta + LOG_ROUNDING, 0.0)
 
@@ -126,9 +122,9 @@ class _LogConcavePair(DominatingPair):
     def _score(self, t: Floats) -> Floats: ...
 
     @property
-    @abstractmethod
-    def _reversed(self) -> "_LogConcavePair":
+    def _reversed(self) -> Any:
         """The reversed pair: Q against P."""
+        return self
 
     def log_delta(self, epsilon: ArrayLike) -> Floats:
         epsilon = np.asarray(epsilon, dtype=float)
@@ -149,19 +145,31 @@ class _LogConcavePair(DominatingPair):
 
 
 @dataclass(frozen=True)
-class BetaPair(_LogConcavePair):
+class _DirichletPair(_LogConcavePair):
+    """Pair of a Dirichlet release with the change r of a count and the prior alpha."""
+
+    r: float
+    alpha: float
+
+    def __post_init__(self):
+        # Rounded to numbers whose squares are floats: a larger change dominates a smaller one, and
+        # a smaller prior a larger one (docs/theory.md, 2.2 and "Floors").
+        object.__setattr__(self, "r", max(self.r, 1 / LARGEST))
+        object.__setattr__(self, "alpha", min(self.alpha, LARGEST))
+
+    @property
+    def _slope(self):
+        return self.r
+
+
+@dataclass(frozen=True)
+class BetaPair(_DirichletPair):
     """Pair of Beta(alpha + r, alpha) and Beta(alpha, alpha + r).
 
     The worst case of a Dirichlet release under replacement: one count moves from one cell to
     another, and both cells are otherwise empty. The loss is ``r logit(b)``, and the pair equals
     its reversal.
     """
-
-    r: float
-    alpha: float
-
-    def __post_init__(self):
-        _round_to_floats(self)
 
     @property
     def max_tilt(self) -> float:
@@ -172,16 +180,8 @@ class BetaPair(_LogConcavePair):
         gain = gamma_add_cumulant(tilt, self.r, self.alpha, rough)
         return gain + gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
 
-    @property
-    def _reversed(self):
-        return self
-
-    # The variable is logit(b) minus its mode log((alpha + r) / alpha).
-    @property
-    def _slope(self):
-        return self.r
-
     def _threshold(self, epsilon):
+        # The variable is logit(b) minus its mode log((alpha + r) / alpha).
         return epsilon / self.r - np.log1p(self.r / self.alpha)
 
     def _log_density(self, t):
@@ -209,25 +209,15 @@ class BetaPair(_LogConcavePair):
         return -share * b * np.where(t > 0, right, left)
 
 
-def _round_to_floats(pair: "BetaPair | GammaPair") -> None:
-    object.__setattr__(pair, "r", max(pair.r, 1 / LARGEST))
-    object.__setattr__(pair, "alpha", min(pair.alpha, LARGEST))
-
-
 @dataclass(frozen=True)
-class GammaPair(_LogConcavePair):
+class GammaPair(_DirichletPair):
     """Pair of Gamma(alpha + r) and Gamma(alpha) ("add"), or its reversal ("remove").
 
     The worst case of a Dirichlet release when a record is added or removed: the supremum over
     the totals of the other cells.
     """
 
-    r: float
-    alpha: float
     direction: Literal["add", "remove"]
-
-    def __post_init__(self):
-        _round_to_floats(self)
 
     @property
     def max_tilt(self) -> float:
@@ -251,10 +241,6 @@ class GammaPair(_LogConcavePair):
     @property
     def _shape(self):
         return self.alpha + self.r if self.direction == "add" else self.alpha
-
-    @property
-    def _slope(self):
-        return self.r
 
     def _threshold(self, epsilon):
         offset = mean_digamma_excess(self.alpha, self.r)
@@ -335,10 +321,6 @@ class GaussianPair(_LogConcavePair):
         tilt = np.asarray(tilt)
         with np.errstate(over="ignore"):
             return 0.5 * np.square(self.mu) * tilt * (1 + tilt)
-
-    @property
-    def _reversed(self):
-        return self
 
     @property
     def _slope(self):

@@ -1,15 +1,12 @@
 """Products of many different pairs, to which more pairs can be added quickly.
 
-Pairs that are small compared with the product are stored as the sum of their power series, so
-that adding a pair is a sum of vectors. The few others are evaluated one by one, at the nodes of
-a contour that is reused when pairs are added. Adding one pair to ten thousand therefore takes
-the work of one pair.
-
+Small pairs are stored as the sum of their power series, the few others one by one at the nodes of a
+contour. Both are reused, so adding one pair to ten thousand takes the work of one pair.
 `DirectionCurves` is the common interface of all ways to compose releases in one direction.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from math import fsum, isnan
 
@@ -26,7 +23,6 @@ from .cumulants import (
     cumulant_at,
     merge_kinds,
     new_contour,
-    with_tail_bound,
 )
 from .pairs import (
     RENYI_ROUNDING,
@@ -91,7 +87,7 @@ class PairProduct:
         if found is None:
             return None
         kinds, squares, bound = found
-        all_kinds, all_bounds = merge_kinds(self._kinds, kinds), _add_bounds(self._bound, bound)
+        all_kinds, all_bounds = merge_kinds(self._kinds, kinds), self._bound.plus(bound)
         whole = PairProduct(all_kinds, self._squares + squares, all_bounds)
         # Read each attribute once: other threads may replace it. Each value is complete.
         condensed, kept = self._condensed, self._contour
@@ -132,8 +128,6 @@ class PairProduct:
     def _is_empty(self) -> bool:
         return self.size == 0 and self._squares == 0
 
-    # Renyi divergences
-
     def rdp_at(self, order: float) -> float:
         """Divergence of one order, rounded up; its sum is kept and updated with new pairs."""
         tilt = order - 1
@@ -157,11 +151,7 @@ class PairProduct:
                 divergence[at] = condense(self._kinds, self._squares, scale).divergence(tilt[at])
         return divergence + self._bound.rdp(order) * (1 + RENYI_ROUNDING)
 
-    def renyi_log_delta(self, epsilon: float) -> float:
-        """Smallest log delta at epsilon implied by a Renyi divergence."""
-        return self._renyi_log_delta(epsilon)[0]
-
-    def _renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
+    def renyi_log_delta(self, epsilon: float) -> tuple[float, float | None]:
         """Smallest log delta implied by a Renyi divergence, and its order if there is one."""
         start = max(epsilon / max(self._spread, 1e-300) - 0.5, 0.0) + self._spread**-0.5
         value, order = self._best_order(renyi_log_delta, epsilon, start)
@@ -188,8 +178,6 @@ class PairProduct:
         best = int(np.argmin(values))
         return float(values[best]), 1 + float(tilts[best])
 
-    # Privacy profile
-
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
         """Natural logarithm of the profile, rounded up, and whether the bound is tight."""
         if self._is_empty or epsilon >= self.max_loss:
@@ -203,9 +191,7 @@ class PairProduct:
         Tries the kept divergence of one order first, then the kept contour, and computes a new
         contour only if neither decides.
         """
-        if self._is_empty or epsilon >= self.max_loss:
-            return True
-        if self._fits_by_renyi(epsilon, log_delta):
+        if self._is_empty or epsilon >= self.max_loss or self._fits_by_renyi(epsilon, log_delta):
             return True
         contour = self._kept_contour()
         if contour is not None and contour.log_delta(epsilon)[0] <= log_delta:
@@ -233,7 +219,7 @@ class PairProduct:
             if float(known) <= log_delta:
                 return True
             self._sums.pop(order - 1, None)
-        least, self._last_order = self._renyi_log_delta(epsilon)
+        least, self._last_order = self.renyi_log_delta(epsilon)
         if least > log_delta:
             self._not_implied_by_renyi[epsilon] = log_delta
         return least <= log_delta
@@ -270,8 +256,6 @@ class PairProduct:
         tolerance = _EPSILON_ROUNDING * bound
         root = safe_root(excess, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
         return root, contour.log_delta(root)[1]
-
-    # Search for the best tilt
 
     @cached_property
     def _spread(self) -> float:
@@ -328,7 +312,7 @@ class PairProduct:
             contour, reached = new_contour(condensed, grid, values)
             if reached or condensed.scale > _LARGEST:
                 if contour is not None:
-                    contour = with_tail_bound(self._kinds, contour)
+                    contour = contour.with_tail_bound(self._kinds)
                     self._contour = contour, {}, 0.0
                 return contour
             # Start so far out that the search uses a scale at least twice as large.
@@ -339,19 +323,26 @@ class PairProduct:
 def _parse_curves(
     curves: Iterable[tuple[RenyiCurve, int]],
 ) -> tuple[Kinds, float, RenyiBound] | None:
+    """Return the kinds of pairs, the Gaussian part and the bound; None if out of range."""
     columns: dict[str, list[tuple[float, float, float]]] = {}
     squares, bound = 0.0, _NO_BOUND
     for curve, count in curves:
         if isinstance(curve, RenyiBound):
-            scaled = RenyiBound(count * curve.slope, count * curve.offset, curve.max_tilt)
-            bound = _add_bounds(bound, scaled)
+            bound = bound.plus(curve, count)
         elif isinstance(curve, GaussianPair):
             squares += count * curve.mu**2
         else:
-            kind = _kind_of(curve)
-            if kind is None:
-                return None
-            family, step, prior = kind
+            match curve:
+                case BetaPair():
+                    family, step, prior = "replace", curve.r, curve.alpha
+                case GammaPair():
+                    family, step, prior = curve.direction, curve.r, curve.alpha
+                case LaplacePair():
+                    family, step, prior = "laplace", curve.shift, 1.0
+                case PureDPPair():
+                    family, step, prior = "response", curve.epsilon, 1.0
+                case _:  # it has no power series
+                    return None
             # Tiny steps and huge priors are replaced by dominating ones (docs/theory.md, 2.2).
             column = (max(step, _LEAST), min(prior, _LARGEST), count)
             columns.setdefault(family, []).append(column)
@@ -362,25 +353,6 @@ def _parse_curves(
     if not (squares < _LARGEST and bound.slope < _LARGEST and bound.offset < _LARGEST):
         return None
     return kinds, squares, bound
-
-
-def _kind_of(curve: RenyiCurve) -> tuple[str, float, float] | None:
-    """Return the family, step and prior of a pair, or None if it has no power series."""
-    match curve:
-        case BetaPair():
-            return "replace", curve.r, curve.alpha
-        case GammaPair():
-            return curve.direction, curve.r, curve.alpha
-        case LaplacePair():
-            return "laplace", curve.shift, 1.0
-        case PureDPPair():
-            return "response", curve.epsilon, 1.0
-    return None
-
-
-def _add_bounds(one: RenyiBound, other: RenyiBound) -> RenyiBound:
-    max_tilt = min(one.max_tilt, other.max_tilt)
-    return RenyiBound(one.slope + other.slope, one.offset + other.offset, max_tilt)
 
 
 class DirectionCurves(ABC):
@@ -426,12 +398,6 @@ class DirectionCurves(ABC):
     def _epsilon(self, delta: float) -> float: ...
 
 
-def _repeat(
-    curves: Iterable[tuple[Sequence[tuple[RenyiCurve, int]], int]],
-) -> Iterator[tuple[RenyiCurve, int]]:
-    return ((curve, count * times) for several, times in curves for curve, count in several)
-
-
 class LargeProduct(DirectionCurves):
     """Curves of many kinds of releases, updated when releases are added.
 
@@ -458,15 +424,18 @@ class LargeProduct(DirectionCurves):
         log_survival = self._log_survival
         for case, times in cases:
             log_survival += times * case.log_survival
-        renyi = self._renyi.with_curves(_repeat((case.renyi, times) for case, times in cases))
+        renyi = self._renyi.with_curves(
+            (curve, count * times) for case, times in cases for curve, count in case.renyi
+        )
         if renyi is None or isnan(log_survival):
             return None
         if self._profile is None or any(case.profile is None for case, _ in cases):
             return LargeProduct(renyi, None, log_survival)
         if self._profile is self._renyi and all(case.renyi == case.profile for case, _ in cases):
             return LargeProduct(renyi, renyi, log_survival)
-        pairs = _repeat((case.profile or (), times) for case, times in cases)
-        profile = self._profile.with_curves(pairs)
+        profile = self._profile.with_curves(
+            (pair, count * times) for case, times in cases for pair, count in case.profile or ()
+        )
         return None if profile is None else LargeProduct(renyi, profile, log_survival)
 
     @property
@@ -485,9 +454,10 @@ class LargeProduct(DirectionCurves):
         log_delta = np.log(delta) - (_LOG_ROUNDING if self.failure > 0 else 0.0)
         if self._profile is not None and self._profile.fits(epsilon, log_delta):
             return True
-        if self._profile is self._renyi:
-            return False
-        return self._renyi.renyi_log_delta(epsilon) <= log_delta
+        return (
+            self._profile is not self._renyi
+            and self._renyi.renyi_log_delta(epsilon)[0] <= log_delta
+        )
 
     def rdp_at(self, order: float) -> float:
         return np.inf if self.failure > 0 else self._renyi.rdp_at(order)
@@ -499,23 +469,13 @@ class LargeProduct(DirectionCurves):
         return map_values(self._log_delta_at, epsilon)
 
     def _log_delta_at(self, epsilon: float) -> float:
-        exact, tight = 0.0, False
-        if self._profile is not None:
-            exact, tight = self._profile.log_delta(epsilon)
+        exact, tight = (0.0, False) if self._profile is None else self._profile.log_delta(epsilon)
         if tight and self._profile is self._renyi:
             return exact
-        return min(exact, self._renyi.renyi_log_delta(epsilon))
+        return min(exact, self._renyi.renyi_log_delta(epsilon)[0])
 
     def _epsilon(self, delta: float) -> float:
-        exact, tight = np.inf, False
-        if self._profile is not None:
-            exact, tight = self._profile.epsilon(delta)
+        exact, tight = (np.inf, False) if self._profile is None else self._profile.epsilon(delta)
         if tight and self._profile is self._renyi:
             return exact
         return min(exact, self._renyi.renyi_epsilon(delta))
-
-
-def has_many_kinds(curves: tuple[tuple[RenyiCurve, int], ...]) -> bool:
-    """Whether there are so many kinds that `LargeProduct` is the fastest method."""
-    # All Gaussian pairs together are one Gaussian pair.
-    return sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW

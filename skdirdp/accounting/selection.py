@@ -1,25 +1,10 @@
 """Guarantees of alternatives, and of the best of a random number of private runs.
 
-See docs/theory.md, section 14. A private run Q returns a score. It is repeated K times, with K
-random, and only the run with the best score is published. If f is the generating function of K,
-and u(y) the probability that a run scores at least as well as y, then y is published with
-density ``Q(y) f'(1 - u(y))``. For neighbours with runs Q and Q', the profile of a run bounds u'
-by u:
-
-    u' <= F(u) = the least of exp(e) u + delta_Q(e) over all e.
-
-Write ``w(u) = f'(1 - u)`` and ``v(u) = f'(1 - F(u))``. Then for every epsilon
-
-    delta(epsilon) <= E max over u of (w(u) - exp(epsilon - L) v(u))+,
-
-where L is the privacy loss of one run. The maximum is attained at a vertex of the concave hull
-of the points (v(u), w(u)) and the origin, so the mean is a sum of profiles of one run,
-
-    delta(epsilon) <= sum over edges of dw * delta_Q(epsilon + log(dv / dw)).
-
-The result is an upper bound: F is a minimum over some e only, each point of the hull combines
-the w of one end of an interval of u with the v of the other, and profiles are interpolated by
-chords, which lie above them because a profile is convex in exp(epsilon).
+Section 14 of docs/theory.md proves the bound: with w(u) and v(u) the densities of the published run
+on two neighbours, where u is the probability that a run scores better, delta is at most a sum of
+profiles of one run over the edges of the concave hull of the points (v(u), w(u)). All steps round
+up: each point combines the w of one end of an interval of u with the v of the other, and profiles,
+which are convex in exp(epsilon), are interpolated by chords.
 """
 
 from collections.abc import Mapping
@@ -95,10 +80,7 @@ class AllOf(PrivacyCurves):
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts:
             raise ValueError("parts must contain at least one release; got none")
-        self._composition()  # raises an error for different adjacencies
-
-    def _composition(self) -> Composition:
-        return Composition((part, 1) for part in self.parts)
+        self._worst_cases()  # raises an error for different adjacencies
 
     @property
     def adjacency(self) -> str:
@@ -106,7 +88,7 @@ class AllOf(PrivacyCurves):
         return self.parts[0].adjacency
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
-        return self._composition().worst_cases()
+        return Composition((part, 1) for part in self.parts).worst_cases()
 
 
 @dataclass(frozen=True)
@@ -180,7 +162,7 @@ class RepeatedSelection(Guarantee):
         return mean_runs(self.gamma, self.shape)
 
     def _worst_case(self) -> WorstCase:
-        return WorstCase.from_pair(_SelectionPair(self.run, self.gamma, self.shape))
+        return WorstCase.from_pair(_SelectionPair(self))
 
 
 def mean_runs(gamma: float, shape: float) -> float:
@@ -236,75 +218,64 @@ class _WorstOfPair(_CurvesPair):
 class _SelectionPair(_CurvesPair):
     """Pair of the published runs on two neighbouring data sets."""
 
-    run: PrivacyCurves
-    gamma: float
-    shape: float
-
-    @property
-    def mean(self) -> float:
-        return mean_runs(self.gamma, self.shape)
+    selection: RepeatedSelection
 
     @property
     def max_loss(self) -> float:
-        return _hull(self).max_loss
+        return _hull(self.selection).max_loss
 
     @property
     def max_tilt(self) -> float:
-        return _max_tilt((self.run,))
+        return _max_tilt((self.selection.run,))
 
     def rdp(self, order):
         """Bound the divergence: Papernot and Steinke (2022), Theorem 2."""
         order = np.asarray(order, dtype=float)
         flat = order.reshape(-1)
-        orders, bound = _repeated_divergence(self)
+        orders, bound = _repeated_divergence(self.selection)
         # Divergences increase in the order, so the bound of any larger order holds too.
         later = np.minimum.accumulate(bound[::-1])[::-1]
         place = np.searchsorted(orders, flat)
         known = np.append(later, np.inf)[place]
-        here = _divergences(self.run, np.where(np.isinf(flat), orders[-1], flat))
-        own = here + np.log(self.mean) / (flat - 1)
-        own = np.where(np.isinf(flat), np.inf, own + _second_order_term(self))
+        here = _divergences(self.selection.run, np.where(np.isinf(flat), orders[-1], flat))
+        own = here + np.log(self.selection.mean) / (flat - 1)
+        own = np.where(np.isinf(flat), np.inf, own + _second_order_term(self.selection))
         found = np.minimum(known, own * (1 + _ROUNDING))
         return np.minimum(found, self.max_loss).reshape(order.shape)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
         if epsilon.size <= _FEW_EPSILONS and np.all(epsilon >= 0):
-            hull, table = _hull(self), _max_profile_table((self.run,))
+            hull, table = _hull(self.selection), _max_profile_table((self.selection.run,))
             found = [hull.delta(table, each) for each in epsilon.reshape(-1).tolist()]
             delta = np.reshape(found, epsilon.shape)
         else:
-            delta = _selection_table(self).delta(epsilon)
+            delta = _selection_table(self.selection).delta(epsilon)
         with np.errstate(divide="ignore"):
             return np.minimum(np.log(delta) + _ROUNDING, 0.0)
 
 
 def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
     """Supremum of the tilts at which all curves are finite."""
-    tilts = [
-        curve.max_tilt
-        for each in curves
-        for case in each.worst_cases().values()
-        for curve, _ in case.renyi
-    ]
-    return float(min(tilts, default=np.inf))
+    cases = (case for each in curves for case in each.worst_cases().values())
+    return float(min((curve.max_tilt for case in cases for curve, _ in case.renyi), default=np.inf))
 
 
 @lru_cache(maxsize=64)
-def _second_order_term(pair: _SelectionPair) -> float:
+def _second_order_term(selection: RepeatedSelection) -> float:
     """Smallest value of the terms of the second order in the theorem of Papernot and Steinke."""
-    orders = np.append(_orders_below(pair.run), np.inf)
-    divergence = _divergences(pair.run, orders)
+    orders = np.append(_orders_below(selection.run), np.inf)
+    divergence = _divergences(selection.run, orders)
     with np.errstate(invalid="ignore"):
-        terms = (1 - 1 / orders) * divergence - np.log(pair.gamma) / orders
-    return float((1 + pair.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
+        terms = (1 - 1 / orders) * divergence - np.log(selection.gamma) / orders
+    return float((1 + selection.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
 
 
 @lru_cache(maxsize=64)
-def _repeated_divergence(pair: _SelectionPair) -> tuple[Floats, Floats]:
-    orders = _orders_below(pair.run)
-    bound = _divergences(pair.run, orders) + np.log(pair.mean) / (orders - 1)
-    return orders, (bound + _second_order_term(pair)) * (1 + _ROUNDING)
+def _repeated_divergence(selection: RepeatedSelection) -> tuple[Floats, Floats]:
+    orders = _orders_below(selection.run)
+    bound = _divergences(selection.run, orders) + np.log(selection.mean) / (orders - 1)
+    return orders, (bound + _second_order_term(selection)) * (1 + _ROUNDING)
 
 
 def _orders_below(run: PrivacyCurves) -> Floats:
@@ -394,9 +365,9 @@ class Hull(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _hull(pair: _SelectionPair) -> Hull:
-    gamma, power = pair.gamma, pair.shape + 1
-    table = _max_profile_table((pair.run,))
+def _hull(selection: RepeatedSelection) -> Hull:
+    gamma, power = selection.gamma, selection.shape + 1
+    table = _max_profile_table((selection.run,))
     # Grid of u on which gamma + (1 - gamma) u increases by equal factors.
     log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
     u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
@@ -408,8 +379,8 @@ def _hull(pair: _SelectionPair) -> Hull:
     corners = _upper_hull(v[1:] * (1 - _ROUNDING), w[:-1])
     dv, dw = np.diff(corners, axis=0).T
     shifts = np.log(dv / dw) - _ROUNDING
-    loss = float(np.max(pair.run.rdp(np.inf)))
-    weights = dw * pair.mean * (1 + _ROUNDING)
+    loss = float(np.max(selection.run.rdp(np.inf)))
+    weights = dw * selection.mean * (1 + _ROUNDING)
     return Hull(weights, shifts, loss - float(shifts.min()) if np.isfinite(loss) else np.inf)
 
 
@@ -437,21 +408,19 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
             if point[1] > corners[-1][1]:
                 corners[-1] = point
             continue
-        while len(corners) > 1 and _is_below(corners[-1], corners[-2], point):
+        while len(corners) > 1:
+            (start_v, start_w), (v_last, w_last) = corners[-2:]
+            rise = (w_last - start_w) * (point[0] - start_v)
+            if rise > (point[1] - start_w) * (v_last - start_v):
+                break
             corners.pop()
         corners.append(point)
     return np.array(corners)
 
 
-def _is_below(middle, start, stop) -> bool:
-    """Whether a point is on or below the chord between two others."""
-    rise = (middle[1] - start[1]) * (stop[0] - start[0])
-    return rise <= (stop[1] - start[1]) * (middle[0] - start[0])
-
-
 @lru_cache(maxsize=64)
-def _selection_table(pair: _SelectionPair) -> ProfileTable:
-    hull, table = _hull(pair), _max_profile_table((pair.run,))
+def _selection_table(selection: RepeatedSelection) -> ProfileTable:
+    hull, table = _hull(selection), _max_profile_table((selection.run,))
     last = float(table.epsilon[-1] - hull.shifts.min())
     even = np.linspace(0, 1, 2 * _NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))

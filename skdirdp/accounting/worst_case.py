@@ -1,27 +1,21 @@
 """Worst cases of releases and guarantees by direction, and their combination.
 
-Replacement has one direction, because the reversed pair is again a replacement. Adding and
-removing a record are two directions. They never mix: in a composition the record is added in
-all releases or removed in all.
-
-Worst cases combine only under the same adjacency relation. For records it is "replace" or
-"add_remove", for persons with all their records "replace_person" or "add_remove_person". For
-vectors of probabilities the relation depends on public parameters, and its name contains all of
-them: ``replace_vector(protected=(0, 1), eta=0.05, eta_bar=0.05, b=1.0, n_vectors=100)``, as
-in `SimplexMechanism.adjacency`. Equal names mean equal relations.
+Adding and removing a record are two directions, which never mix: in a composition the record is
+added in all releases or removed in all. Worst cases combine only under the same adjacency relation.
+For vectors of probabilities the name of the relation contains its public parameters, as in
+`SimplexMechanism.adjacency`.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._messages import plural
 from .._validation import check_choice
-from .pairs import DominatingPair, Floats
+from .pairs import DominatingPair, Floats, Pairs
 
 #: The directions of each kind of adjacency relation.
 DIRECTIONS = {
@@ -31,9 +25,9 @@ DIRECTIONS = {
     "add_remove_person": ("add", "remove"),
     "replace_vector": ("replace_vector",),
 }
-#: The relations between data sets of records.
+#: The relations between data sets of records, and those between data sets of persons with several
+#: records each.
 ADJACENCIES = ("replace", "add_remove")
-#: The corresponding relations between data sets of persons with several records each.
 PERSON_RELATIONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
 #: The relations under which a table of counts can be released.
 TABLE_RELATIONS = (*ADJACENCIES, *PERSON_RELATIONS.values())
@@ -69,27 +63,14 @@ def directions_of(adjacency: str) -> tuple[str, ...]:
 class Unit:
     """Unit of privacy: one record, or one person with several records.
 
-    Parameters
-    ----------
-    max_rows : int, default=1
-        The largest number of records that a person has, or that are counted per person.
-    by_ids : bool, default=False
-        Whether `groups` assigned records to persons, and further records of a person were
-        dropped. Otherwise `max_rows` was declared and is not checked.
+    If `by_ids`, `groups` assigned records to persons, and further records of a person were dropped.
+    Otherwise `max_rows` was declared and is not checked.
 
-    Examples
-    --------
-    >>> from skdirdp import DirichletHistogramTransformer
-    >>> bins = DirichletHistogramTransformer(
-    ...     bounds=(0, 1), max_rows=2, n_samples=3, adjacency="add_remove"
-    ... )
-    >>> bins.fit([[0.1], [0.2], [0.3], [0.9]], groups=[7, 7, 7, 8]).privacy_.unit
-    Unit(max_rows=2, by_ids=True)
-    >>> print(bins.privacy_.unit)
+    >>> print(Unit(max_rows=2, by_ids=True))
     one person, of whom up to 2 records are counted
     """
 
-    max_rows: int = 1
+    max_rows: int = 1  # the largest number of records of a person that are counted
     by_ids: bool = False
 
     @property
@@ -101,17 +82,7 @@ class Unit:
         return self.describe("person")
 
     def describe(self, name: str) -> str:
-        """Describe the unit in words, with a given noun for persons.
-
-        Parameters
-        ----------
-        name : str
-            A noun: "person", "patient".
-
-        Returns
-        -------
-        str
-        """
+        """Describe the unit in words, with a noun for persons, such as "patient"."""
         if self.by_ids:
             are = "is" if self.max_rows == 1 else "are"
             return f"one {name}, of whom up to {plural(self.max_rows, 'record')} {are} counted"
@@ -136,15 +107,6 @@ def common_unit(units: Iterable[Unit]) -> Unit:
     return max(units, key=lambda unit: unit.max_rows, default=RECORD)
 
 
-class RenyiCurve(Protocol):
-    """Renyi curve of a dominating pair, or a bound on one."""
-
-    @property
-    def max_tilt(self) -> float: ...
-
-    def rdp(self, order: ArrayLike) -> Floats: ...
-
-
 @dataclass(frozen=True)
 class RenyiBound:
     """Bound ``offset + slope * order`` on the Renyi divergence up to order 1 + max_tilt."""
@@ -159,6 +121,16 @@ class RenyiBound:
         rise = self.slope * order if self.slope else np.zeros(order.shape)
         return np.where(order <= 1 + self.max_tilt, self.offset + rise, np.inf)
 
+    def plus(self, other: "RenyiBound", times: int = 1) -> "RenyiBound":
+        """Return a bound on the sum of this divergence and another one, taken several times."""
+        slope, offset = self.slope + times * other.slope, self.offset + times * other.offset
+        return RenyiBound(slope, offset, min(self.max_tilt, other.max_tilt))
+
+
+RenyiCurve = DominatingPair | RenyiBound
+#: Curves with their multiplicities.
+Curves = tuple[tuple[RenyiCurve, int], ...]
+
 
 @dataclass(frozen=True)
 class WorstCase:
@@ -168,8 +140,8 @@ class WorstCase:
     pairs in `profile` dominates the release; it is None if only the Renyi curve is known.
     """
 
-    renyi: tuple[tuple[RenyiCurve, int], ...]
-    profile: tuple[tuple[DominatingPair, int], ...] | None
+    renyi: Curves
+    profile: Pairs | None
     failure: float = 0.0  # probability that everything is revealed
 
     @classmethod

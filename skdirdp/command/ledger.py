@@ -45,9 +45,8 @@ _COLUMNS = (
 
 def add_to(commands: Any) -> None:
     """Add the commands on ledgers to the parser."""
-    parser = add_command(
-        commands, "ledger", "create, show, verify, export, report and merge ledgers"
-    )
+    about = "create, show, verify, export, report and merge ledgers"
+    parser = add_command(commands, "ledger", about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_create(actions)
     show = _add(actions, "show", _show, "show the limit, what is used of it, and the last charges")
@@ -62,21 +61,16 @@ def add_to(commands: Any) -> None:
     total.add_argument("--delta", type=real_number, help="delta (default: that of the ledger)")
     about = "check that no charge was changed or removed, and that the limit is kept"
     verify = _add(actions, "verify", _verify, about)
-    verify.add_argument(
-        "--expect",
-        type=_anchor,
-        metavar="COUNT:HASH",
-        help="an earlier anchor, as printed by show, with which the ledger must begin",
-    )
+    about = "an earlier anchor, as printed by show, with which the ledger must begin"
+    verify.add_argument("--expect", type=_anchor, metavar="COUNT:HASH", help=about)
     export = _add(actions, "export", _export, "export all charges as JSON, for merge, or as CSV")
     export.add_argument("--format", choices=("json", "csv"), help="default: that of FILE, or json")
     report = _add(actions, "report", _report, "write a page: one HTML file that loads nothing")
     for each in (export, report):
         add_output(each)
     merge = _add(actions, "merge", _merge, "add the charges of other ledgers of the same data")
-    merge.add_argument(
-        "other", nargs="+", metavar="OTHER", help="a ledger, or a JSON export of one"
-    )
+    about = "a ledger, or a JSON export of one"
+    merge.add_argument("other", nargs="+", metavar="OTHER", help=about)
 
 
 def add_command(commands: Any, name: str, about: str) -> argparse.ArgumentParser:
@@ -86,9 +80,8 @@ def add_command(commands: Any, name: str, about: str) -> argparse.ArgumentParser
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the option for the output file."""
-    parser.add_argument(
-        "--output", "-o", metavar="FILE", help="output; an existing file is replaced"
-    )
+    about = "output; an existing file is replaced"
+    parser.add_argument("--output", "-o", metavar="FILE", help=about)
 
 
 def _add(actions: Any, name: str, run: Callable[[Any], int], about: str) -> argparse.ArgumentParser:
@@ -107,11 +100,8 @@ def _add_create(actions: Any) -> None:
     parser.add_argument("--epsilon", type=real_number, help="the limit (default: no limit)")
     parser.add_argument("--delta", type=real_number, help="delta of the limit (default: 1e-5)")
     parser.add_argument("--order", type=real_number, help="the limit is in Renyi DP of this order")
-    parser.add_argument(
-        "--adjacency",
-        choices=("replace", "add_remove"),
-        help="the only adjacency that may be charged (default: that of the first charge)",
-    )
+    about = "the only adjacency that may be charged (default: that of the first charge)"
+    parser.add_argument("--adjacency", choices=("replace", "add_remove"), help=about)
     parser.add_argument(
         "--unit",
         help="the protected unit: record (a single row), or a name for persons who may have "
@@ -119,18 +109,10 @@ def _add_create(actions: Any) -> None:
         "(default: that of the first charge)",
     )
     plan = parser.add_mutually_exclusive_group()
-    plan.add_argument(
-        "--adaptive",
-        action="store_true",
-        default=None,
-        help="budgets may be chosen after looking at earlier results: the limit holds even then",
-    )
-    plan.add_argument(
-        "--fixed-plan",
-        dest="adaptive",
-        action="store_false",
-        help="all budgets are fixed before the first release: the same limit admits more",
-    )
+    about = "budgets may be chosen after looking at earlier results: the limit holds even then"
+    plan.add_argument("--adaptive", action="store_true", default=None, help=about)
+    about = "all budgets are fixed before the first release: the same limit admits more"
+    plan.add_argument("--fixed-plan", dest="adaptive", action="store_false", help=about)
 
 
 def real_number(text: str) -> float:
@@ -169,10 +151,6 @@ def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
             where += f" called {name}" if name else " called default; choose another by --name"
         raise Refused(f"{where}; create one by skdirdp ledger create", DAMAGED)
     return PrivacyAccountant(path=place, name=name)
-
-
-def _open(options: Any) -> PrivacyAccountant:
-    return open_ledger(options.ledger, options.name)
 
 
 def _exists(place: str, name: str | None) -> bool:
@@ -244,8 +222,7 @@ def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
     if options.json:
         print(json.dumps(_plain(result), indent=1, allow_nan=False))
     else:
-        width = terminal_width()
-        print("\n".join(wrapped(line, width) for line in lines))
+        print(wrapped(lines, terminal_width()))
     return DONE
 
 
@@ -261,7 +238,7 @@ def _plain(value: Any) -> Any:
 
 
 def _show(options: Any) -> int:
-    accountant = _open(options)
+    accountant = open_ledger(options.ledger, options.name)
     history = accountant.history()
     first = max(len(history) - options.last, 0)
     rows = list(enumerate(history[first:], first + 1))
@@ -281,7 +258,7 @@ def _show(options: Any) -> int:
         print("\n" + table(_COLUMNS, [_cells(n, row) for n, row in rows], width))
         if first:
             more = f"{first} earlier charges are not shown; --last {len(history)} shows all."
-            print(wrapped(more, width))
+            print(wrapped([more], width))
     if failure is not None:
         raise failure
     return DONE
@@ -301,17 +278,16 @@ def _cells(number: int, row: Any) -> list[object]:
 
 
 def _total(options: Any) -> int:
-    accountant = _open(options)
+    accountant = open_ledger(options.ledger, options.name)
     delta = accountant.delta if options.delta is None else options.delta
-    total = accountant.total(delta)
-    charges = len(accountant)
+    total, charges = accountant.total(delta), len(accountant)
     result = {**_facts(accountant), "charges": charges, "total": total, "at_delta": delta}
     line = f"ε = {rounded_up(total)} at δ = {number(delta)}, of {plural(charges, 'charge')}"
     return _print(options, result, [line])
 
 
 def _verify(options: Any) -> int:
-    accountant = _open(options)
+    accountant = open_ledger(options.ledger, options.name)
     entries = accountant.verify(expect=options.expect)
     spending = _spending(accountant)
     result = {**_facts(accountant), **spending, "intact": True, "anchor": accountant.anchor()}
@@ -326,10 +302,11 @@ def _export(options: Any) -> int:
     kind = options.format or Path(name).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise Refused("--format is needed if FILE ends in neither .json nor .csv", USAGE)
-    accountant = _open(options)
+    accountant = open_ledger(options.ledger, options.name)
     text = FORMATS[kind](accountant)
     if not to_stdout:
-        return _print_file(options, accountant, write(options.output, text))
+        path = write(options.output, text)
+        return _print(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):  # keeps the line ends of CSV
         sys.stdout.buffer.write(text.encode("utf-8"))
@@ -339,22 +316,19 @@ def _export(options: Any) -> int:
 
 
 def _report(options: Any) -> int:
-    accountant = _open(options)
+    accountant = open_ledger(options.ledger, options.name)
     output = options.output
     if output is None:
         stem = "ledger" if is_url(options.ledger) else Path(options.ledger).stem
         output = f"{stem}.html"
         if os.path.exists(output):
             raise Refused(f"{output} exists already; --output {output} replaces it")
-    return _print_file(options, accountant, accountant.report(output))
-
-
-def _print_file(options: Any, accountant: Any, path: str) -> int:
+    path = accountant.report(output)
     return _print(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
 
 
 def _merge(options: Any) -> int:
-    accountant = _open(options)
+    accountant = open_ledger(options.ledger, options.name)
     before = len(accountant)
     for place in options.other:
         is_export = place.lower().endswith(".json")

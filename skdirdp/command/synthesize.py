@@ -1,10 +1,8 @@
 """``skdirdp synthesize`` and ``skdirdp schema``: synthetic records from a CSV file and a schema.
 
-A schema (docs/synthesis.md) says what is public about the columns of a table, in TOML or JSON.
-Every cell of the table is text, and is compared with the states character by character: ``00123``,
-``250.00`` and ``True`` are ordinary texts. A cell is missing if it is in `missing`, if it is not a
-state of a column with states, or if it is not a number in a column with bounds. Nothing in the
-schema may be taken from the table itself.
+A schema (docs/synthesis.md) declares what is public about the columns of a table, in TOML or JSON.
+Cells are texts, compared with the states character by character. A cell is missing if it is in
+`missing`, is not a state of a column with states, or is not a number in a column with bounds.
 """
 
 import argparse
@@ -20,6 +18,11 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from .._messages import plural
 from ..reporting.pages import write
@@ -50,22 +53,16 @@ def add_to(commands: Any) -> None:
     parser.add_argument("output", metavar="OUT", help="output; replaces an existing file")
     parser.add_argument("--schema", required=True, help="what is public about the columns")
     parser.add_argument("--epsilon", type=real_number, required=True, help="the budget")
-    parser.add_argument(
-        "--delta", type=real_number, default=1e-5, help="delta of the budget (default: 1e-5)"
-    )
-    parser.add_argument(
-        "--adjacency",
-        choices=("replace", "add_remove"),
-        default="replace",
-        help="whether neighbouring tables differ by replacing one record, or by adding or "
-        "removing one (default: replace)",
-    )
-    parser.add_argument(
-        "--rows", type=whole_number, metavar="N", help="records to draw (default: as many as IN)"
-    )
-    parser.add_argument(
-        "--max-parents", type=whole_number, default=3, help="parents of a column (default: 3)"
-    )
+    about = "delta of the budget (default: 1e-5)"
+    parser.add_argument("--delta", type=real_number, default=1e-5, help=about)
+    about = "whether neighbouring tables differ by replacing one record (the default), or by "
+    about += "adding or removing one"
+    relations = ("replace", "add_remove")
+    parser.add_argument("--adjacency", choices=relations, default="replace", help=about)
+    about = "records to draw (default: as many as IN)"
+    parser.add_argument("--rows", type=whole_number, metavar="N", help=about)
+    about = "parents of a column (default: 3)"
+    parser.add_argument("--max-parents", type=whole_number, default=3, help=about)
     parser.add_argument("--ledger", help="ledger to charge: a file, or the address of a database")
     parser.add_argument("--name", help="name of the ledger in a database")
     parser.add_argument("--label", help="label of the charge")
@@ -139,8 +136,7 @@ def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
         for name in records
         if records[name].isna().mean() > _MANY_MISSING
     ]
-    width = terminal_width()
-    print("\n".join(wrapped(line, width) for line in lines))
+    print(wrapped(lines, terminal_width()))
 
 
 def _print_progress(options: argparse.Namespace, what: str) -> None:
@@ -151,9 +147,8 @@ def _print_progress(options: argparse.Namespace, what: str) -> None:
 def _read(path: str, schema: "Schema") -> tuple[Any, Any]:
     """Read the columns of a CSV file that the schema keeps, and the id of each record.
 
-    Every cell is encoded independently: a cell that does not fit the schema is missing in its
-    record, and changes no other. A row with too few or too many fields is a record whose cells
-    are all missing. Records without an id are left out.
+    Every cell is encoded independently of others. A row with too few or too many fields is a
+    record whose cells are all missing. Records without an id are left out.
     """
     import pandas as pd
 
@@ -204,10 +199,8 @@ def _csv_rows(path: str) -> Iterator[Iterator[list[str]]]:
 
 
 def _check_header(path: str, header: list[str], schema: "Schema") -> None:
-    """Refuse a header with other columns than the schema.
-
-    The first line may be a record, so that only names of the schema are shown.
-    """
+    """Refuse a header with other columns than the schema."""
+    # The first line may be a record, so that only names of the schema are shown.
     hint = f"the first line of {path} must hold the names of its columns, separated by commas"
     lacking = [name for name in schema.names if name not in header]
     if lacking:
@@ -248,19 +241,15 @@ def _number_encoder(missing: list[str]) -> Callable[[str | None], float]:
 
 @dataclass(frozen=True)
 class Schema:
-    """Public description of the columns of a table.
-
-    `find` are columns whose values nobody can list, `drop` columns that are left out, `missing`
-    texts that mean a missing value, `person` the column of ids.
-    """
+    """Public description of the columns of a table."""
 
     states: dict[str, list[str]]
     bounds: dict[str, tuple[float, float]]
-    find: list[str]
-    drop: list[str]
-    missing: list[str]
+    find: list[str]  # columns whose values nobody can list
+    drop: list[str]  # columns that are left out
+    missing: list[str]  # texts that mean a missing value
     structure: dict[str, Any] | None
-    person: str | None
+    person: str | None  # column of ids
     max_rows: int
 
     @property
@@ -283,7 +272,7 @@ def read_schema(path: str) -> Schema:
     """Read a schema from a file, or refuse it and name the mistake."""
     try:
         text = Path(path).read_text(encoding="utf-8")
-        given = json.loads(text) if path.lower().endswith(".json") else _parse_toml(text)
+        given = (json if path.lower().endswith(".json") else tomllib).loads(text)
     except ValueError as error:  # of either format, or of the encoding
         raise Refused(f"{path}: {error}") from None
     except RecursionError:
@@ -311,14 +300,6 @@ def read_schema(path: str) -> Schema:
         persons.get("column"),
         persons.get("max_rows", 1),
     )
-
-
-def _parse_toml(text: str) -> Any:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    return tomllib.loads(text)
 
 
 def _split_by_kind(path: str, columns: Any) -> dict[str, dict[str, Any]]:

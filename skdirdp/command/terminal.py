@@ -57,16 +57,12 @@ def _passwords(address: str) -> set[str]:
 
 
 class Column(NamedTuple):
-    """Column of a table.
-
-    `least` is its minimum width; 0 means that it is never cut. If there is no room, columns with
-    a smaller `priority` are left out first. `right` aligns numbers.
-    """
+    """Column of a table."""
 
     name: str
-    least: int
-    priority: int = 0
-    right: bool = False
+    least: int  # minimum width; 0 if it is never cut
+    priority: int = 0  # smaller priorities are left out first
+    right: bool = False  # aligned to the right
 
 
 def terminal_width() -> int:
@@ -97,10 +93,8 @@ def cut(text: str, width: int) -> str:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int) -> str:
-    """Format rows as lines of at most the given width.
-
-    Empty columns are left out. Texts are cut; if that is not enough, columns are left out.
-    """
+    """Format rows as lines of at most the given width."""
+    # Empty columns are left out. Texts are cut; if that is not enough, columns are left out.
     cells = [[visible(cell) for cell in row] for row in rows]
     kept = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     if width < _NARROW:
@@ -144,13 +138,16 @@ def _line(cells: Sequence[str], columns: Sequence[Column], widths: dict[int, int
     return (" " * _GAP).join(parts).rstrip()
 
 
-def wrapped(text: str, width: int) -> str:
-    """Break a paragraph into lines of at most the given width."""
-    lines, line = [], ""
-    for word in visible(text).split(" "):
-        longer = f"{line} {word}" if line else word
-        if line and width_of(longer) > width:
-            lines.append(line)
-            longer = word
-        line = longer
-    return "\n".join([*lines, line])
+def wrapped(paragraphs: Sequence[str], width: int) -> str:
+    """Break paragraphs into lines of at most the given width."""
+    lines = []
+    for text in paragraphs:
+        line = ""
+        for word in visible(text).split(" "):
+            longer = f"{line} {word}" if line else word
+            if line and width_of(longer) > width:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    return "\n".join(lines)

@@ -11,22 +11,16 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
+from itertools import islice
 from os import PathLike
+from traceback import walk_stack
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
 from .in_memory import Part, TableCounts, TableInMemory
 
-__all__ = [
-    "KINDS",
-    "Part",
-    "TableCounts",
-    "compute_dask",
-    "lazy_for_dask",
-    "open_batch",
-    "open_table",
-]
+__all__ = ["Part", "TableCounts", "compute_dask", "lazy_for_dask", "open_batch", "open_table"]
 
 
 @dataclass(frozen=True)
@@ -84,10 +78,7 @@ def _find_kind(X: Any) -> Kind | None:
 
 
 def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
-    """Return a table with the engine that counts it.
-
-    If X is a frame, y, sample_weight and groups may be names of columns.
-    """
+    """Return a table with its engine; the others may be names of columns if X is a frame."""
     given = {"y": y, "sample_weight": sample_weight, "groups": groups}
     kind = _find_kind(X)
     return TableInMemory(X, given) if kind is None else kind.open(X, given)
@@ -106,19 +97,17 @@ def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
 
 
 def _check_not_incremental() -> None:
-    """Raise an error if the model would be sent to another process with exact counts.
-
-    `dask_ml.wrappers.Incremental` sends a model from worker to worker between batches. A model
-    that holds exact counts cannot be pickled, and Dask would retry forever.
-    """
+    """Raise an error if the model would be sent to another process with exact counts."""
+    # `dask_ml.wrappers.Incremental` sends a model from worker to worker between batches. A model
+    # that holds exact counts cannot be pickled, and Dask would retry forever.
     distributed = sys.modules.get("distributed")
     if distributed is None or not _is_called_by("dask_ml"):
         return
     try:
-        worker = distributed.get_worker()
+        address = distributed.get_worker().address
     except ValueError:  # not on a worker
         return
-    if worker.address.startswith("inproc://"):  # all workers share one process
+    if address.startswith("inproc://"):  # all workers share one process
         return
     raise TypeError(
         "partial_fit must not be called by dask_ml on workers in other processes: between batches "
@@ -129,14 +118,9 @@ def _check_not_incremental() -> None:
 
 def _is_called_by(package: str) -> bool:
     """Return whether one of the nearest callers belongs to a package."""
-    frame = sys._getframe(1)
-    for _ in range(8):
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
-            return True
-    return False
+    callers = (frame for frame, _ in islice(walk_stack(sys._getframe(2)), 8))
+    names = (str(frame.f_globals.get("__name__", "")) for frame in callers)
+    return package in (name.partition(".")[0] for name in names)
 
 
 def lazy_for_dask(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:

@@ -22,21 +22,16 @@ _NULLABLE: dict[str, Any] = {"bool": pd.BooleanDtype()} | {
 
 
 class ArrowTable:
-    """Dataset in files, or stream of record batches.
-
-    Attributes
-    ----------
-    sample : empty frame with the same columns.
-    given : parameters of `fit` that were given.
-    """
+    """Dataset in files, or stream of record batches."""
 
     in_memory = False
     kind = "a PyArrow dataset"
 
     def __init__(self, X: Any, given: dict[str, Any]):
         self._X = X
-        self.given = in_memory.check_column_names(given)
-        self._roles = ColumnRoles.from_names(list(X.schema.names), given)
+        self._roles = ColumnRoles.from_names(list(X.schema.names), given, names_only=True)
+        self.given = set(self._roles.named)  # parameters of `fit` that were given
+        # Empty frame with the same columns.
         self.sample = X.schema.empty_table().to_pandas()[self._roles.features]
 
     def select_features(self, features: list[Any]) -> "ArrowTable":
@@ -79,10 +74,8 @@ def _to_pandas(batch: Any) -> pd.DataFrame:
 
 
 def _batches(dataset: Any, **options: Any) -> Iterator[Any]:
-    """Iterate over the batches of a dataset, file by file.
-
-    The memory of a scan of all files at once grows with the number of files.
-    """
+    """Iterate over the batches of a dataset, file by file."""
+    # The memory of a scan of all files at once grows with the number of files.
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:  # filtered datasets have no list of fragments

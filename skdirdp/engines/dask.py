@@ -26,10 +26,7 @@ _FAN_IN = 8
 class DaskTable:
     """Dask array or frame, with the labels, weights and ids of its records.
 
-    Attributes
-    ----------
-    sample : empty table with the same columns, of the type of a part.
-    given : parameters of `fit` that were given.
+    `sample` is an empty table of the type of a part, and `given` names the given parameters.
     """
 
     in_memory = False
@@ -37,9 +34,7 @@ class DaskTable:
 
     def __init__(self, X: Any, given: dict[str, Any]):
         if X.ndim != 2:
-            raise ValueError(
-                f"X must have two dimensions, records and columns; got {X.ndim} dimensions"
-            )
+            raise ValueError(f"X must have two dimensions; got {X.ndim} dimensions")
         self._is_frame = hasattr(X, "to_dask_array")
         if self._is_frame:
             self._roles = ColumnRoles.from_names(list(X.columns), given)
@@ -82,10 +77,9 @@ class DaskTable:
                 raise ValueError(f"{role} must have an entry for each row of X; it does not")
             value = value.rechunk({0: known})
         parts = np.ravel(value.to_delayed()).tolist()
-        if len(parts) != len(self._parts()):
-            raise ValueError(
-                f"{role} must have the partitions of X, {len(self._parts())}; got {len(parts)}"
-            )
+        wanted = len(self._parts())
+        if len(parts) != wanted:
+            raise ValueError(f"{role} must have the partitions of X, {wanted}; got {len(parts)}")
         return parts
 
     def _parts(self) -> list[Delayed]:
@@ -97,8 +91,7 @@ class DaskTable:
         # Sent once for all tasks, and not searched for collections.
         shared = dask.delayed(counter, traverse=False)
         split = partial(_split, self._roles if self._is_frame else None)
-        before = None
-        counts = []
+        before, counts = None, []
         for k, records in enumerate(self._parts()):
             others = {role: parts[k] for role, parts in self._others.items()}
             part = dask.delayed(split, pure=False)(records, **others)

@@ -1,13 +1,10 @@
 """Lazy frames whose own engine aggregates equal records.
 
 The engine returns one row per distinct record of the few columns that a table needs, with the
-number or total weight of these records: never more rows than the table has cells. These rows pass
-the same checks as records in memory, and are counted by `_contributions`.
-
-Rows of numbers are bounded in the engine, by expressions with the operations of
-`RowBounds.apply` in the same order on 64-bit floats. IEEE 754 defines the rounding of each
-operation, so a record contributes the same to the last bit. `RowBounds.check` and
-`RowBounds.check_sums` check the results.
+number or total weight of these records. These rows pass the same checks as records in memory, and
+are counted by `_contributions`. Rows of numbers are bounded in the engine, by the operations of
+`RowBounds.apply` in the same order on 64-bit floats. IEEE 754 defines the rounding of each, so a
+record contributes the same to the last bit. `RowBounds` checks the results.
 """
 
 import re
@@ -24,7 +21,7 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from .in_memory import ColumnRoles, Counter, check_column_names, to_object_array, with_progress
+from .in_memory import ColumnRoles, Counter, to_object_array, with_progress
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
 _OWN = "__skdirdp_"
@@ -50,8 +47,10 @@ class NumericColumns:
     ) -> "NumericColumns":
         kinds = [schema[name] for name in names]
         are_numeric = all(kind.is_numeric() or kind == nw.Boolean for kind in kinds)
-        if threshold is not None and are_numeric and _are_single_precision(kinds):
-            # numpy rounds the number that single precision is compared with.
+        single = (nw.Float32, nw.Boolean, nw.Int8, nw.UInt8, nw.Int16, nw.UInt16)
+        if threshold is not None and nw.Float32 in kinds and all(kind in single for kind in kinds):
+            # An array of these columns has single precision, and numpy rounds the number that it
+            # is compared with.
             threshold = float(np.float32(threshold))
         return cls(names, columns, are_numeric, threshold)
 
@@ -76,10 +75,9 @@ class NumericColumns:
         return found
 
     def extreme_rows(self, found: pd.DataFrame | None) -> pd.DataFrame:
-        """Return artificial rows with the extremes and missing values of the columns.
+        """Return rows with the extremes and missing values, to check instead of the records.
 
-        A check of these rows fails for the same reason as a check of the records. `found` is the
-        result of `extremes`, None for columns that are not numeric.
+        `found` is the result of `extremes`, None for columns that are not numeric.
         """
         if found is None:
             return pd.DataFrame({name: ["text"] for name in self.names})
@@ -91,12 +89,6 @@ class NumericColumns:
             last = np.nan if missing else least
             rows[name] = np.array([least, largest, last], dtype=np.float64)
         return pd.DataFrame(rows)
-
-
-def _are_single_precision(kinds: Sequence[Any]) -> bool:
-    """Return whether an array of all columns would have single precision."""
-    small = (nw.Boolean, nw.Int8, nw.UInt8, nw.Int16, nw.UInt16)
-    return nw.Float32 in kinds and all(kind == nw.Float32 or kind in small for kind in kinds)
 
 
 def _if(condition: nw.Expr, then: Any, otherwise: Any) -> nw.Expr:
@@ -155,9 +147,8 @@ def bounded_rows(
         frame = frame.with_columns(
             _total(entries).alias(f"{_OWN}total"), whole.alias(f"{_OWN}whole")
         )
-        frame = frame.with_columns(
-            (own["whole"] & (own["total"] < bounds.whole_limit())).alias(f"{_OWN}whole")
-        )
+        exact = own["whole"] & (own["total"] < bounds.whole_limit())
+        frame = frame.with_columns(exact.alias(f"{_OWN}whole"))
         slack = bounds.slack(len(names))
         limit = _if(own["whole"], nw.lit(bounds.limit), nw.lit(bounds.limit * (1 - slack)))
         frame = frame.with_columns((own["total"] > limit).alias(f"{_OWN}over"))
@@ -188,14 +179,7 @@ class GroupedRecords(NamedTuple):
 
 
 class LazyTable:
-    """Table of an engine that narwhals supports.
-
-    Attributes
-    ----------
-    names : names of the features.
-    sample : empty frame with the same columns.
-    given : parameters of `fit` that were given.
-    """
+    """Table of an engine that narwhals supports."""
 
     in_memory = False
     kind = "a lazy frame"
@@ -207,10 +191,10 @@ class LazyTable:
             names = self.schema.names()
             self._own = {name: f"{_OWN}column{k}" for k, name in enumerate(names)}
             self._frame = _rename(frame, self._own)
-        self.given = check_column_names(given)
-        self._roles = ColumnRoles.from_names(names, given)
+        self._roles = ColumnRoles.from_names(names, given, names_only=True)
+        self.given = set(self._roles.named)  # parameters of `fit` that were given
         self.names = self._roles.features
-        self.sample = pd.DataFrame(columns=self.names)
+        self.sample = pd.DataFrame(columns=self.names)  # empty frame with the same columns
         self._weights = Weights.from_values(None, None)
 
     @property
@@ -233,11 +217,9 @@ class LazyTable:
         return with_progress(tables, len(tables), "table")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
-        """Return the number of records with their unit.
-
-        The bound on the records of a person is checked but not enforced: a table in which someone
-        has more records raises an error, so the unit is declared and not selected by ids.
-        """
+        """Return the number of records with their unit."""
+        # The bound on the records of a person is checked but not enforced: a table in which someone
+        # has more records raises an error, so the unit is declared and not selected by ids.
         if n_rows == 0:
             raise ValueError("X must hold at least one record; got 0")
         return CountedRows(Unit(max_rows), n_rows)
@@ -249,9 +231,8 @@ class LazyTable:
             raise TypeError(f"{wanted}; got {self.schema[name]}")
         own = self._own[name]
         rows = self._frame.group_by(own, drop_null_keys=False).agg(nw.len().alias(_N))
-        found = self._collect(
-            rows.select(nw.col(_N).max(), nw.col(own).is_null().any().alias(_WEIGHT))
-        )
+        is_missing = nw.col(own).is_null().any().alias(_WEIGHT)
+        found = self._collect(rows.select(nw.col(_N).max(), is_missing))
         if len(found) and found[_WEIGHT].fillna(False).any():
             raise ValueError(f"{wanted}; some are missing")
         if len(found) and found[_N].max() > max_rows:
@@ -310,10 +291,8 @@ class LazyTable:
     def group_cells(
         self, name: str, grid: Any, n_cells: int, encode: Callable[[pd.DataFrame], Any]
     ) -> GroupedRecords:
-        """Return the distinct cells of a `FineGrid` for a column of numbers.
-
-        The cell of a missing value is -1, that of an infinite value is -2.
-        """
+        """Return the distinct cells of a `FineGrid` for a column of numbers."""
+        # The cell of a missing value is -1, that of an infinite value is -2.
         own = self._own[name]
         value = nw.col(own).cast(nw.Float64)
         position = (_clip(value, grid.low, grid.high) * (1 / grid.width)).floor() - grid.first
@@ -396,11 +375,9 @@ def _check_number(found: int, n_cells: int, columns: list[str]) -> None:
 
 
 def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
-    """Rename all columns.
-
-    Some names have a special meaning in queries: Polars interprets ``^a$`` as a regular
-    expression, and DuckDB ``a.b`` as a field of a column.
-    """
+    """Rename all columns."""
+    # Some names have a special meaning in queries: Polars interprets ``^a$`` as a regular
+    # expression, and DuckDB ``a.b`` as a field of a column.
     if frame.implementation.is_duckdb():
         relation = frame.to_native()
         if len(relation.columns) != len(names):

@@ -66,9 +66,17 @@ class ColumnRoles:
     named: dict[str, Any]  # parameters of `fit` that are names of columns
 
     @classmethod
-    def from_names(cls, names: list[Any], given: dict[str, Any]) -> "ColumnRoles":
+    def from_names(
+        cls, names: list[Any], given: dict[str, Any], names_only: bool = False
+    ) -> "ColumnRoles":
         """Return the roles of columns; strings in `given` are column names."""
         named = {role: name for role, name in given.items() if isinstance(name, str)}
+        for role, value in given.items():
+            if names_only and value is not None and role not in named:
+                raise TypeError(
+                    f"{role} must be the name of a column of X if X is not in memory; got "
+                    f"{type(value).__name__}"
+                )
         for role, name in named.items():
             if name not in names:
                 raise ValueError(f"{role} must be the name of a column of X; {name!r} is not one")
@@ -85,17 +93,6 @@ class ColumnRoles:
         """Return the features and the other columns of a frame as a part."""
         columns = {role: frame[name] for role, name in self.named.items()}
         return Part(frame[self.features], **columns, **others)
-
-
-def check_column_names(given: dict[str, Any]) -> set[str]:
-    """Return the parameters of `fit` that are given; raise an error for other than names."""
-    for role, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise TypeError(
-                f"{role} must be the name of a column of X if X is not in memory; got "
-                f"{type(value).__name__}"
-            )
-    return {role for role, value in given.items() if value is not None}
 
 
 class TableInMemory:
@@ -194,8 +191,6 @@ def with_progress(steps: Iterable[Any], total: int | None, unit: str) -> Iterato
     with suppress(ImportError):
         from tqdm.auto import tqdm
 
-        hidden, delay = not is_interactive(), PROGRESS_DELAY
-        return iter(
-            tqdm(steps, "counting", total, unit=unit, disable=hidden, delay=delay, leave=False)
-        )
+        shown: Any = {"disable": not is_interactive(), "delay": PROGRESS_DELAY, "leave": False}
+        return iter(tqdm(steps, "counting", total, unit=unit, **shown))
     return iter(steps)

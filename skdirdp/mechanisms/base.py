@@ -274,16 +274,6 @@ class Mechanism(PrivacyCurves):
         ----------
         **budget_and_sizes
             The parameters of `skdirdp.mechanisms.calibrate`.
-
-        Examples
-        --------
-        >>> from skdirdp.accounting import Composition
-        >>> from skdirdp.mechanisms import DirichletMechanism
-        >>> m = DirichletMechanism.calibrate(
-        ...     epsilon=1.0, delta=1e-5, releases=14, n_samples=34189, n_categories=10, n_rows=2
-        ... )
-        >>> Composition([(m, 14)]).epsilon(1e-5) <= 1.0
-        True
         """
         return cls._calibrator(cls.name, **budget_and_sizes)
 
@@ -318,13 +308,6 @@ class Mechanism(PrivacyCurves):
         -------
         ndarray of the same shape
             Positive probabilities that sum to 1 along the last axis.
-
-        Examples
-        --------
-        >>> from skdirdp.mechanisms import LaplaceMechanism
-        >>> released = LaplaceMechanism(scale=2.0).release([[12, 0, 5], [3, 3, 0]])
-        >>> released.shape, bool((released > 0).all())
-        ((2, 3), True)
         """
         counts = check_counts(counts)
         self.check_table(counts)

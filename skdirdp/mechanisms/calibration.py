@@ -68,10 +68,8 @@ class Problem:
 
     def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
         """Return the expected KL divergence of all tables together."""
-        return sum(
-            count * mechanism.expected_divergence(table)
-            for (table, count), mechanism in zip(self.tables, mechanisms, strict=True)
-        )
+        pairs = zip(self.tables, mechanisms, strict=True)
+        return sum(count * each.expected_divergence(table) for (table, count), each in pairs)
 
     @property
     def slope(self) -> float:

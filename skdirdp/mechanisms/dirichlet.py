@@ -139,8 +139,8 @@ class DirichletMechanism(Mechanism):
     @classmethod
     def _draw(cls, requests, generator):
         shapes = [
-            request.mechanism._shapes(request.counts, request.grid, whole=is_whole(request.counts))
-            for request in requests
+            mechanism._shapes(counts, grid, whole=is_whole(counts))
+            for mechanism, counts, grid, _ in requests
         ]
         return gamma_cells_of_all(shapes, generator)
 
@@ -291,12 +291,9 @@ def worst_row(bound: ContributionBound, r: float, alpha: float, direction: str) 
     renyi = tuple((pair(entry, "remove"), sides * count) for entry, count in bound.entries)
     if alpha < _MIN_PRIOR:
         return WorstCase(renyi=renyi, profile=None)
-    dominating = FractionalPair(
-        tuple(
-            (pair(step * bound.largest), cells * number) for step, number in dominating_cells(alpha)
-        )
-    )
-    return WorstCase(renyi=renyi, profile=((dominating, 1),))
+    steps = dominating_cells(alpha)
+    parts = tuple((pair(step * bound.largest), cells * number) for step, number in steps)
+    return WorstCase(renyi=renyi, profile=((FractionalPair(parts), 1),))
 
 
 @lru_cache(maxsize=256)
@@ -325,29 +322,20 @@ def dominating_cells(alpha: float) -> tuple[tuple[float, float], ...]:
     least = 0.02 / max(peak, 1.0)
     steps = _STEP_RATIO ** np.arange(1 + np.ceil(np.log(least) / np.log(_STEP_RATIO)))
     first = 0.01 * steps[-1]
-    drops = first * _DROP_RATIO ** np.arange(
-        1 + np.ceil(np.log(peak / first) / np.log(_DROP_RATIO))
-    )
-    drops = np.concatenate([[0.0], drops])
+    n_drops = 1 + np.ceil(np.log(peak / first) / np.log(_DROP_RATIO))
+    drops = np.concatenate([[0.0], first * _DROP_RATIO ** np.arange(n_drops)])
     values = _intensity_per_count(drops[:, np.newaxis] / steps, alpha)
     within = np.minimum(values[:-1], values[1:])
-    found = linprog(
-        steps,
-        A_ub=-within,
-        b_ub=np.full(len(within), -most),
-        bounds=[(1, None)] + [(0, None)] * (len(steps) - 1),
-    )
+    bounds = [(1, None)] + [(0, None)] * (len(steps) - 1)
+    found = linprog(steps, A_ub=-within, b_ub=np.full(len(within), -most), bounds=bounds)
     amounts = found.x if found.success else most * (steps == 1)
     amounts = np.where(amounts > 1e-12, amounts, 0.0)
     # Correct the tolerance of the solver with cells of size 1, which suffice on their own.
     lacking = max(0.0, 1 - float(np.min(within @ amounts)) / most)
     amounts[0] += lacking * most
     amounts *= 1 + _MARGIN
-    return tuple(
-        (float(step), float(amount / step))
-        for step, amount in zip(steps, amounts, strict=True)
-        if amount
-    )
+    sizes = zip(steps, amounts, strict=True)
+    return tuple((float(step), float(amount / step)) for step, amount in sizes if amount)
 
 
 def _intensity_per_count(w: np.ndarray | float, alpha: float) -> np.ndarray:

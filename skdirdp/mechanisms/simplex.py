@@ -25,6 +25,7 @@ from .._validation import (
     check_choice,
     check_integer,
     check_real,
+    check_real_array,
     store_reals,
 )
 from ..accounting.composition import PrivacyCurves
@@ -55,9 +56,8 @@ class SimplexMechanism(PrivacyCurves):
     """Release ``Y ~ Dirichlet(k p)`` for a probability vector p, or for a mean of several vectors.
 
     Neighbours are two vectors that differ in two protected entries, by at most b in l1 norm. For a
-    mean, one of its vectors is replaced by such a neighbour. The privacy curves are exact bounds by
-    the lift of `DirichletMechanism` to gamma variables, with r = k b / (2 N) and alpha = k eta
-    (docs/theory.md, section 8). The claims of the paper are available by name.
+    mean, one of its vectors is replaced by such a neighbour. The privacy curves are those of a
+    `DirichletMechanism` with r = k b / (2 N) and alpha = k eta (docs/theory.md, section 8).
 
     Parameters
     ----------
@@ -76,9 +76,8 @@ class SimplexMechanism(PrivacyCurves):
 
     Notes
     -----
-    Which tuples of vectors are neighbours depends on all parameters except `k`. `adjacency` is a
-    name of the relation that contains them, and releases compose if their names are equal: their
-    pairs then dominate the same neighbours. No total covers releases under different relations.
+    Which vectors are neighbours depends on all parameters except `k`. `adjacency` names the
+    relation with these parameters. Releases compose only if their names are equal.
 
     Examples
     --------
@@ -144,15 +143,13 @@ class SimplexMechanism(PrivacyCurves):
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
-        same = self.equivalent
-        pairs = ((BetaPair(same.r, same.alpha), 1),)
-        return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
+        case = WorstCase.from_pair(BetaPair(self.equivalent.r, self.equivalent.alpha))
+        return in_every_direction(self.adjacency, case)
 
     def paper_delta(self, gamma: float, *, union: bool = False) -> float:
-        """Return the delta of Theorems 1 and 2 that belongs to ``paper_epsilon(gamma)``.
+        """Return the probability that a protected entry is below gamma, for the worst vector.
 
-        It is the probability that a protected entry of the output is below gamma, for the worst
-        vector.
+        This is the delta of Theorems 1 and 2 that belongs to ``paper_epsilon(gamma)``.
 
         Parameters
         ----------
@@ -165,7 +162,7 @@ class SimplexMechanism(PrivacyCurves):
         """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1)
-        return (_union_delta if union else _vertex_delta)(*self._limits, gamma)
+        return _paper_delta(*self._limits, gamma, union)
 
     def epsilon(self, delta: float, claim: str = "exact") -> float:
         """Return the epsilon at delta.
@@ -352,15 +349,6 @@ class SimplexMechanism(PrivacyCurves):
             As in the class.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
             As in `epsilon`.
-
-        Examples
-        --------
-        >>> from skdirdp.mechanisms import SimplexMechanism
-        >>> m = SimplexMechanism.calibrate(
-        ...     epsilon=1.0, delta=1e-3, protected=(0, 1), eta=0.1, eta_bar=0.1, n_vectors=50
-        ... )
-        >>> round(m.k, 2), m.delta(1.0) <= 1e-3
-        (69.2, True)
         """
         epsilon = check_real("epsilon", epsilon, above=0)
         delta = check_real("delta", delta, above=0, below=1)
@@ -369,17 +357,14 @@ class SimplexMechanism(PrivacyCurves):
         def at(log_k):
             return cls(float(np.exp(log_k)), tuple(protected), eta, eta_bar, b, n_vectors)
 
-        if claim == "exact":
-            low = -20.0
-
-            def excess(log_k):
+        def excess(log_k):
+            if claim == "exact":
                 return np.log(at(log_k).delta(epsilon) / delta)
-        else:
+            return at(log_k).epsilon(delta, claim=claim) - epsilon
+
+        low = -20.0
+        if claim != "exact":
             low = float(np.log(max(1 / eta, 1 / eta_bar)) + (1e-6 if claim == "lemma5" else 1e-12))
-
-            def excess(log_k):
-                return at(log_k).epsilon(delta, claim=claim) - epsilon
-
         if excess(low) > 0:
             raise ValueError(
                 f"epsilon={epsilon} at delta={delta} is out of reach for every k: "
@@ -401,10 +386,7 @@ class SimplexMechanism(PrivacyCurves):
                 )
 
     def _check_vectors(self, name: str, values: ArrayLike, ndim: int) -> np.ndarray:
-        try:
-            values = np.asarray(values, dtype=float)
-        except (TypeError, ValueError):
-            raise TypeError(f"{name} must be an array of numbers") from None
+        values = check_real_array(name, values)
         if values.ndim != ndim or values.size == 0:
             raise ValueError(f"{name} must have {ndim} dimension(s); got shape {values.shape}")
         size = values.shape[-1]
@@ -448,33 +430,25 @@ class SimplexMechanism(PrivacyCurves):
 
 
 @lru_cache(maxsize=1024)
-def _vertex_delta(k: float, size: int, eta: float, eta_bar: float, gamma: float) -> float:
-    """Return the larger delta of the two kinds of vertices: Lemmas 1 and 2.
+def _paper_delta(k, size, eta, eta_bar, gamma, union) -> float:
+    """Return the larger delta of the two kinds of vertices (Lemmas 1 and 2), or the union bound.
 
     All protected entries are eta, or one of them is as large as possible.
     """
+    if union:
+        # An entry is Beta(k p_i, k (1 - p_i)), and is most often below gamma at p_i = eta.
+        return min(size * float(betainc(k * eta, k * (1 - eta), gamma)), 1.0)
     least = np.full(size, k * eta)
-    corner = least.copy()
-    corner[-1] = k * (1 - eta_bar - (size - 1) * eta)
-    return max(
-        probability_below(least, k * (1 - size * eta), gamma),
-        probability_below(corner, k * eta_bar, gamma),
-    )
-
-
-def _union_delta(k: float, size: int, eta: float, eta_bar: float, gamma: float) -> float:
-    # An entry is Beta(k p_i, k (1 - p_i)), and is most often below gamma at p_i = eta.
-    return min(size * float(betainc(k * eta, k * (1 - eta), gamma)), 1.0)
+    corner = np.append(least[1:], k * (1 - eta_bar - (size - 1) * eta))
+    at_least = probability_below(least, k * (1 - size * eta), gamma)
+    return max(at_least, probability_below(corner, k * eta_bar, gamma))
 
 
 @lru_cache(maxsize=256)
-def _best_gamma(
-    k: float, size: int, eta: float, eta_bar: float, delta: float, union: bool
-) -> float:
-    bound = _union_delta if union else _vertex_delta
-
+def _best_gamma(k, size, eta, eta_bar, delta, union) -> float:
     def excess(log_gamma):
-        return np.log(max(bound(k, size, eta, eta_bar, float(np.exp(log_gamma))), 1e-300) / delta)
+        bound = _paper_delta(k, size, eta, eta_bar, float(np.exp(log_gamma)), union)
+        return np.log(max(bound, 1e-300) / delta)
 
     high = -np.log(size) - 1e-12
     if excess(high) <= 0:  # the bound does not reach delta below the largest gamma
@@ -512,10 +486,9 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
         limit = (size - j - 1) * threshold
         ranges.append((max(shortest * low, limit), max(longest * high, limit)))
 
-    def last(length):
+    def following(length):
         return np.log(np.maximum(betainc(shapes[-1], after[-1], threshold / length), _TINY))
 
-    following = last
     for j in range(size - 2, -1, -1):
         shortest, longest = np.log(ranges[j])
         if j == 0 or longest - shortest < 1e-13:
@@ -566,7 +539,7 @@ def _range_of_part(a: float, b: float) -> tuple[float, float]:
     peak = xlogy(a, expit(mode)) + xlogy(b, expit(-mode))
 
     def drop(x):
-        return peak - a * -np.logaddexp(0, -x) - b * -np.logaddexp(0, x) - _NEGLIGIBLE
+        return peak + a * np.logaddexp(0, -x) + b * np.logaddexp(0, x) - _NEGLIGIBLE
 
     # The tails decrease like exp(a x) and exp(-b x).
     low = brentq(drop, mode - (_NEGLIGIBLE + 40) / a - 40, mode)

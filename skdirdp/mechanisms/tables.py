@@ -38,12 +38,9 @@ class ContributionBound:
     """Public bounds on the entries of one record in a table.
 
     `max_count` bounds each entry. Without `max_total` a record contributes to a single cell.
-    With `max_total` it may contribute to any number of cells, up to this total.
-
-    Entries are multiples of `grid`, a power of two of at most 1, by default far below the
-    bounds. Sums of multiples are exact in any order, as long as they are below 2^53 times the
-    grid. Removing a record therefore changes the sums by exactly its contribution. Whole numbers
-    are on every grid.
+    Entries are multiples of `grid`, a power of two of at most 1. Sums of multiples are exact in
+    any order, as long as they are below 2^53 times the grid. Removing a record therefore changes
+    the sums by exactly its contribution.
     """
 
     max_count: float = 1.0
@@ -135,8 +132,7 @@ class CountTable:
     contribution : ContributionBound
         Bound on the entries of a record. By default a single count.
     precision : float, default=1.0
-        Precision relative to the other tables of the model: the common scale of the noise is
-        divided by it.
+        The common scale of the noise of all tables is divided by it.
     min_smoothing : float, default=1.0
         Smallest smoothing, in counts.
     floor : float, default=0.0
@@ -144,8 +140,7 @@ class CountTable:
     of_persons : bool, default=False
         Whether the bound applies to a person, that is, to the sum of a person's records.
     postprocess : bool, default=False
-        Whether the release is post-processed (`skdirdp.postprocessing`). The noise is
-        calibrated accordingly.
+        Whether the noise is calibrated for a release that is post-processed.
 
     Examples
     --------
@@ -166,13 +161,8 @@ class CountTable:
     postprocess: bool = False
 
     def __post_init__(self):
-        store_reals(
-            self,
-            n_samples=NON_NEGATIVE,
-            precision=POSITIVE,
-            min_smoothing=NON_NEGATIVE,
-            floor=NON_NEGATIVE,
-        )
+        store_reals(self, n_samples=NON_NEGATIVE, precision=POSITIVE)
+        store_reals(self, min_smoothing=NON_NEGATIVE, floor=NON_NEGATIVE)
         check_integer("n_categories", self.n_categories, at_least=1)
         check_integer("n_rows", self.n_rows, at_least=1)
         if not isinstance(self.postprocess, bool):

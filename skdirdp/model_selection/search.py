@@ -30,17 +30,9 @@ from ..base import Budget, PrivateEstimator, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
-from . import runs
-from .planning import (
-    ROUTES,
-    Route,
-    SearchPlan,
-    SelectionReport,
-    choose_route,
-    plan_search,
-    split_records,
-)
-from .runs import Records, Run, SearchData, is_wrapped, make_candidate
+from . import planning, runs
+from .planning import ROUTES, Route, SearchPlan, SelectionReport
+from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
 from .scoring import PrivateScore, PrivateScorer, as_label_vector, estimate_score, get_scorer
 
 #: Expected number of runs of a search, if `n_runs` is None.
@@ -170,7 +162,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         with errors_without_data(X=X, y=y):
             X, y = indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
-        train, test = split_records(n_records, self.cv, self.adjacency, generator)
+        train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
         if self.adjacency == "replace" and not (train.size and test.size):
             raise ValueError(
                 "cv must leave records to fit to and hold some out; it takes "
@@ -207,11 +199,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return self.refit is True or self.refit == "all"
 
     def _plan(self, data: SearchData, leaks: list[str]) -> SearchPlan:
-        """Calibrate the noise of every candidate by rehearsals; nothing is released.
-
-        Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
-        charged and compared.
-        """
+        """Calibrate the noise of every candidate by rehearsals; nothing is released."""
+        # Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
+        # charged and compared.
         budget = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
         wrapped = is_wrapped(self.estimator)
         has_warned = False
@@ -229,9 +219,11 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
         if self._is_private:
             mean_runs = MEAN_RUNS if self.n_runs is None else float(self.n_runs)
-            route = choose_route(self.route, len(data.candidates), mean_runs, budget, self._refits)
+            route = planning.choose_route(
+                self.route, len(data.candidates), mean_runs, budget, self._refits
+            )
             refits = partial(rehearsals, records=data.all_records)
-            return plan_search(route, budget, rehearsals, refits)
+            return planning.plan_search(route, budget, rehearsals, refits)
         route = Route("composition", len(data.candidates), 0.5, self._refits, np.inf)
         rehearsals(budget)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
@@ -266,7 +258,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         parameters, wrapped = data.candidates[best.number], is_wrapped(self.estimator)
         candidate = make_candidate(self.estimator, parameters, plan.refit_budget, seed)
         with runs.ignore_leak_warnings():
-            fitted, report = runs.fit_candidate(candidate, data.all_records, wrapped)
+            fitted, report = fit_candidate(candidate, data.all_records, wrapped)
         if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.number].parts):
             raise RuntimeError(
                 "the noise of the last fit differs from the noise that was charged: its tables "

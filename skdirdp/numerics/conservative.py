@@ -15,13 +15,11 @@ from scipy.optimize import brentq
 _LARGEST_EXCESS = 1e3
 # Brent's method falls back to bisection, which may need one iteration per bit of the exponent.
 _MAX_ITERATIONS = 2000
-# `root_nearby` gives up after this number of secant steps, or at a longer step.
-_MAX_SECANTS, _MAX_STEP = 8, 0.01
-# The slope is updated only after a step of more margins, which exceeds rounding errors.
-_MIN_SLOPE_STEP = 100.0
-
-# A product of whole numbers whose float is below this is exact.
-_EXACT = 2.0**53
+# `root_nearby` gives up after this number of secant steps, or at a longer step. It updates the
+# slope only after a step of more margins, which exceeds rounding errors.
+_MAX_SECANTS, _MAX_STEP, _MIN_SLOPE_STEP = 8, 0.01, 100.0
+#: Sums and products of whole numbers up to this are exact in double precision.
+EXACT = 2.0**53
 
 # Quadrature of densities
 _BISECTIONS = 34
@@ -135,7 +133,7 @@ def round_up(exact: Fraction) -> float:
 
 def product_up(a: float, b: float) -> float:
     """Compute ``a * b``, rounded up."""
-    if abs(a * b) < _EXACT and a % 1 == b % 1 == 0:
+    if abs(a * b) < EXACT and a % 1 == b % 1 == 0:
         return float(a * b)  # exact for whole numbers
     return round_up(Fraction(a) * Fraction(b)) if math.isfinite(a * b) else a * b
 
@@ -187,10 +185,15 @@ def _integrate(threshold, slope, log_density, score):
     after = _bisect(lambda u: log_integrand(peak + np.exp(u)) > top - _DROP, nearest, highest)
     start, end = np.maximum(peak - np.exp(before), 0.0), peak + np.exp(after)
 
+    def integral(low, high):
+        with np.errstate(invalid="ignore"):
+            values = np.exp(log_integrand(low + (high - low) * _NODES[:, np.newaxis]) - top)
+        return (high - low) * (_WEIGHTS @ values)
+
     # The length scales may differ by orders of magnitude, but they change only at x = 0 and
     # at the peak, where the nodes of the rule are dense at every scale.
-    left = _integral(log_integrand, start, peak, top) + start * np.exp(-_DROP)
-    right = _integral(log_integrand, peak, end, top)
+    left = integral(start, peak) + start * np.exp(-_DROP)
+    right = integral(peak, end)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_delta = np.log(left + right) + top + np.log1p(_QUADRATURE_ERROR)
         # If t0 is below the mode and the peak is too narrow for floats, all of p lies above
@@ -199,13 +202,6 @@ def _integrate(threshold, slope, log_density, score):
         above_mode = score(threshold) <= 0
     log_delta = np.where(narrow & ~above_mode, 0.0, np.minimum(log_delta, 0.0))
     return np.where(np.isneginf(top) & above_mode, -np.inf, log_delta)
-
-
-def _integral(log_integrand, start, stop, top):
-    width = stop - start
-    with np.errstate(invalid="ignore"):
-        values = np.exp(log_integrand(start + width * _NODES[:, np.newaxis]) - top)
-    return width * (_WEIGHTS @ values)
 
 
 def _bisect(below, low, high, steps=_BISECTIONS):
@@ -225,27 +221,14 @@ def inverted_log_delta(
 ) -> tuple[float, bool]:
     """Bound log delta of a sum of losses at epsilon, and say whether the bound is tight.
 
-    ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))`` follows from the cumulant
-    ``K(t) = log E exp(t L)`` by Bromwich's integral: for every c with 0 < c < max_tilt,
-
-        delta(epsilon) = 1/pi * integral over u > 0 of
-                         Re[ exp(K(t) - t epsilon) / (t (1 + t)) ] du,   t = c + i u,
-
-    because ``max(0, 1 - exp(-x))`` has the two-sided Laplace transform 1 / (t (1 + t)). At the
-    saddle point c the integrand hardly oscillates and a few dozen nodes suffice.
-
-    The result is an upper bound. By Poisson's summation formula the trapezoidal rule with nodes
-    at multiples of h returns exactly
-
-        sum over all integers m of exp(m c T) * delta(epsilon + m T),   T = 2 pi / h,
-
-    whose terms are all non-negative; m = 0 is the required one. The modulus of the integrand must
-    decrease in u. Then the sum over the nodes beyond the last one, u_J, is at most
-    ``|exp K(c + i u_J)| / u_J``. This bound and an allowance for rounding are added. `releases`
-    determines how rounding errors of the cumulants accumulate.
+    The integrand ``exp(K(t) - t epsilon) / (t (1 + t))`` of Bromwich's integral is summed on the
+    line ``t = c + i u`` through its saddle point c, where it hardly oscillates. By Poisson's
+    summation formula the trapezoidal rule adds only non-negative terms (docs/theory.md, section 3).
+    The modulus of the integrand must decrease in u. Then the sum over the nodes beyond the last
+    one, u_J, is at most ``|exp K(c + i u_J)| / u_J``, which is added with an allowance for
+    rounding. `releases` determines how rounding errors of the cumulants accumulate.
 
     The bound is not tight when the integrand decreases too slowly to be summed to its end.
-    Other methods may then be tighter.
     """
     grid, action = _saddle_search(cumulant, max_tilt, epsilon)
     best = int(np.argmin(action))
@@ -262,7 +245,8 @@ def inverted_log_delta(
     if allowance > 1:
         return float(min(chernoff, 0.0)), False
     step = bromwich_step(grid, action)
-    total, magnitude, last, start = 0.5 / (c * (1 + c)), 0.5 / (c * (1 + c)), np.inf, 1
+    total = magnitude = 0.5 / (c * (1 + c))
+    last, start = np.inf, 1
     while start < _MAX_NODES:
         u = step * np.arange(start, start + _BLOCK * (1 + start // (4 * _BLOCK)))
         t = c + 1j * u
@@ -325,6 +309,7 @@ def zoomed_search(
     low: float,
     high: float,
     zooms: int,
+    size: int = _GRID,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate tilts and values on a grid, then on finer grids around the least value.
 
@@ -332,12 +317,12 @@ def zoomed_search(
     """
     tilts, values = [], []
     for _ in range(zooms):
-        x = np.linspace(low, high, _GRID)
+        x = np.linspace(low, high, size)
         tilt, value = evaluate(x)
         value = np.where(np.isnan(value), np.inf, value)
         tilts.append(tilt)
         values.append(value)
         best = int(np.argmin(value))
-        low, high = x[max(best - 1, 0)], x[min(best + 1, _GRID - 1)]
+        low, high = x[max(best - 1, 0)], x[min(best + 1, size - 1)]
     order = np.argsort(np.concatenate(tilts))
     return np.concatenate(tilts)[order], np.concatenate(values)[order]

@@ -1,28 +1,18 @@
 """Differences of log-gamma and related functions, without cancellation.
 
-Every privacy curve of the Dirichlet mechanism is a difference of log-gamma functions that nearly
-cancel when the prior is large. The functions here compute such differences as sums of terms of
-one sign, so the relative error stays near machine precision even for very small results.
+They are computed as sums of terms of one sign, so the relative error stays near machine precision
+even if the prior is large and the log-gamma functions nearly cancel.
 """
 
 import numpy as np
 from scipy.special import digamma, gammaln, loggamma
 
 # Coefficients B_2j / (2j (2j - 1)) of Stirling's series, for odd powers 1, 3, 5, ...
-_STIRLING = (
-    1 / 12,
-    -1 / 360,
-    1 / 1260,
-    -1 / 1680,
-    1 / 1188,
-    -691 / 360360,
-    1 / 156,
-    -3617 / 122400,
-)
+_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 # Above this argument the series is exact to double precision. Above the larger one its first
 # terms are enough, because the next is below 2^-60 of the first.
 _STIRLING_FROM = 10
-_FEW_TERMS, _FEW_TERMS_FROM, _ALL_TERMS = 3, 1 << 10, len(_STIRLING)
+_FEW_TERMS, _FEW_TERMS_FROM, _ALL_TERMS = 3, 1 << 10, len(_SERIES)
 
 _SERIES_RADIUS = 0.1
 _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
@@ -74,7 +64,7 @@ def stirling_error(x):
     """Compute ``lnGamma(x)`` minus Stirling's formula ``(x - 1/2) ln x - x + ln(2 pi)/2``."""
     x = np.asarray(x, dtype=float)
     large = np.maximum(x, _STIRLING_FROM)
-    series = _polynomial(large**-2.0, _STIRLING) / large
+    series = _polynomial(large**-2.0, _SERIES) / large
     small = np.minimum(x, _STIRLING_FROM)
     direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + HALF_LOG_2PI)
     return np.where(x > _STIRLING_FROM, series, direct)
@@ -181,7 +171,7 @@ class LiftedGap:
             term_b = (term_b + square_b * power_of_degree) / far
             power = power / x
             if degree % 2:
-                series = series + _STIRLING[degree // 2] * (tilt * term_a + term_b)
+                series = series + _SERIES[degree // 2] * (tilt * term_a + term_b)
         return self._recurrence - 0.5 * (tilt * excess_a + excess_b) + series
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from .._validation import largest_count
+from .conservative import EXACT
 
 try:
     # Private names of scipy, imported nowhere else.
@@ -17,11 +18,8 @@ try:
 except ImportError:
     csc_matvec = csc_matvecs = None
 
-#: Sums and products of whole numbers up to this are exact in double precision.
-EXACT = 2.0**53
-# The same limit in single precision.
+# Sums of whole numbers up to this are exact in single precision.
 _EXACT_IN_SINGLE = 2.0**24
-
 # Approximate number of entries per block. A block fits into the processor's cache.
 _DENSE_ENTRIES = 1 << 17
 _SPARSE_ENTRIES = 1 << 16
@@ -49,8 +47,6 @@ def stacks_by_shape(arrays: Sequence[np.ndarray]) -> Iterator[tuple[list[int], n
 
 def is_whole(values: np.ndarray) -> bool:
     """Return whether all values are whole numbers."""
-    if values.size <= _WHOLE_ENTRIES:
-        return bool((values == np.rint(values)).all())
     flat = values.reshape(-1)
     blocks = (flat[rows] for rows in row_blocks(flat.size, 1, _WHOLE_ENTRIES))
     return all(bool((block == np.rint(block)).all()) for block in blocks)

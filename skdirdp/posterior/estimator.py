@@ -1,10 +1,8 @@
 """Estimator that releases a Dirichlet posterior under differential privacy.
 
 Three mechanisms add Laplace noise to the counts (Algorithms 1 to 3 of "Differentially Private
-Bayesian Inference"), floored and clamped to an integer with a closed-form distribution. The
-exponential mechanisms are in `hellinger`.
-
-Labels are compared by `==` and `hash`, as the keys of a dict. Error messages never show a label.
+Bayesian Inference"), floored and clamped. The exponential mechanisms are in `hellinger`. Labels are
+compared by `==` and `hash`, as the keys of a dict. Error messages never show a label.
 """
 
 import math
@@ -63,9 +61,8 @@ _CALIBRATION_TEXTS = {
 class PosteriorPrivacy(PrivacyReport):
     """Privacy report of a released posterior.
 
-    A `skdirdp.PrivacyReport` of one release, with `delta` 0, `order` None and `adjacency`
-    "replace". `composition` uses the exact profile of "ehd" and "ehds" if there are few enough
-    neighbours to enumerate, and randomised response otherwise.
+    `composition` uses the exact profile of "ehd" and "ehds" if there are few enough neighbours to
+    enumerate, and randomised response otherwise.
 
     Parameters
     ----------
@@ -77,8 +74,7 @@ class PosteriorPrivacy(PrivacyReport):
         The name of the mechanism; also called `mechanism`.
     calibration : {"exact", "bounded", "paper", "none"}
         "exact": the largest log-ratio over all neighbours was computed and equals epsilon.
-        "bounded": there are too many neighbours to evaluate, and a bound shows that no log-ratio
-        exceeds epsilon.
+        "bounded": a bound shows that no log-ratio exceeds epsilon.
     loss : float or None
         The largest log-ratio over all neighbours and outcomes, if known. With Laplace noise
         it is attained unless clamping prevents it.
@@ -178,15 +174,13 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     Notes
     -----
-    The exponential mechanisms choose among all posteriors of n records, at most half a
-    million: n = 499 999 for two categories, 998 for three, 142 for four. The loss of "ehd" and
-    "ehds" is computed for all pairs of neighbours if there are few enough (for "ehds" and equal
-    prior entries, up to n of about 2000, 70 and 25). Otherwise the exponent is smaller and
-    based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise ("lshist") has no
-    such limits, and its expected Hellinger distance is smaller except for very small data sets.
-
-    The number of records is public. With `max_rows` above 1, persons who replace each other are
-    assumed to have equally many records.
+    The exponential mechanisms choose among all posteriors of n records, at most half a million:
+    n = 499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
+    neighbours to compute the loss (for "ehds" and equal prior entries, from n of about 2000, 70 and
+    25), the exponent is based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise
+    ("lshist") has no such limits, and its expected Hellinger distance is smaller except for very
+    small data sets. With `max_rows` above 1, persons who replace each other are assumed to have
+    equally many records.
 
     Examples
     --------
@@ -259,10 +253,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         self
         """
         with self._fitting():
-            counted = self._count(x, groups)
-            plan = self._plan(counted)  # calibrates and checks; nothing is drawn
-            released = self._release(plan)
-            self._set_fitted_attributes(plan, released)
+            self._release(self._count(x, groups))
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -279,17 +270,13 @@ class PrivateDirichletPosterior(PrivateEstimator):
         self
         """
         with self._fitting():
-            counted = self._check_counts(counts)
-            plan = self._plan(counted)
-            released = self._release(plan)
-            self._set_fitted_attributes(plan, released)
+            self._release(self._check_counts(counts))
         return self
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw distributions over the categories from the released posterior.
 
-        This is post-processing of the released posterior. It has no privacy cost, and a fixed
-        seed is safe.
+        This has no privacy cost, and a fixed seed is safe.
 
         Parameters
         ----------
@@ -328,12 +315,16 @@ class PrivateDirichletPosterior(PrivateEstimator):
         """Return the categories if a parameter gives them or their number, else None."""
         prior = check_prior(self.prior)
         labels = None if self.categories is None else check_labels(self.categories)
-        size = common_size(
-            n_categories=None if self.n_categories is None else int(self.n_categories),
-            categories=None if labels is None else len(labels),
-            prior=prior.size if prior.ndim else None,
-        )
-        return list(range(size)) if labels is None and size is not None else labels
+        sizes = {
+            "n_categories": None if self.n_categories is None else int(self.n_categories),
+            "categories": None if labels is None else len(labels),
+            "prior": prior.size if prior.ndim else None,
+        }
+        given = {name: size for name, size in sizes.items() if size is not None}
+        if len(set(given.values())) > 1:
+            found = ", ".join(f"{name}: {size}" for name, size in given.items())
+            raise ValueError(f"the number of categories must be the same everywhere; got {found}")
+        return list(range(max(given.values()))) if labels is None and given else labels
 
     def _select(self, groups: ArrayLike | None, n_rows: int) -> CountedRows:
         selection = select_rows(groups, n_rows, self.max_rows)
@@ -350,9 +341,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
             label_counts, unit = count_labels(x, lambda n_rows: self._select(groups, n_rows))
             if labels is None:
                 labels, leaks = observed_labels(label_counts), ["categories"]
-            wanted = f"codes from 0 to {len(labels) - 1}"
-            if self.categories is not None:
-                wanted = "labels among `categories`"
+            codes = f"codes from 0 to {len(labels) - 1}"
+            wanted = codes if self.categories is None else "labels among `categories`"
             counts = category_counts(label_counts, labels, wanted)
         return CategoryCounts(counts, labels, unit, leaks)
 
@@ -366,7 +356,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         unit = select_rows(None, 0, self.max_rows).unit
         return CategoryCounts(check_count_vector(counts, len(labels)), labels, unit, [])
 
-    def _plan(self, counted: "CategoryCounts") -> "PosteriorPlan":
+    def _release(self, counted: "CategoryCounts") -> None:
+        """Check and calibrate, charge the accountant, then draw noisy counts."""
         self._warn_of_leak(counted.leaks)
         if self.mechanism == "ehdl":
             warn(
@@ -374,18 +365,13 @@ class PrivateDirichletPosterior(PrivateEstimator):
                 "It is meant for comparison only.",
                 PrivacyLeakWarning,
             )
-        return PosteriorPlan(self, counted)
-
-    def _release(self, plan: "PosteriorPlan") -> np.ndarray:
-        """Charge the accountant, then draw noisy counts."""
+        plan = PosteriorPlan(self, counted)  # calibrates and checks; nothing is drawn
         ((guarantee, releases),) = plan.privacy.mechanisms
-        return plan.draw(self._charge(guarantee, releases, plan.counted.unit))
-
-    def _set_fitted_attributes(self, plan: "PosteriorPlan", released: np.ndarray) -> None:
+        released = plan.draw(self._charge(guarantee, releases, counted.unit))
         self.concentration_ = plan.prior + released
         self.mean_ = self.concentration_ / self.concentration_.sum()
         self.privacy_ = plan.privacy
-        self.categories_ = plan.counted.categories
+        self.categories_ = counted.categories
         self.n_categories_ = len(self.categories_)
         self.n_samples_ = plan.n_samples
 
@@ -411,72 +397,59 @@ class PosteriorPlan:
     """Calibrated release of a posterior; nothing is drawn before `draw`."""
 
     def __init__(self, estimator: PrivateDirichletPosterior, counted: CategoryCounts):
-        self.counted, self._mechanism = counted, estimator.mechanism
+        mechanism, unit, epsilon = estimator.mechanism, counted.unit, float(estimator.epsilon)
         # Convert to Python numbers: NumPy scalars round and overflow differently.
-        self.n_samples = int(counted.counts.sum())
-        self._epsilon = _per_record(float(estimator.epsilon), counted.unit)
+        self.n_samples, gamma = int(counted.counts.sum()), float(estimator.gamma)
         self.prior = np.broadcast_to(check_prior(estimator.prior), counted.counts.shape)
-        prior, gamma = tuple(self.prior.tolist()), float(estimator.gamma)
-        self.privacy = _report(estimator, counted, prior, self.n_samples, gamma)
-        scale = self.privacy.exponent
+        self._counts, self._mechanism = counted.counts, mechanism
+        self._epsilon = _per_record(epsilon, unit)
+        sizes = mechanism, tuple(self.prior.tolist()), self.n_samples
+        exact = estimator.calibration == "exact" and mechanism != "ehdl"
+        method, scale, loss = _calibrate(*sizes, self._epsilon, gamma, exact)
         if scale is not None:
-            lattice = posterior_lattice(prior, self.n_samples)
-            logs = log_weights(self._mechanism, counted.counts, lattice, scale, gamma)
+            lattice = posterior_lattice(*sizes[1:])
+            logs = log_weights(mechanism, counted.counts, lattice, scale, gamma)
             self._candidates = lattice.counts, logs
+        if mechanism == "ehdl":
+            epsilon = np.inf
+        adjacency = PERSON_RELATIONS["replace"] if unit.is_person else "replace"
+        guarantee: PrivacyCurves | None = None
+        if np.isinf(epsilon):
+            guarantee = NoPrivacy(adjacency)
+        elif loss is not None and scale is not None and unit.max_rows == 1:
+            bound = min(epsilon, loss * (1 + _LOSS_ROUNDING))
+            guarantee = enumerated_profile(*sizes, scale, gamma, bound, adjacency)
+        self.privacy = PosteriorPrivacy(
+            epsilon=epsilon,
+            delta=0.0,
+            order=None,
+            adjacency="replace",
+            mechanisms=((guarantee or PureDP(epsilon, adjacency), 1),),
+            not_covered=estimator._not_covered(counted.leaks),
+            name=mechanism,
+            calibration=method,
+            loss=loss if unit.max_rows == 1 else None,
+            exponent=scale,
+            unit=unit,
+            n_records=self.n_samples,
+        )
 
     def draw(self, generator: np.random.Generator | None) -> np.ndarray:
         """Draw noisy counts, after they were charged; the exact counts without a generator."""
-        counts = self.counted.counts
         if generator is None:
-            return counts
+            return self._counts
         if self.privacy.exponent is None:
-            return draw_laplace(self._mechanism, counts, self._epsilon, generator)
+            return draw_laplace(self._mechanism, self._counts, self._epsilon, generator)
         return draw_candidate(*self._candidates, generator)
-
-
-def _report(
-    estimator: PrivateDirichletPosterior,
-    counted: CategoryCounts,
-    prior: tuple[float, ...],
-    n_samples: int,
-    gamma: float,
-) -> PosteriorPrivacy:
-    """Compute the guarantee of a release from public sizes and parameters."""
-    mechanism, unit, epsilon = estimator.mechanism, counted.unit, float(estimator.epsilon)
-    exact = estimator.calibration == "exact" and mechanism != "ehdl"
-    record_epsilon = _per_record(epsilon, unit)
-    method, scale, loss = _calibrate(mechanism, exact, prior, n_samples, record_epsilon, gamma)
-    claimed = np.inf if mechanism == "ehdl" else epsilon
-    adjacency = PERSON_RELATIONS["replace"] if unit.is_person else "replace"
-    guarantee: PrivacyCurves | None = None
-    if np.isinf(claimed):
-        guarantee = NoPrivacy(adjacency)
-    elif loss is not None and scale is not None and unit.max_rows == 1:
-        bound = min(claimed, loss * (1 + _LOSS_ROUNDING))
-        guarantee = enumerated_profile(mechanism, prior, n_samples, scale, gamma, bound, adjacency)
-    return PosteriorPrivacy(
-        epsilon=claimed,
-        delta=0.0,
-        order=None,
-        adjacency="replace",
-        mechanisms=((guarantee or PureDP(claimed, adjacency), 1),),
-        not_covered=estimator._not_covered(counted.leaks),
-        name=mechanism,
-        calibration=method,
-        loss=loss if unit.max_rows == 1 else None,
-        exponent=scale,
-        unit=unit,
-        n_records=n_samples,
-    )
 
 
 def _calibrate(
     mechanism: str,
-    exact: bool,
     prior: tuple[float, ...],
     n_samples: int,
     epsilon: float,
     gamma: float,
+    exact: bool,
 ) -> tuple[str, float | None, float | None]:
     """Return the calibration method, the exponent of an exponential mechanism, and the loss."""
     if np.isinf(epsilon):
@@ -486,8 +459,7 @@ def _calibrate(
     check_candidates(mechanism, n_samples, len(prior))
     choose = exact_exponent if exact else paper_exponent
     found = choose(mechanism, prior, n_samples, epsilon, gamma)
-    method = "paper" if not exact else "bounded" if found.loss is None else "exact"
-    return method, found.scale, found.loss
+    return "paper" if not exact else "bounded" if found.loss is None else "exact", *found
 
 
 def _per_record(epsilon: float, unit: Unit) -> float:
@@ -579,15 +551,6 @@ def check_labels(categories: Any) -> list[Hashable]:
     return labels
 
 
-def common_size(**sizes: int | None) -> int | None:
-    """Return the number of categories given by the parameters, or None if none gives it."""
-    given = {name: size for name, size in sizes.items() if size is not None}
-    if len(set(given.values())) > 1:
-        found = ", ".join(f"{name}: {size}" for name, size in given.items())
-        raise ValueError(f"the number of categories must be the same everywhere; got {found}")
-    return next(iter(given.values()), None)
-
-
 def count_labels(x: Any, select: Callable[[int], CountedRows]) -> tuple[Counter[Hashable], Unit]:
     """Count the selected records of each label, and return the unit of privacy."""
     _check_shape(x)
@@ -649,7 +612,7 @@ def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
         raise TypeError(
             f"{name} must contain hashable labels, such as numbers and strings"
         ) from None
-    if any(_is_missing(label) for label in label_counts):
+    if any(map(_is_missing, label_counts)):
         raise ValueError(f"{name} must not contain missing values; make 'missing' a category")
     if any(isinstance(label, Complex) and not isinstance(label, Real) for label in label_counts):
         raise TypeError(f"{name} must not contain complex numbers")

@@ -1,29 +1,16 @@
 """Hellinger distances between Dirichlet posteriors, and exponential mechanisms scored by them.
 
-The posterior of counts x under the prior Dir(alpha) is Dir(alpha + x). Two data sets that differ
-in one record share the counts y of the others, and their posteriors are those of ``y + e_i`` and
-``y + e_j``. Their affinity ``1 - H**2`` is ``rho(alpha_i + y_i) * rho(alpha_j + y_j)`` with
-``rho(a) = Gamma(a + 1/2) / sqrt(Gamma(a) Gamma(a + 1))``, which increases in a: the fewer records
-two cells contain, the larger the distance of the posteriors. All sensitivities follow from this,
-without enumerating the possible data sets.
-
-A `PosteriorLattice` enumerates all posteriors of n records over k categories, identified by
-their counts. There are ``C(n + k - 1, k - 1)``, numbered in colexicographic order of their
-cumulative counts. Neighbours differ by one record that moves from one cell to another.
-
-The exponential mechanisms (Algorithms 4 to 6 of "Differentially Private Bayesian Inference") draw
+The posterior of counts x under the prior Dir(alpha) is Dir(alpha + x). The exponential mechanisms
+(Algorithms 4 to 6 of "Differentially Private Bayesian Inference", docs/theory.md, section 7) draw
 the candidate r for counts x with probability proportional to
-``exp(-scale * inverse_sensitivity(x) * H(x, r))``, where the inverse sensitivity is
-
-- "ehd": one over the global sensitivity;
-- "ehdl": one over the local sensitivity of x, which is not private;
-- "ehds": one over the gamma-smooth sensitivity of x.
+``exp(-scale * inverse_sensitivity(x) * H(x, r))``. The sensitivity is the global one ("ehd"), the
+gamma-smooth one of x ("ehds"), or the local one of x ("ehdl"), which is not private.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, permutations
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,8 +31,7 @@ _TOO_MANY_RECORDS = 1 << 53
 _BLOCK = 1 << 16  # points per evaluation, to limit memory
 
 EXPONENTIAL = ("ehd", "ehdl", "ehds")
-# The largest number of candidates that is enumerated.
-_MAX_CANDIDATES = 500_000
+_MAX_CANDIDATES = 500_000  # that are enumerated
 # To calibrate the exponent, at most _MAX_WORK pairs of neighbours are listed. If pairs times
 # candidates exceed _MAX_WORK, only _PARTIAL_WORK of them are evaluated.
 _MAX_WORK = 1 << 22
@@ -54,10 +40,8 @@ _PARTIAL_WORK = 1 << 21
 _ROUNDING = 1e-9
 
 # Privacy profiles: the largest product of the numbers of pairs of neighbours and of candidates,
-# and the number of epsilons between 0 and the largest loss.
-_MAX_PROFILE_WORK = 1 << 20
-_PROFILE_BLOCK = 1 << 18
-_POINTS = 64
+# the same in one block, and the number of epsilons between 0 and the largest loss.
+_MAX_PROFILE_WORK, _PROFILE_BLOCK, _POINTS = 1 << 20, 1 << 18, 64
 # Allowance for errors of the probabilities, which are accurate to about 1e-13.
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-11
 # Outside this range the allowance, or rounding errors near 1, would dominate.
@@ -193,13 +177,11 @@ def local_sensitivity(counts: ArrayLike, prior: ArrayLike) -> float:
 
 
 def _least_log_affinity(counts: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Smallest log-affinity over the neighbours of each row of counts."""
+    """Smallest log-affinity over the neighbours of a vector of counts."""
     joined = log_step_affinity(prior + counts)
     left = np.where(counts > 0, log_step_affinity(prior + np.maximum(counts - 1, 0)), 0.0)
-    size = counts.shape[-1]
-    sums = left[..., :, np.newaxis] + joined[..., np.newaxis, :]
-    possible = (counts > 0)[..., :, np.newaxis] & ~np.eye(size, dtype=bool)
-    return np.where(possible, sums, 0.0).min(axis=(-2, -1))
+    possible = (counts > 0)[:, np.newaxis] & ~np.eye(counts.size, dtype=bool)
+    return np.where(possible, left[:, np.newaxis] + joined, 0.0).min()
 
 
 def smooth_sensitivity(counts: ArrayLike, prior: ArrayLike, gamma: float = 1.0) -> float:
@@ -326,7 +308,11 @@ def check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
 
 
 class PosteriorLattice:
-    """All candidate posteriors for a prior and a number of records, with their distances."""
+    """All posteriors of n records over k categories, identified by their counts.
+
+    They are numbered in colexicographic order of their cumulative counts. Neighbours differ by one
+    record that moves from one cell to another.
+    """
 
     def __init__(self, prior: tuple[float, ...], n_samples: int):
         self.prior = np.asarray(prior, dtype=float)
@@ -348,9 +334,11 @@ class PosteriorLattice:
         """Indices of the candidates with these counts, along the last axis."""
         k = self.prior.size
         marks = np.cumsum(counts[..., :-1], axis=-1) + np.arange(k - 1)
-        binomials = _binomials(self.n_samples, k)
-        nothing = np.zeros(counts.shape[:-1], dtype=np.int64)
-        return sum((binomials[j][marks[..., j]] for j in range(k - 1)), nothing)
+        ranks = np.zeros(counts.shape[:-1], dtype=np.int64)
+        for j in range(k - 1):
+            binomials = np.array([comb(c, j + 1) for c in range(self.n_samples + k)], np.int64)
+            ranks += binomials[marks[..., j]]
+        return ranks
 
     def distances(self, counts: np.ndarray) -> np.ndarray:
         """Hellinger distances from the posterior of these counts to every candidate."""
@@ -374,26 +362,25 @@ class PosteriorLattice:
         gaps[:count] = -np.cumsum(growth[:count][::-1])[::-1]
         return gaps
 
-    def inverse_local_sensitivities(self) -> np.ndarray:
-        """Compute ``1 / LS`` of every candidate."""
-        k = self.prior.size
+    def inverse_sensitivities(self, mechanism: str, gamma: float) -> np.ndarray:
+        """Compute the inverse sensitivity that a mechanism uses at every candidate.
+
+        ``1 / S`` is the largest gamma-Lipschitz minorant of ``1 / LS`` in the graph of neighbours,
+        so values propagate along its edges.
+        """
+        if mechanism == "ehd":
+            sensitivity = _cached_global_sensitivity(tuple(self.prior.tolist()), self.n_samples)
+            return np.full(len(self.counts), 1 / sensitivity)
         joins, leaves = [], []
         for cell, steps in enumerate(self.log_step_affinities):
             # A cell with all records cannot gain one, and an empty cell cannot lose one.
             joins.append(np.append(steps, np.inf)[self.counts[:, cell]])
             leaves.append(np.append(np.inf, steps)[self.counts[:, cell]])
         least = np.zeros(len(self.counts))
-        for i, j in permutations(range(k), 2):
+        for i, j in permutations(range(self.prior.size), 2):
             np.minimum(least, leaves[i] + joins[j], out=least)
-        return 1 / distance_from_log_affinity(least)
-
-    def inverse_smooth_sensitivities(self, gamma: float) -> np.ndarray:
-        """Compute ``1 / S`` of every candidate, the largest gamma-Lipschitz minorant of ``1 / LS``.
-
-        d is the distance in the graph of neighbours, so values propagate along its edges.
-        """
-        inverse = self.inverse_local_sensitivities()
-        edges = self.edges()
+        inverse = 1 / distance_from_log_affinity(least)
+        edges = self.edges() if mechanism == "ehds" else []
         while True:
             spread = inverse.copy()
             for first, second in edges:
@@ -448,13 +435,6 @@ def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
     return np.diff(totals, axis=1, prepend=0, append=n_samples)
 
 
-@lru_cache(maxsize=8)
-def _binomials(n_samples: int, n_categories: int) -> list[np.ndarray]:
-    """Compute ``C(c, j)`` for c < n + k and j = 1 .. k - 1."""
-    tops = range(n_samples + n_categories)
-    return [np.array([comb(c, j) for c in tops], dtype=np.int64) for j in range(1, n_categories)]
-
-
 _cached_global_sensitivity = lru_cache(maxsize=64)(global_sensitivity)
 
 
@@ -480,11 +460,8 @@ def log_weights(
 def draw_candidate(
     candidates: np.ndarray, logs: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Draw a candidate by the logarithms of the unnormalised probabilities.
-
-    The draw is exact for the given logarithms. Their relative error of about 1e-12 is covered by
-    the margin of the exponent.
-    """
+    """Draw a candidate by the logarithms of the unnormalised probabilities."""
+    # Exact for the given logarithms. The margin of the exponent covers their error of about 1e-12.
     (drawn,) = choose(logs, 0.0, None, 1, generator)
     return candidates[drawn]
 
@@ -494,8 +471,7 @@ def paper_scale(mechanism: str, epsilon: float, gamma: float) -> float:
     return epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
 
 
-@dataclass(frozen=True)
-class Exponent:
+class Exponent(NamedTuple):
     """Factor of ``inverse_sensitivity(x) * H(x, r)``, and the privacy loss it causes.
 
     The loss is the largest log-ratio over all neighbours and candidates. It is None if there are
@@ -524,14 +500,11 @@ def exact_exponent(
 ) -> Exponent:
     """Compute the largest exponent with losses of at most epsilon.
 
-    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of
-    the ratio of their normalisers, with ``g(r) = c(x') H(x', r) - c(x) H(x, r)`` and
-    c the inverse sensitivity. That ratio lies between the extremes of ``scale * g``, so the loss
-    is at most scale times the range of g, which `_range_bound` bounds. Pairs for which this
-    bound is within epsilon need no evaluation. The others are evaluated exactly, as long as
-    there are not too many.
-
-    The loss need not increase in the scale; the loss of the returned scale has been evaluated.
+    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio of
+    their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
+    scale times the range of g, which `_range_bound` bounds. Pairs for which this bound exceeds
+    epsilon are evaluated exactly, as long as there are not too many. The loss need not increase in
+    the scale; the loss of the returned scale has been evaluated.
     """
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
     if neighbours is None:
@@ -564,10 +537,10 @@ def exact_exponent(
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x').
 
-    ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots of densities, which
-    is a metric and at most pi / 2. So g is at most the largest
-    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, a sinusoid in t / 2, and
-    -g the same with c(x) and c(x') exchanged.
+    c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
+    of densities, which is a metric and at most pi / 2. So g is at most the largest
+    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, a sinusoid in t / 2, and -g the same
+    with c(x) and c(x') exchanged.
     """
     half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
 
@@ -585,17 +558,7 @@ def _neighbours(mechanism, prior, n_samples, gamma) -> "_NeighbourPairs | None":
     if size > _MAX_CANDIDATES or size * k * (k - 1) // 2 > _MAX_WORK:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    return _NeighbourPairs(lattice, inverse_sensitivities(mechanism, lattice, gamma))
-
-
-def inverse_sensitivities(mechanism: str, lattice: PosteriorLattice, gamma: float) -> np.ndarray:
-    """Compute the inverse sensitivity at every candidate."""
-    if mechanism == "ehd":
-        sensitivity = _cached_global_sensitivity(tuple(lattice.prior.tolist()), lattice.n_samples)
-        return np.full(len(lattice.counts), 1 / sensitivity)
-    if mechanism == "ehdl":
-        return lattice.inverse_local_sensitivities()
-    return lattice.inverse_smooth_sensitivities(gamma)
+    return _NeighbourPairs(lattice, lattice.inverse_sensitivities(mechanism, gamma))
 
 
 class _NeighbourPairs:
@@ -657,7 +620,7 @@ def enumerated_profile(
     if too_long or not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    rates = inverse_sensitivities(mechanism, lattice, gamma)
+    rates = lattice.inverse_sensitivities(mechanism, gamma)
     each = zip(rates, lattice.counts, strict=True)
     logs = np.stack([-scale * rate * lattice.distances(counts) for rate, counts in each])
     probabilities = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))

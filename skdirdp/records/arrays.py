@@ -69,10 +69,7 @@ def as_numbers(X: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """Return a sequence of rows as an array of objects; other containers unchanged.
-
-    A sequence of texts or mappings is returned unchanged, too.
-    """
+    """Return a sequence of rows as an array of objects, and other containers unchanged."""
     if not isinstance(X, Sequence) or isinstance(X, (str, bytes)) or hasattr(X, "__array__"):
         return X
     rows = [list(row) for row in X if is_row(row)]
@@ -100,11 +97,9 @@ def column_names(X: Any) -> list[Any] | None:
 
 
 def without_dictionaries(X: Any) -> Any:
-    """Decode the dictionary-encoded columns of an Arrow table; return other tables unchanged.
-
-    As an array, a missing value of such a column becomes the last value of the dictionary, which
-    belongs to another record.
-    """
+    """Decode the dictionary-encoded columns of an Arrow table; return other tables unchanged."""
+    # As an array, a missing value of such a column becomes the last value of the dictionary, which
+    # belongs to another record.
     if not (hasattr(X, "column_names") and hasattr(X, "to_pandas")):
         return X
     import pyarrow as pa
@@ -119,14 +114,11 @@ def without_dictionaries(X: Any) -> Any:
 
 
 def missing_cells(X: Any) -> np.ndarray | None:
-    """Return a mask of the missing cells of a frame; None if there are none.
-
-    Only columns whose dtype as an array depends on missing values are considered.
-    """
+    """Return a mask of the missing cells of a frame; None if there are none."""
+    # Only columns whose dtype as an array depends on missing values are considered.
     if isinstance(X, pd.DataFrame):
-        fixed = [isinstance(dtype, np.dtype) for dtype in X.dtypes]
-        columns = [X.iloc[:, k].isna() for k in range(X.shape[1]) if not fixed[k]]
-        missing = [column.to_numpy() for column in columns]
+        places = [k for k, dtype in enumerate(X.dtypes) if not isinstance(dtype, np.dtype)]
+        missing = [X.iloc[:, k].isna().to_numpy() for k in places]
     elif hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
         missing = [column.is_null().to_numpy(zero_copy_only=False) for column in X.columns]
     elif hasattr(X, "get_columns"):  # Polars
@@ -180,16 +172,11 @@ def as_labels(y: Any) -> Any:
         if y.dtype.kind not in "OT":  # numpy cannot compare a missing string with others
             return y
         return object_array(plain_values(y.ravel())).reshape(y.shape)
-    if (
-        sparse.issparse(y)
-        or isinstance(y, (str, bytes, Mapping, Set))
-        or len(getattr(y, "shape", ())) > 1
-    ):
+    is_table = sparse.issparse(y) or len(getattr(y, "shape", ())) > 1
+    if is_table or isinstance(y, (str, bytes, Mapping, Set)):
         return y
     cells = list_cells(y)
-    if not isinstance(cells, Iterable):
-        return y
-    return object_array(plain_values(cells, _label))
+    return object_array(plain_values(cells, _label)) if isinstance(cells, Iterable) else y
 
 
 def _label(cell: Any) -> Any:

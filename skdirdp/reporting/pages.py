@@ -33,9 +33,6 @@ _NEVER_COVERED = (
     "lawyer to judge.",
 )
 _CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
-_EMPTY_ELEMENTS = frozenset({"meta", "br"})
-_PROFILE_POINTS = 80
-_TABLE_ROWS = 20  # of the table that replaces the plot of a profile
 
 Mechanisms = Sequence[tuple[PrivacyCurves, int]]
 
@@ -47,16 +44,14 @@ class Markup(str):
 
 
 def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
-    """Return an element; escape every child and every value that is not `Markup`.
-
-    ``class_`` is the attribute class, and underscores in names become hyphens.
-    """
+    """Return an element; escape every child and every value that is not `Markup`."""
+    # ``class_`` is the attribute class, and underscores in names become hyphens.
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    if element in _EMPTY_ELEMENTS:
+    if element in ("meta", "br"):
         return Markup(f"<{element}{given}/>")
     return Markup(f"<{element}{given}>{''.join(map(_escaped, children))}</{element}>")
 
@@ -87,14 +82,11 @@ def page(title: str, body: Iterable[Any]) -> str:
     package = sys.modules[__name__.partition(".")[0]]  # importing it would import upwards
     now = datetime.now(timezone.utc)
     made_by = f"Made on {now:%Y-%m-%d at %H:%M} UTC by skdirdp {package.__version__}"
+    # Nothing is loaded and no script runs, whatever a label contains.
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = (
         tag("meta", charset="utf-8"),
-        # Nothing is loaded and no script runs, whatever a label contains.
-        tag(
-            "meta",
-            http_equiv="Content-Security-Policy",
-            content="default-src 'none'; style-src 'unsafe-inline'",
-        ),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
@@ -146,17 +138,14 @@ def profile_figure(
     mark: tuple[float, float] | None,
     mark_name: str,
     caption: str,
-    n_points: int = _PROFILE_POINTS,
+    n_points: int = 80,
 ) -> Markup:
-    """Return a privacy profile with a marked (epsilon, delta).
-
-    Raises a ValueError if there is no profile.
-    """
+    """Return a profile with a marked (epsilon, delta); raise a ValueError if there is none."""
     from ..displays.privacy import PrivacyProfileDisplay, evenly_spaced, profile_points
 
     epsilons, deltas = profile_points(curves, marks=[mark], n_points=n_points)
     display = PrivacyProfileDisplay(epsilons, deltas, mark, budget_name=mark_name)
-    thinned = evenly_spaced(len(epsilons), _TABLE_ROWS)
+    thinned = evenly_spaced(len(epsilons), 20)  # rows, if a table replaces the plot
     rows = [(rounded_up(epsilons[i]), rounded_up(deltas[i])) for i in thinned]
     return _figure("profile", display, caption, ["ε", "δ"], rows)
 
@@ -169,10 +158,7 @@ def ledger_figure(
     measure: str,
     caption: str,
 ) -> Markup:
-    """Return the totals after some of the charges, and their limit.
-
-    `totals_after` computes the totals after given numbers of charges.
-    """
+    """Return the totals after some of the charges, by `totals_after`, and their limit."""
     import numpy as np
 
     from ..displays.privacy import LedgerDisplay, evenly_spaced
@@ -235,8 +221,16 @@ def _releases(
     if claim.order is not None:
         terms = f"at order {number(claim.order)}"
     columns = ["step", "mechanism", "releases", f"ε alone, {terms}"]
+
+    def epsilon(*release: Any) -> float:
+        composed = Composition([release])
+        if claim.order is not None:
+            return float(composed.rdp(claim.order))
+        # Only a positive delta has a finite epsilon for every mechanism.
+        return composed.epsilon(claim.delta or EXAMPLE_DELTA)
+
     rows: list[Sequence[Any]] = [
-        (name, str(each), count, rounded_up(_epsilon_alone(each, count, claim)))
+        (name, str(each), count, rounded_up(epsilon(each, count)))
         for name, several in steps or [("", mechanisms)]
         for each, count in several
     ]
@@ -244,14 +238,6 @@ def _releases(
         columns, rows = columns[1:], [row[1:] for row in rows]
     note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
     return [wide(table(columns, rows, numbers=columns[-2:])), tag("p", note, class_="soft small")]
-
-
-def _epsilon_alone(mechanism: PrivacyCurves, count: int, claim: Claim) -> float:
-    composed = Composition([(mechanism, count)])
-    if claim.order is not None:
-        return float(composed.rdp(claim.order))
-    # Only a positive delta has a finite epsilon for every mechanism.
-    return composed.epsilon(claim.delta or EXAMPLE_DELTA)
 
 
 def _profile(claim: Claim, mechanisms: Mechanisms) -> Markup:
@@ -268,30 +254,26 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
     guarantee = "no privacy: ε is infinite"
     if claim.holds:
         guarantee = f"{claim.kind} with respect to {claim.against}"
-    rows = [(str(mechanism), str(count)) for mechanism, count in mechanisms]
     warnings = [tag("div", sentence, style="color:#d9534f") for sentence in exceptions_to(leaks)]
     released = tag("div", "nothing was released")
-    if rows:
-        released = table(["mechanism", "releases"], rows)
+    if mechanisms:
+        released = table(["mechanism", "releases"], mechanisms)
     return tag("div", tag("div", tag("strong", guarantee)), *warnings, released)
 
 
 def write(
     path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
 ) -> str:
-    """Write a file atomically, and return its path.
-
-    A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are
-    never replaced.
-    """
+    """Write a file atomically, and return its path."""
+    # A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are never
+    # replaced.
     check_output(path, inputs)
     if is_stream(path):
         Path(path).write_text(text, encoding="utf-8")
         return str(path)
     target = Path(os.path.realpath(os.fspath(path)))
-    handle, draft = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name[:40]}.", suffix=".new"
-    )
+    prefix = f".{target.name[:40]}."
+    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=".new")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)

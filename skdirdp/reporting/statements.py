@@ -38,18 +38,14 @@ _JOINERS = "\u200c\u200d\u00a0\u2009"
 
 @dataclass(frozen=True)
 class Claim:
-    """Privacy guarantee: (epsilon, delta)-DP, or (order, epsilon)-RDP if `order` is given.
-
-    `unit` is the protected unit, such as "one person with up to 3 records"; None is one record.
-    `chosen` is whether epsilon was chosen; a computed epsilon is shortened and rounded up.
-    """
+    """Privacy guarantee: (epsilon, delta)-DP, or (order, epsilon)-RDP if `order` is given."""
 
     epsilon: float
     delta: float | None
     order: float | None
     adjacency: str
-    unit: Any = None
-    chosen: bool = True
+    unit: Any = None  # protected unit, such as "one person with up to 3 records"
+    chosen: bool = True  # whether epsilon was chosen; a computed epsilon is rounded up
 
     @property
     def holds(self) -> bool:
@@ -153,18 +149,14 @@ def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | N
 
 @dataclass(frozen=True)
 class LedgerFacts:
-    """Facts about a ledger that its statement needs.
-
-    `total` is the composition of all charges, for budgets that were fixed in advance. `admitted`
-    is whether the limit decided on all charges; merged charges were never admitted by it.
-    """
+    """Facts about a ledger that its statement needs."""
 
     name: str | None
     charges: int
     limit: Claim | None
-    total: Claim
+    total: Claim  # of all charges, if their budgets were fixed in advance
     adaptive: bool
-    admitted: bool = True
+    admitted: bool = True  # whether the limit admitted all charges; merged charges were not
 
     @property
     def claim(self) -> Claim:
@@ -280,10 +272,7 @@ def number(value: float) -> str:
 
 
 def visible(text: object) -> str:
-    """Escape every character of a text that is not visible.
-
-    Control characters can rewrite a terminal, and direction marks can reorder a line.
-    """
+    """Escape invisible characters, which can rewrite a terminal or reorder a line."""
     text = str(text)
     if text.isprintable():
         return text

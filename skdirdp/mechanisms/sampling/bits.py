@@ -1,19 +1,9 @@
 """Uniform random bits, exact decisions about functions of them, and rejection sampling.
 
-A uniform real number is stored as its first 64-bit word. Further words are drawn only when
-a decision needs them, which is rare.
-
-A decision is taken in doubles if it holds by a relative distance of `MARGIN`. The proofs
-(docs/sampling.md) need less than half of this margin, assuming IEEE 754 operations with an
-error of 2^-53 and elementary functions with an error of at most `MAX_ULPS`.
-
-All other decisions use ball arithmetic. A ball is an interval that contains the true value
-at any precision. A result that holds for all numbers in the balls is therefore the true one.
-If the balls are too wide, the precision is increased and further bits are drawn.
-
-Quantities in such a decision other than its uniforms must be exact: doubles or rationals
-(`fmpq`), converted to balls at the current precision. A precomputed ball would never become
-narrower, and the decision would never end.
+A uniform real number is stored as its first 64-bit word. A decision is taken in doubles if it
+holds by a relative distance of `MARGIN`; the proofs (docs/sampling.md) need less than half of it.
+All other decisions use ball arithmetic, with higher precision and further words as needed. A ball
+is an interval that contains the true value, so a result that holds for the whole ball is true.
 """
 
 from collections.abc import Callable, Mapping
@@ -173,6 +163,8 @@ def decide(function: Callable[..., Result | None], *uniforms: Uniform) -> Result
 
     The function maps the balls of the uniforms to a result, or to None if the balls are too
     wide. Uniforms are extended in place, so that later decisions see the same real numbers.
+    All other quantities must be exact: doubles or rationals (`fmpq`), converted to balls at the
+    current precision. A precomputed ball would never become narrower.
 
     The loop ends with probability one: decisions are inequalities between continuous functions of
     the uniforms, and equality has probability zero. More than 2^14 bits are needed only if a ball

@@ -86,27 +86,22 @@ def _exponential_floors(
     cells = np.empty(size, np.int64)
     negative = np.empty(size, bool)
     flat, signs = cells.reshape(-1), negative.reshape(-1)
-    for start in range(0, flat.size, BLOCK):
-        part = slice(start, start + BLOCK)
-        _fill_exponential_block(steps, offset, stream, margin, flat[part], signs[part])
-    return cells, negative
-
-
-def _fill_exponential_block(steps, offset, stream, margin, cells, signs) -> None:
-    uniforms = stream.draw(cells.size)
-    np.less(uniforms.words.view(np.int64), 0, out=signs)
-    unit = (uniforms.words & _MAGNITUDE_MASK).view(np.int64).astype(float)
-    unit *= 2.0**-63
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        value, error = _negative_log(unit, margin)
-        cells[:], undecided = _floors(value, error, steps, offset)
 
     def exact_floor(u):
         return floor(-u.log() * arb(steps) + arb(offset))
 
-    for i in np.flatnonzero(undecided).tolist():
-        cells[i] = decide(exact_floor, uniforms.magnitude(i))
-    stream.undecided += int(np.count_nonzero(undecided))
+    for start in range(0, flat.size, BLOCK):
+        block = flat[start : start + BLOCK]
+        uniforms = stream.draw(block.size)
+        np.less(uniforms.words.view(np.int64), 0, out=signs[start : start + BLOCK])
+        unit = (uniforms.words & _MAGNITUDE_MASK).view(np.int64).astype(float)
+        unit *= 2.0**-63
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            block[:], undecided = _floors(*_negative_log(unit, margin), steps, offset)
+        for i in np.flatnonzero(undecided).tolist():
+            block[i] = decide(exact_floor, uniforms.magnitude(i))
+        stream.undecided += int(np.count_nonzero(undecided))
+    return cells, negative
 
 
 def unit_shape_cells(
@@ -149,18 +144,15 @@ def normal_cells(
     cells = np.empty(size, np.int64)
     flat = cells.reshape(-1)
     for start in range(0, flat.size, BLOCK):
-        _fill_normal_block(steps, stream, _margin, flat[start : start + BLOCK])
+        block = flat[start : start + BLOCK]
+        with np.errstate(all="ignore"):
+            normals = Normals(stream, block.size, _margin)
+            block[:], undecided = _floors(normals.values, normals.errors, steps, 0.5)
+        for i in np.flatnonzero(undecided).tolist():
+            z, uniforms = normals.exact(i)
+            block[i] = decide(lambda u, w: floor(z(u, w) * arb(steps) + arb(0.5)), *uniforms)  # noqa: B023
+        stream.undecided += int(np.count_nonzero(undecided))
     return cells
-
-
-def _fill_normal_block(steps: float, stream: BitStream, margin: float, cells: np.ndarray) -> None:
-    with np.errstate(all="ignore"):
-        normals = Normals(stream, cells.size, margin)
-        cells[:], undecided = _floors(normals.values, normals.errors, steps, 0.5)
-    for i in np.flatnonzero(undecided).tolist():
-        z, uniforms = normals.exact(i)
-        cells[i] = decide(lambda u, w: floor(z(u, w) * arb(steps) + arb(0.5)), *uniforms)  # noqa: B023
-    stream.undecided += int(np.count_nonzero(undecided))
 
 
 class Normals:

@@ -101,21 +101,13 @@ def gamma_cells_of_all(
     Each array is (numerators, places). One call draws all of them if their shapes fit a common
     power of two.
     """
-    if len(shapes) == 1:
-        return gamma_cells(*shapes[0], generator)
     finest = max(places for _, places in shapes)
-    if all(
-        int(numerators.max(initial=1)) << (finest - places) < MAX_NUMERATOR
-        for numerators, places in shapes
-    ):
-        return gamma_cells(
-            np.concatenate([numerators << (finest - places) for numerators, places in shapes]),
-            finest,
-            generator,
-        )
-    mantissas, exponents = zip(
-        *(gamma_cells(numerators, places, generator) for numerators, places in shapes), strict=True
-    )
+    largest = [int(numerators.max(initial=1)) << (finest - places) for numerators, places in shapes]
+    if max(largest) < MAX_NUMERATOR:
+        common = [numerators << (finest - places) for numerators, places in shapes]
+        return gamma_cells(np.concatenate(common), finest, generator)
+    drawn = [gamma_cells(numerators, places, generator) for numerators, places in shapes]
+    mantissas, exponents = zip(*drawn, strict=True)
     return np.concatenate(mantissas), np.concatenate(exponents)
 
 
@@ -152,14 +144,12 @@ def _propose_large_shapes(numerators, settings, cells):
     for i in np.flatnonzero(undecided).tolist():
         accepted[i], value, uniforms = gammas.exact(i)
         if accepted[i]:
-            mantissa[i], exponent[i] = _exact_cell(settings.bits, value, uniforms)
+            mantissa[i], exponent[i] = decide(
+                lambda u, w: leading_bits(value(u, w), settings.bits),  # noqa: B023
+                *uniforms,
+            )
     settings.stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
-
-
-def _exact_cell(bits, value, uniforms):
-    """Return the cell of a function of uniforms."""
-    return decide(lambda *balls: leading_bits(value(*balls), bits), *uniforms)
 
 
 def _propose_small_shapes(power_class, numerators, settings, cells):
@@ -184,15 +174,14 @@ def _propose_small_shapes(power_class, numerators, settings, cells):
             continue
         accepted[i], halvings, factor, others = powers.exact(i)
         if accepted[i]:
-            product = partial(_product, value, factor)
-            mantissa[i], exponent[i] = _exact_cell(bits, product, (*uniforms, *others))
+            mantissa[i], exponent[i] = decide(
+                lambda u, w, f: leading_bits(value(u, w) * factor(f), bits),  # noqa: B023
+                *uniforms,
+                *others,
+            )
             exponent[i] -= halvings
     stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
-
-
-def _product(value, factor, u, w, other):
-    return value(u, w) * factor(other)
 
 
 # Shapes above 1: Marsaglia and Tsang ---------------------------------------------------

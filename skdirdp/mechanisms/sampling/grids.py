@@ -35,10 +35,7 @@ def places_for(value: float, bits: int) -> int:
 
 
 def round_down(value: float, places: int) -> float:
-    """Round down to a multiple of ``2^-places``.
-
-    The result is exact, because it has no more bits than the value.
-    """
+    """Round down to a multiple of ``2^-places``; exact, with no more bits than the value."""
     return math.ldexp(math.floor(Fraction(value) * Fraction(2) ** places), -places)
 
 
@@ -164,10 +161,7 @@ def relative_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 def middles(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Return the midpoints of cells, ``(mantissa + 1/2) * 2^exponent``.
-
-    They are exact, except for underflow and overflow.
-    """
+    """Return ``(mantissa + 1/2) * 2^exponent``; exact, except for underflow and overflow."""
     values = mantissa + 0.5
     if exponent.min(initial=0) > -_EXPONENT_BIAS and exponent.max(initial=0) <= _EXPONENT_BIAS:
         values *= _powers_of_two(exponent)
