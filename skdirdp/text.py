@@ -24,10 +24,9 @@ _NO_WORD = ""
 class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
     """Count vectorizer that learns its vocabulary privately.
 
-    Each record contributes at most its first `max_words` different words. The number of records
-    with each word is counted with noise, and words whose noisy count exceeds a threshold, which
-    depends on the budget, form the vocabulary. The output of `transform` is exact: only a
-    private model may be fitted on it, such as `DirichletNB` in the same pipeline.
+    The vocabulary has the words whose noisy number of records exceeds a threshold, which depends
+    on the budget. Each record contributes at most its first `max_words` different words. The
+    output of `transform` is exact: fit only private models on it, such as `DirichletNB`.
 
     Parameters
     ----------
@@ -36,13 +35,13 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         As for `CountVectorizer`. With a `vocabulary` nothing is learnt or charged.
     max_words : int, default=20
         Number of different words of a record that are counted. The noise grows with its
-        square root: use a smaller number for shorter texts.
+        square root.
     max_df, min_df : float in [0, 1] or int, default=1.0 and 1
         As for `CountVectorizer`, but compared with noisy counts. `min_df` can raise the
         threshold but not lower it.
     max_features : int, default=10000
-        Largest vocabulary; if more words are found, those with the largest noisy counts are
-        kept. In a `PrivatePipeline` it is the public number of columns of the next step.
+        Largest vocabulary; the words with the largest noisy counts are kept. In a
+        `PrivatePipeline` it is the public number of columns of the next step.
     epsilon : float, default=1.0
         Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
@@ -68,8 +67,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     Attributes
     ----------
     vocabulary_ : dict
-        Released column of each word, in alphabetical order. If no word was found, it holds
-        only the empty word, whose column is empty.
+        Released column of each word, in alphabetical order; only the empty word if none
+        was found.
     document_count_ : ndarray of shape (n_words,)
         Released noisy number of records with each word.
     threshold_ : float
@@ -217,9 +216,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             self._set_fitted_attributes(words, published, lowest, highest)
             if _NO_WORD in self.vocabulary_ and not self.document_count_.any():
                 warn(
-                    "no word was given by enough records to be published: the vocabulary is "
-                    "empty, but for a column that stands for no word. More records, a larger "
-                    "budget or a smaller max_words help; so does a public vocabulary, or hashing"
+                    "no word is in enough records to be published: the vocabulary is empty. Use "
+                    "more records, a larger budget, a smaller max_words or a public vocabulary"
                 )
         return self
 
@@ -239,7 +237,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Parameters
         ----------
         raw_documents : iterable of str, bytes, file names or files
-            Depends on `input`.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
             As for `fit`.
@@ -258,7 +255,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Parameters
         ----------
         doc : str, bytes, file name or file
-            Depends on `input`.
 
         Returns
         -------
@@ -288,16 +284,12 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Any]:
         if budget.order is not None and np.isfinite(budget.epsilon):
             raise ValueError(
-                "order must be None for a PrivateCountVectorizer: a word of one record is "
-                "published with a small probability, which no Renyi divergence allows for. State "
-                "the budget with delta"
+                "order must be None for a PrivateCountVectorizer: the threshold fails with a small "
+                "probability, which no Renyi divergence allows. State the budget with delta"
             )
-        return [
-            calibrate_selection(
-                budget.epsilon, budget.delta, table.relation(budget.adjacency), table.contribution
-            )
-            for table in tables
-        ]
+        (table,) = tables
+        relation = table.relation(budget.adjacency)
+        return [calibrate_selection(budget.epsilon, budget.delta, relation, table.contribution)]
 
     def _public_output(self) -> dict[str, Any]:
         size = len(self.vocabulary_) if self.fixed_vocabulary_ else int(self.max_features)
@@ -329,8 +321,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
 def _word_keys(words: Iterable[Any], other_words: dict[tuple, Any]) -> list[Any]:
     """Return the keys by which the words of a record are counted.
 
-    The key of a text is itself; that of another word is its type and value, and the rebuilt word
-    is stored in `other_words`. A word that cannot be rebuilt is not counted.
+    The key of another word than a text is its type and value, and the rebuilt word is stored in
+    `other_words`. A word that cannot be rebuilt is not counted.
     """
     words = list(words)
     if {str}.issuperset(map(type, words)):

@@ -350,7 +350,7 @@ def test_one_string_is_not_a_corpus():
         PrivateCountVectorizer().fit("one text")
 
 
-@pytest.mark.filterwarnings("ignore:no word was given")
+@pytest.mark.filterwarnings("ignore:no word is in enough")
 @parametrize_with_checks([PrivateCountVectorizer(), PrivateCountVectorizer(epsilon=INF)])
 def test_scikit_learn_accepts_the_vectorizer(estimator, check):
     check(estimator)

@@ -1,8 +1,4 @@
-"""Base class of released Bayesian networks, and computations with their tables.
-
-All functions work on whole columns of state codes; none loops over records or over
-configurations of parents.
-"""
+"""Base class of released Bayesian networks, and computations on whole columns of state codes."""
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -74,9 +70,7 @@ def _array_columns(X: Any) -> tuple[list[Any], int]:
     if isinstance(X, list | tuple) and len(X):
         # numpy would look into cells, and convert some.
         if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
-            raise ValueError(
-                "X must have two dimensions, records and columns; some records have none"
-            )
+            raise ValueError("X must have two dimensions, records and columns; some rows have none")
         rows = [list(row) for row in X]
         if len(set(map(len, rows))) > 1:
             raise ValueError("X must have rows of one length; some are longer than others")
@@ -93,8 +87,7 @@ def _arrow_columns(X: Any) -> tuple[list[Hashable], list[Any]]:
     index = {name for name in metadata.get("index_columns", []) if isinstance(name, str)}
     kept = [i for i, name in enumerate(X.column_names) if name not in index]
     # pandas restores names that are not strings.
-    names = list(X.schema.empty_table().to_pandas().columns)
-    return names, [X.column(i) for i in kept]
+    return list(X.schema.empty_table().to_pandas().columns), [X.column(i) for i in kept]
 
 
 def check_evidence(
@@ -102,8 +95,7 @@ def check_evidence(
 ) -> None:
     """Refuse unknown column names if columns are missing as well.
 
-    A column may be left out, and a column that is no node is not used; but if both occur, a
-    column was probably renamed and would be treated as unknown.
+    If both occur, a column was probably renamed, and would be treated as left out.
     """
     missing = [node for node in others if node not in records.names]
     unknown = [name for name in records.names if name not in fitted]
@@ -170,8 +162,7 @@ Families = Mapping[Hashable, Family]
 class BaseBayesNet(DensityMixin, CountingEstimator):
     """Base class of the estimators that release a discrete Bayesian network.
 
-    A subclass sets `structure_`, `states_`, `probabilities_` and `columns_` in its `fit`, and
-    converts values into state codes.
+    A subclass sets the annotated attributes in its `fit`, and converts values into state codes.
     """
 
     target: Any
@@ -262,16 +253,14 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the target's states given the other columns.
 
-        Only the Markov blanket of the target is needed: its parents, its children and their
-        other parents. If one of these columns is absent, or missing in a record (nan or
+        If a column of the target's Markov blanket is absent, or missing in a record (nan or
         None), pgmpy's exact inference uses all known values, once for each distinct record.
 
         Parameters
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
-            The column of the target is not used. Columns may be left out. A column that
-            `fit` did not see is an error if a node is missing, because it may be that node
-            under another name.
+            The column of the target is not used. Columns may be left out, but then columns
+            that `fit` did not see are an error: they may be renamed ones.
 
         Returns
         -------
@@ -308,9 +297,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         from pgmpy.inference import VariableElimination
 
         engine = VariableElimination(self.model_)
-        known = np.empty((int(rows.sum()), len(codes)), dtype=np.intp)
-        for column, found in enumerate(codes.values()):
-            known[:, column] = found[rows]
+        known = np.array([found[rows] for found in codes.values()], dtype=np.intp)
+        known = known.reshape(len(codes), int(rows.sum())).T
         distinct, which = np.unique(known, axis=0, return_inverse=True)
         answers = np.empty((len(distinct), len(self.states_[self.target])))
         for answer, numbers in zip(answers, distinct.tolist(), strict=True):
@@ -321,8 +309,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             }
             with np.errstate(invalid="ignore"):
                 answer[:] = engine.query([self.target], evidence, show_progress=False).values
-        impossible = np.isnan(answers).any(axis=1)
-        answers[impossible] = 1 / answers.shape[1]
+        answers[np.isnan(answers).any(axis=1)] = 1 / answers.shape[1]
         return answers[which.ravel()]
 
     @lazy_for_dask(lambda model: (None, model.classes_[:0]))
@@ -338,7 +325,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        probabilities = self.predict_proba(X)
+        probabilities = self.predict_proba(X)  # its error for a missing target comes first
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def _check_target(self, *, required: bool = False) -> None:
@@ -425,11 +412,10 @@ def sample_codes(
         codes[node] = np.zeros(n_samples, dtype=np.intp)
         if family.n_states > 1:
             rows = family.row_numbers(codes)
-            uniform = (
-                _even_uniforms(rows, family.n_rows, generator)
-                if even
-                else generator.random(n_samples)
-            )
+            if even:
+                uniform = _even_uniforms(rows, family.n_rows, generator)
+            else:
+                uniform = generator.random(n_samples)
             codes[node] = _select_states(tables[node], rows, uniform)
     return codes
 

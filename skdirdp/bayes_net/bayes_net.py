@@ -16,10 +16,7 @@ from .._validation import check_integer
 from ..base import Budget, CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable
 from ..mechanisms.additive import SelectionMechanism
-from ..mechanisms.splitting import (
-    calibrate_gaussian,
-    split_with_selection,
-)
+from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
 from .base import (
     BaseBayesNet,
     Codes,
@@ -42,10 +39,7 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import (
-    Domain,
-    ReleasedColumn,
-)
+from .columns import ReleasedColumn
 from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
@@ -85,11 +79,9 @@ class BayesNetReport(PrivacyReport):
 class PrivateBayesNet(BaseBayesNet):
     """Bayesian network with learnt structure, for synthetic records.
 
-    Structure and parameters are learnt from one budget, in steps that depend on earlier ones:
-    the states of columns without a public list; the counts of each column; a dependence score
-    of each pair of columns; and the counts of small sets of columns, chosen by the scores,
-    together with the columns whose rare categories these sets do not separate. Everything else
-    is computed from these releases.
+    One budget covers all steps: the states of columns without a public list; the counts of each
+    column; a dependence score of each pair of columns; and the counts of small sets of columns,
+    chosen by the scores. Each step may depend on the releases of earlier ones.
 
     Parameters
     ----------
@@ -108,8 +100,8 @@ class PrivateBayesNet(BaseBayesNet):
         Variable that `predict` and `predict_proba` predict. Its states are `classes_`, and rare
         ones are not grouped.
     alpha : float, default=1.0
-        Smallest smoothing: number of additional records for each configuration of a
-        column's parents, distributed as the column is. Post-processing adds more.
+        Number of records added to each configuration of a column's parents, distributed as
+        the column is. Post-processing adds more.
     columns : array-like of column names, default=None
         Names of the columns of X if it is an array. If None, they are numbered from 0.
     max_family_cells : int, default=10_000
@@ -147,16 +139,14 @@ class PrivateBayesNet(BaseBayesNet):
     structure_ : dict of tuple
         Released parents of each column; columns stand after their parents.
     states_ : dict of list
-        Released states of each column: single values, tuples of rare values that are
-        grouped, ranges of numbers, and "(missing)".
+        Released states: values, tuples of rare values, ranges of numbers, "(missing)".
     probabilities_ : dict of ndarray of shape (n_configurations, n_states)
         Released P(column | parents). Configurations of the parents are in the order of
         `itertools.product` over their states.
     n_records_ : float
         Number of records: public under replacement, otherwise estimated from the release.
     sigma_ : dict
-        Standard deviation of the noise on counts of "columns", on scores of "pairs", and on
-        counts of "cliques", a dict by their columns.
+        Standard deviation of the noise of "columns", "pairs" and each of the "cliques".
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     privacy_ : PrivacyReport
@@ -280,9 +270,8 @@ class PrivateBayesNet(BaseBayesNet):
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
             constraints = parse_constraints(self.constraints, names, int(self.max_parents))
             counted = select_rows(groups, records.n_records, self.max_rows)
-            table = EncodedTable.from_records(
-                records, self.states or {}, self.bounds or {}, counted.rows
-            )
+            given = self.states or {}, self.bounds or {}
+            table = EncodedTable.from_records(records, *given, counted.rows)
             self._check_sizes(table, constraints)
             schedule = self._plan(context.budget, counted, len(names), len(table.unlisted))
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
@@ -308,9 +297,7 @@ class PrivateBayesNet(BaseBayesNet):
         for name in table.cells:
             n_cells = table.domains[name].n_cells
             if n_cells > _MAX_STATES:
-                raise ValueError(
-                    f"states of {name!r} must be fewer than {_MAX_STATES}; got more of them"
-                )
+                raise ValueError(f"states of {name!r} must be fewer than {_MAX_STATES}; got more")
             sizes[name] = min(n_cells, sizes[name])
         for child, parents in constraints.required.items():
             n_cells = prod(sizes[name] for name in (child, *parents))
@@ -355,60 +342,49 @@ class PrivateBayesNet(BaseBayesNet):
         counts = table.count()
         noisy = schedule.release_columns(counts)
         total = estimate_total(noisy.values()) if n_records is None else float(n_records)
-        columns = self._group_cells(table.domains, noisy, total, schedule)
+        self.n_records_ = total
+        self._released_ = columns = {
+            name: ReleasedColumn.from_counts(
+                domain,
+                noisy[name].values,
+                total,
+                sigma=schedule.column_sigma,
+                min_count=_MIN_SIGNAL_TO_NOISE * max(schedule.column_sigma, schedule.clique_sigma),
+                max_groups=isqrt(int(self.max_family_cells)),
+                keep_all=name == self.target,
+            )
+            for name, domain in table.domains.items()
+        }
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
-        parents = self._choose_parents(columns, codes, total, schedule, constraints)
-        tree = CliqueTree.from_parents(
-            parents, {name: len(column.group_shares) for name, column in columns.items()}
-        )
+        self.structure_ = self._choose_parents(codes, schedule, constraints)
+        sizes = {name: column.n_groups for name, column in columns.items()}
+        tree = CliqueTree.from_parents(self.structure_, sizes)
         repeated = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
         cliques, again = schedule.release_cliques(tree.count(codes), repeated)
         for name, measurement in again.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
-        beliefs = self._fit_cliques(tree, cliques, columns, noisy, total)
-        self._set_fitted_attributes(parents, columns, total, schedule, cliques)
+        self.states_ = {name: column.states for name, column in columns.items()}
+        self.sigma_ = {
+            "columns": schedule.column_sigma,
+            "pairs": schedule.pair_sigma,
+            "cliques": {clique: each.sigma for clique, each in cliques.items()},
+        }
+        beliefs = self._fit_cliques(tree, cliques, noisy)
         self.probabilities_ = {
             node: self._smooth(tree, beliefs, family) for node, family in self._families.items()
         }
 
-    def _group_cells(
-        self,
-        domains: Mapping[Hashable, Domain],
-        noisy: Mapping[Hashable, Measurement],
-        total: float,
-        schedule: ReleaseSchedule,
-    ) -> dict[Hashable, ReleasedColumn]:
-        """Group the cells of each column by its noisy counts."""
-        sigma = schedule.column_sigma
-        return {
-            name: ReleasedColumn.from_counts(
-                domain,
-                noisy[name].values,
-                total,
-                sigma=sigma,
-                min_count=_MIN_SIGNAL_TO_NOISE * max(sigma, schedule.clique_sigma),
-                max_groups=isqrt(int(self.max_family_cells)),
-                keep_all=name == self.target,
-            )
-            for name, domain in domains.items()
-        }
-
     def _choose_parents(
-        self,
-        columns: Mapping[Hashable, ReleasedColumn],
-        codes: Codes,
-        total: float,
-        schedule: ReleaseSchedule,
-        constraints: StructureConstraints,
+        self, codes: Codes, schedule: ReleaseSchedule, constraints: StructureConstraints
     ) -> Parents:
         """Release the dependence of all pairs, and learn the parents of each column."""
-        shares = {name: column.group_shares for name, column in columns.items()}
-        distances = schedule.release_distances(pair_distances(codes, shares, total))
+        shares = {name: column.group_shares for name, column in self._released_.items()}
+        distances = schedule.release_distances(pair_distances(codes, shares, self.n_records_))
         return learn_parents(
-            list(columns),
+            list(shares),
             {name: len(share) for name, share in shares.items()},
-            dependence_scores(distances, shares, total),
+            dependence_scores(distances, shares, self.n_records_),
             _SIZE_PENALTY * np.sqrt(2 / np.pi) * schedule.clique_sigma,
             int(self.max_parents),
             int(self.max_family_cells),
@@ -419,37 +395,17 @@ class PrivateBayesNet(BaseBayesNet):
         self,
         tree: CliqueTree,
         cliques: Mapping[Clique, Measurement],
-        columns: Mapping[Hashable, ReleasedColumn],
         noisy: Mapping[Hashable, Measurement],
-        total: float,
     ) -> list[np.ndarray]:
         """Return a distribution for each clique from the noisy counts."""
         if not self.postprocess:
             return [clip_counts(cliques[clique].values) for clique in tree.cliques]
         grouped = [
-            Measurement((name,), *columns[name].sum_groups(each.values, float(each.sigma)))
+            Measurement((name,), *self._released_[name].sum_groups(each.values, float(each.sigma)))
             for name, each in noisy.items()
         ]
-        measurements = combine_measurements(cliques, grouped, total)
-        return fit_tables(tree, measurements, total, _MAX_FIT_STEPS)
-
-    def _set_fitted_attributes(
-        self,
-        parents: Parents,
-        columns: dict[Hashable, ReleasedColumn],
-        total: float,
-        schedule: ReleaseSchedule,
-        cliques: Mapping[Clique, Measurement],
-    ) -> None:
-        self.structure_ = parents
-        self.states_ = {name: column.states for name, column in columns.items()}
-        self.n_records_ = total
-        self.sigma_ = {
-            "columns": schedule.column_sigma,
-            "pairs": schedule.pair_sigma,
-            "cliques": {clique: each.sigma for clique, each in cliques.items()},
-        }
-        self._released_ = columns
+        measurements = combine_measurements(cliques, grouped, self.n_records_)
+        return fit_tables(tree, measurements, self.n_records_, _MAX_FIT_STEPS)
 
     def _smooth(self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family) -> np.ndarray:
         """Return P(node | parents), smoothed by records that are distributed as the column."""
@@ -508,8 +464,7 @@ class PrivateBayesNet(BaseBayesNet):
         check_is_fitted(self)
         wanted = self._check_wanted(columns)
         tree, products = clique_potentials(self._families, self.probabilities_)
-        i = tree.find_clique(wanted)
-        if i is not None:
+        if (i := tree.find_clique(wanted)) is not None:
             table = ordered_marginal(tree.calibrate(products)[i], tree.cliques[i], wanted)
         else:
             table = eliminate_variables(list(zip(tree.cliques, products, strict=True)), wanted)
@@ -544,18 +499,14 @@ class PrivateBayesNet(BaseBayesNet):
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
         schedule = self._plan(Budget.from_estimator(self), counted, n_columns, n_unlisted)
-        return {
-            "columns": float(schedule.column_sigma),
-            "pairs": float(schedule.pair_sigma),
-            "cliques": float(schedule.clique_sigma),
-        }
+        sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
+        return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
 
     def marginal_error(self, columns: Any) -> float:
         """Return the standard deviation of the noise in a cell of a marginal, as a probability.
 
-        Each cell of the marginal is a sum of cells of a released table, before they are
-        post-processed, which usually reduces the error. If no released table has all columns,
-        the independence that the network assumes adds an unknown error.
+        Post-processing usually reduces the error. If no released table has all columns, the
+        independence that the network assumes adds an unknown error.
 
         Parameters
         ----------
@@ -624,8 +575,7 @@ class PrivateBayesNet(BaseBayesNet):
     ) -> pd.DataFrame:
         """Draw synthetic records from the released network, at no privacy cost.
 
-        Each record is a draw from the network. Counts of all records together vary less than
-        those of independent draws.
+        Counts of all records together vary less than in independent draws.
 
         Parameters
         ----------
@@ -695,9 +645,7 @@ class PrivateBayesNet(BaseBayesNet):
         with np.errstate(invalid="ignore"):
             beliefs = tree.calibrate(products)
         if not np.isfinite(beliefs[0]).all():
-            raise ValueError(
-                "given is impossible in the network: its conditions exclude each other"
-            )
+            raise ValueError("given is impossible in the network: conditions exclude each other")
         tables = {}
         for node, family in self._families.items():
             table = tree.family_marginal(beliefs, family)

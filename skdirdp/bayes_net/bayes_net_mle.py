@@ -23,15 +23,7 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, estimate_counts
-from .base import (
-    BaseBayesNet,
-    Family,
-    Parents,
-    Records,
-    as_records,
-    log_likelihood,
-    sample_codes,
-)
+from .base import BaseBayesNet, Family, Parents, Records, as_records, log_likelihood, sample_codes
 from .columns import check_states, encode, encode_observed
 
 
@@ -48,16 +40,16 @@ class PrivateBayesNetMLE(BaseBayesNet):
         ``{child: parents}``; or a graph with `nodes` and `edges`. Public: the guarantee does
         not cover a structure learnt from the same data.
     states : dict of list, default=None
-        Public values of each variable. States that are not given are taken from the data,
-        with a warning. The states of a pgmpy network are ``network.states``.
+        Public values of each variable; others are taken from the data, with a warning. The
+        states of a pgmpy network are ``network.states``.
     target : node, default=None
         Variable that `predict` and `predict_proba` predict. Its states are `classes_`.
     alpha : float, default=1.0
         Smoothing, in counts. Without post-processing, releases may need more: see `alpha_`.
         With 0 and no noise, the tables are maximum likelihood estimates.
     split : {"optimised", "even"}, default="optimised"
-        How the budget is split over the nodes: to maximise the expected log-likelihood, given
-        the public sizes of the tables, or evenly. The papers' calibrations split evenly.
+        How the budget is split over the nodes: to maximise the expected log-likelihood, or
+        evenly, as the papers' calibrations always do.
     columns : array-like of column names, default=None
         Names of the columns of X if it is an array. If None, they are numbered from 0.
     max_cells : int, default=10_000_000
@@ -251,9 +243,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
         Examples
         --------
         >>> from skdirdp import PrivateBayesNetMLE
-        >>> weather = PrivateBayesNetMLE(
-        ...     {"wet": ["rain"]}, states={"rain": ["no", "yes"], "wet": ["no", "yes"]}
-        ... )
+        >>> states = {"rain": ["no", "yes"], "wet": ["no", "yes"]}
+        >>> weather = PrivateBayesNetMLE({"wet": ["rain"]}, states=states)
         >>> tables = {"rain": [[700, 300]], "wet": [[650, 50], [10, 290]]}
         >>> weather.fit_counts(tables, n_samples=1000).probabilities_["wet"].shape
         (2, 2)
@@ -264,15 +255,10 @@ class PrivateBayesNetMLE(BaseBayesNet):
             self._set_declared_states("given as counts")
             given = check_tables(tables, self.structure_)
             counted = self._selected(n_samples)
-            counts = [
-                check_given_counts(
-                    f"the table of {node!r}",
-                    given[node],
-                    (family.n_rows, family.n_states),
-                    counted.n_rows,
-                )
-                for node, family in self._families.items()
-            ]
+            counts = []
+            for node, family in self._families.items():
+                name, shape = f"the table of {node!r}", (family.n_rows, family.n_states)
+                counts.append(check_given_counts(name, given[node], shape, counted.n_rows))
             self._release_counts(context, TableCounts(counted, counts), list(given), [])
         return self
 
@@ -331,24 +317,18 @@ class PrivateBayesNetMLE(BaseBayesNet):
     ) -> None:
         """Release the tables of all families, and set the fitted attributes."""
         n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
+        options: dict[str, Any] = {
+            "min_smoothing": float(self.alpha),
+            "postprocess": self.postprocess,
+        }
         tables = [
-            CountTable(
-                n_samples,
-                family.n_states,
-                family.n_rows,
-                min_smoothing=float(self.alpha),
-                postprocess=self.postprocess,
-            )
+            CountTable(n_samples, family.n_states, family.n_rows, **options)
             for family in self._families.values()
         ]
         with_counts = list(zip(tables, counts.tables, strict=True))
         plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
         released = dict(zip(self.structure_, context.release(plan), strict=True))
-        self.mechanisms_ = {
-            node: release.mechanism
-            for node, release in released.items()
-            if release.mechanism is not None
-        }
+        self.mechanisms_ = {n: r.mechanism for n, r in released.items() if r.mechanism is not None}
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
         self.alpha_ = dict.fromkeys(released, float(self.alpha))
         if context.is_private and self.postprocess:
@@ -368,8 +348,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
             )
             for node, mechanism in self.mechanisms_.items()
         ]
-        estimates = estimate_counts(noisy, total)
-        self._estimates_ = dict(zip(self.mechanisms_, estimates, strict=True))
+        self._estimates_ = dict(zip(self.mechanisms_, estimate_counts(noisy, total), strict=True))
         for node, table in self._estimates_.items():
             counts = table.counts.reshape(families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
@@ -384,8 +363,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
     ) -> dict[Hashable, tuple[np.ndarray, np.ndarray]]:
         """Return confidence limits on the shares among the counted records.
 
-        The limits depend only on the noise and hold for any data, each with at least this
-        probability. They do not cover sampling from a population.
+        Each holds with at least this probability over the noise, for any data. They do not
+        cover sampling from a population.
 
         Parameters
         ----------
@@ -423,10 +402,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
         check_is_fitted(self)
         records = as_records(X, self.columns_)
         self._check_columns(records.names)
-        codes = {
-            node: encode(node, records.columns[node], self.states_[node])
-            for node in self.structure_
-        }
+        columns, states = records.columns, self.states_
+        codes = {node: encode(node, columns[node], states[node]) for node in self.structure_}
         return log_likelihood(self._families, self.probabilities_, codes)
 
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
@@ -450,12 +427,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
         n_samples = check_integer("n_samples", n_samples, at_least=0)
         generator = sampling_generator(random_state)
         codes = sample_codes(self._families, self.probabilities_, n_samples, generator)
+        states = {n: pd.Index(self.states_[n], tupleize_cols=False) for n in codes}
         nodes = [name for name in self.columns_ if name in codes]
-        drawn = {
-            node: pd.Index(self.states_[node], tupleize_cols=False).take(codes[node])
-            for node in nodes
-        }
-        return pd.DataFrame(drawn, columns=nodes)
+        return pd.DataFrame({n: states[n].take(codes[n]) for n in nodes}, columns=nodes)
 
 
 @dataclass(frozen=True)
@@ -495,15 +469,7 @@ class FamilyCounter:
 def parse_structure(structure: Any) -> Parents:
     """Return the parents of each node, in topological order.
 
-    `structure` is a mapping ``{child: parents}``; an iterable of pairs ``(parent, child)``
-    and, for nodes without edges, ``(node,)``; or an object with `nodes` and `edges`, such as
-    a pgmpy DAG.
-
-    Examples
-    --------
-    >>> from skdirdp.bayes_net.bayes_net_mle import parse_structure
-    >>> parse_structure([("rain", "grass"), ("sprinkler", "grass"), ("moon",)])
-    {'rain': (), 'sprinkler': (), 'moon': (), 'grass': ('rain', 'sprinkler')}
+    `structure` has one of the forms that `PrivateBayesNetMLE` accepts.
     """
     if isinstance(structure, Mapping):
         parents = _parents_from_edges(_edges_from_mapping(structure))
@@ -551,9 +517,7 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
                 f"got {edge!r}"
             )
         if not are_hashable(nodes):
-            raise TypeError(
-                "structure must have nodes that can be hashed, such as strings; some cannot"
-            )
+            raise TypeError("structure must have nodes that can be hashed; some cannot")
         for node in nodes:
             parents.setdefault(node, [])
         if len(nodes) == 2:

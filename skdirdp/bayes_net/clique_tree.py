@@ -1,9 +1,8 @@
 """Clique trees: exact inference, and distributions fitted to noisy tables.
 
-A family is a column and its parents, all of which lie in the family of an earlier column. The
-maximal families are the cliques. They form a tree in which the columns shared by two adjacent
-cliques separate them, so sums over all columns are computed clique by clique (Lauritzen and
-Spiegelhalter 1988). Tables are arrays with one axis for each column of their clique.
+Cliques are the maximal families, a column and its parents. The columns shared by two adjacent
+cliques separate them, so sums are computed clique by clique (Lauritzen and Spiegelhalter 1988).
+Tables are arrays with one axis for each column of their clique.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -18,6 +17,7 @@ from .base import Codes, Family
 Clique = tuple[Hashable, ...]
 #: One table for each clique.
 Tables = list[np.ndarray]
+Factor = tuple[Sequence[Hashable], np.ndarray]
 
 #: Limit on the cells of one table, and of the tables of all cliques, so that they fit in memory.
 MAX_TOTAL_CELLS = 2 * 10**7
@@ -47,11 +47,8 @@ class CliqueTree:
         Prim's algorithm: a spanning tree with the largest separators is a valid clique tree.
         """
         families = [frozenset((*above, node)) for node, above in parents.items()]
-        maximal = [
-            family
-            for family in dict.fromkeys(families)
-            if not any(family < other for other in families)
-        ]
+        distinct = list(dict.fromkeys(families))
+        maximal = [each for each in distinct if not any(each < other for other in distinct)]
         position = {node: i for i, node in enumerate(parents)}
         order, parent_positions = [0], [-1]
         shared = [len(maximal[0] & family) for family in maximal]
@@ -115,8 +112,7 @@ class CliqueTree:
     def calibrate(self, potentials: Tables) -> Tables:
         """Return the clique marginals of the distribution proportional to the potentials.
 
-        `potentials` has one non-negative table for each clique. The result is nan if their
-        product is zero everywhere.
+        They are nan if the product of the potentials is zero everywhere.
         """
         beliefs = [table / table.max() for table in potentials]
         for i in range(len(beliefs) - 1, 0, -1):
@@ -133,10 +129,7 @@ class CliqueTree:
         return beliefs
 
     def conditionals(self, tables: Tables) -> Tables:
-        """Divide each table by its marginal on the separator.
-
-        The results are potentials whose calibrated tables are the given ones.
-        """
+        """Return potentials whose calibrated tables are the given ones."""
         result = [tables[0] / tables[0].sum()]
         for table, (own, _) in zip(tables[1:], self._separators, strict=True):
             sums = own.expand(own.sum(table))
@@ -210,14 +203,8 @@ def clique_potentials(
     return tree, products
 
 
-Factor = tuple[Sequence[Hashable], np.ndarray]
-
-
 def eliminate_variables(factors: Sequence[Factor], wanted: Sequence[Hashable]) -> np.ndarray:
-    """Return the joint distribution of the wanted columns by variable elimination.
-
-    The distribution of all columns is proportional to the product of the factors.
-    """
+    """Return the joint distribution of the wanted columns by variable elimination."""
     sizes = {n: s for nodes, table in factors for n, s in zip(nodes, table.shape, strict=True)}
 
     def neighbours(name: Hashable) -> list[Hashable]:
@@ -242,10 +229,7 @@ def _multiply(
 ) -> np.ndarray:
     """Return the product of factors as a table of the given columns."""
     if prod(sizes[node] for node in nodes) > MAX_TOTAL_CELLS:
-        raise ValueError(
-            "columns must be fewer: the marginal needs a table of more than "
-            f"{MAX_TOTAL_CELLS} cells"
-        )
+        raise ValueError(f"columns must be fewer: the tables have over {MAX_TOTAL_CELLS} cells")
     table = np.ones([sizes[node] for node in nodes])
     for each, factor in factors:
         table = table * _expand_to(factor, each, nodes)

@@ -1,10 +1,8 @@
 """Columns of a table: encoded as cells, grouped into states of a network, and drawn again.
 
-A categorical column has one cell for each state, a numeric column has fine bins between public
-bounds, and the last cell of every column is for missing values. The cell of a value depends on
-that value alone. Columns with few states make small tables, so cells whose counts do not stand
-out from the noise are grouped: all rare categories together, and adjacent bins of numbers.
-Within a group, records are distributed as the released counts of the column are.
+The cell of a value depends on that value alone. Cells whose counts do not stand out from the
+noise are grouped, which keeps tables small: all rare categories together, and adjacent bins of
+numbers. Within a group, records are distributed as the released counts of the column.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -56,8 +54,7 @@ _MAX_NUMERIC_GROUPS = 16
 def check_states(states: Mapping, nodes: Iterable[Hashable]) -> dict[Hashable, list]:
     """Return the public states of each node as lists.
 
-    `states` may have more entries than there are nodes. But if a node has no states, a name
-    that is no node is probably misspelt.
+    If a node has no states, a name that is no node is probably misspelt.
     """
     nodes = dict.fromkeys(nodes)
     lacking = [node for node in nodes if node not in states]
@@ -336,9 +333,7 @@ def _check_bounds(name: Hashable, bounds: Any) -> tuple[float, float, bool]:
     """Return the bounds, and whether both are integers."""
     pair = [] if isinstance(bounds, str | bytes) or not isinstance(bounds, Iterable) else [*bounds]
     if len(pair) != 2:
-        raise ValueError(
-            f"bounds must be a pair (low, high) for each column; for {name!r} it is not"
-        )
+        raise ValueError(f"bounds must be a pair (low, high) per column; for {name!r} it is not")
     low, high = (check_real(f"bounds of {name!r}", bound) for bound in pair)
     if not low < high:
         raise ValueError(f"bounds must have low < high; for {name!r} got {low:g} and {high:g}")
@@ -361,18 +356,13 @@ def _check_condition(name: Hashable, condition: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ReleasedColumn:
-    """Groups of cells, which are the states of a column in the network, and their shares.
-
-    `groups` has the group of each cell, `group_shares` the released share of each group, and
-    `cell_shares` the share of each cell within its group. `can_draw` is False for missing and
-    other values whose count does not stand out from the noise: they belong to a group, but no
-    synthetic record has them.
-    """
+    """Groups of cells, which are the states of a column in the network, and their shares."""
 
     domain: Domain
-    groups: np.ndarray
-    group_shares: np.ndarray
-    cell_shares: np.ndarray
+    groups: np.ndarray  # group of each cell
+    group_shares: np.ndarray  # released share of each group
+    cell_shares: np.ndarray  # share of each cell within its group
+    # False for missing and other values whose count does not stand out from the noise.
     can_draw: np.ndarray
 
     @classmethod
@@ -387,11 +377,7 @@ class ReleasedColumn:
         max_groups: int,
         keep_all: bool = False,
     ) -> "ReleasedColumn":
-        """Group the cells by their noisy counts.
-
-        `sigma` is the standard deviation of the noise, and cells below `min_count` are grouped.
-        With `keep_all`, rare categories are not, as long as there are at most `max_groups`.
-        """
+        """Group cells with noisy counts below `min_count`, or no categories if `keep_all`."""
         counts = _estimate_counts(noisy, total, sigma)
         min_count = max(min_count, _MIN_COUNT)
         can_draw = np.ones(len(counts), dtype=bool)
@@ -413,9 +399,8 @@ class ReleasedColumn:
 
     def update_shares(self, noisy: np.ndarray, total: float, sigma: float) -> "ReleasedColumn":
         """Return the same groups, with shares from more precise counts."""
-        counts = _estimate_counts(noisy, total, sigma)
-        group_shares, cell_shares = _compute_shares(self.groups, counts)
-        return replace(self, group_shares=group_shares, cell_shares=cell_shares)
+        shares = _compute_shares(self.groups, _estimate_counts(noisy, total, sigma))
+        return replace(self, group_shares=shares[0], cell_shares=shares[1])
 
     @property
     def has_grouped_categories(self) -> bool:
@@ -456,11 +441,7 @@ class ReleasedColumn:
         return np.bincount(self.groups, weights * self._drawn_shares, minlength=self.n_groups)
 
     def draw(
-        self,
-        codes: np.ndarray,
-        given: Any,
-        weights: np.ndarray | None,
-        generator: np.random.Generator,
+        self, codes: np.ndarray, given: Any, weights: Any, generator: np.random.Generator
     ) -> Any:
         """Draw a value for each state code, from the cells of its group."""
         shares = self._drawn_shares if weights is None else weights * self._drawn_shares
@@ -497,14 +478,12 @@ def _compute_shares(groups: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray,
 def _group_rare(counts: np.ndarray, min_count: float, max_groups: int) -> np.ndarray:
     """Return groups of categories: one for all rare ones, and one for each other."""
     rare = counts < min_count
-    if len(counts) - rare.sum() + (rare.sum() > 0) > max_groups:
+    if np.sum(~rare) + rare.any() > max_groups:
         rare = np.ones(len(counts), dtype=bool)
         rare[np.argsort(-counts, kind="stable")[: max_groups - 1]] = False
     if rare.sum() < 2:
         return np.arange(len(counts))
-    groups = np.full(len(counts), len(counts) - rare.sum(), dtype=np.intp)
-    groups[~rare] = np.arange(len(counts) - rare.sum())
-    return groups
+    return np.where(rare, np.sum(~rare), np.cumsum(~rare) - 1)
 
 
 def _group_adjacent(counts: np.ndarray, min_count: float, max_runs: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, pairwise
 from math import prod
@@ -51,11 +50,7 @@ class StructureConstraints:
 def parse_constraints(
     given: Any, columns: Sequence[Hashable], max_parents: int
 ) -> StructureConstraints:
-    """Check constraints against the columns and against each other.
-
-    `given` is None, or a dict with edges (parent, child) under "required" and "forbidden",
-    and columns under "order".
-    """
+    """Check constraints against the columns and against each other."""
     if given is None:
         return StructureConstraints()
     if not isinstance(given, Mapping) or not set(given) <= {"required", "forbidden", "order"}:
@@ -134,10 +129,7 @@ def _connect_parents(
 
 @dataclass(frozen=True)
 class UnlistedColumn:
-    """Exact values of a column without public states: codes among the distinct values.
-
-    Values are drawn as a pandas categorical if the column `is_categorical`.
-    """
+    """Exact values of a column without public states: codes among the distinct values."""
 
     codes: np.ndarray
     distinct: list
@@ -282,22 +274,16 @@ class ReleaseSchedule:
         self, cliques: Mapping[Clique, np.ndarray], columns: Mapping[Hashable, np.ndarray]
     ) -> tuple[dict[Clique, Measurement], dict[Hashable, Measurement]]:
         """Release the counts of cliques, and the counts of some columns once more."""
+        names = [*cliques, *((name,) for name in columns)]
         counts = [*cliques.values(), *columns.values()]
         weights = [min(each.size, self._max_cells) ** _CELL_EXPONENT for each in counts]
+        parts = split_gaussian(self._cliques, weights)
         released = [
             Measurement(nodes, self._add_noise(part, each), part.sigma)
-            for nodes, part, each in zip(
-                [*cliques, *((name,) for name in columns)],
-                split_gaussian(self._cliques, weights),
-                counts,
-                strict=True,
-            )
+            for nodes, part, each in zip(names, parts, counts, strict=True)
         ]
-        n_cliques = len(cliques)
-        return (
-            dict(zip(cliques, released[:n_cliques], strict=True)),
-            dict(zip(columns, released[n_cliques:], strict=True)),
-        )
+        again = dict(zip(columns, released[len(cliques) :], strict=True))
+        return dict(zip(cliques, released, strict=False)), again
 
 
 def select_categories(
@@ -305,8 +291,7 @@ def select_categories(
 ) -> Categories:
     """Release the values that enough records hold as states, and one state for all others."""
     counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))
-    # Noise on a count of 0 would publish a name that no counted record holds. Not an assert
-    # statement, which `python -O` removes.
+    # Noise on a count of 0 would publish a name that no counted record holds.
     if not counts.all():
         raise AssertionError("a name that no counted record holds was about to be published")
     # An additional count without a name, so that the table is never empty.
@@ -360,17 +345,13 @@ class _ColumnBlock:
 
     def count_pairs(self, other: "_ColumnBlock") -> np.ndarray:
         """Return the exact counts of all pairs of states; whole numbers are added exactly."""
+        n_cells, n_others = prod(self.sizes), prod(other.sizes)
         if other is self:
-            return self.sum_states(
-                self.sum_states(np.diag(count_cells(self.codes, self.n_cells))).T
-            )
-        cells = self.codes * np.int64(other.n_cells) + other.codes
-        joint = count_cells(cells, self.n_cells * other.n_cells).reshape(self.n_cells, -1)
+            joint = np.diag(count_cells(self.codes, n_cells))
+        else:
+            cells = self.codes * np.int64(n_others) + other.codes
+            joint = count_cells(cells, n_cells * n_others).reshape(n_cells, -1)
         return other.sum_states(self.sum_states(joint).T).T
-
-    @cached_property
-    def n_cells(self) -> int:
-        return prod(self.sizes)
 
 
 def _column_blocks(codes: Codes, shares: Mapping[Hashable, np.ndarray]) -> list[_ColumnBlock]:
@@ -379,8 +360,8 @@ def _column_blocks(codes: Codes, shares: Mapping[Hashable, np.ndarray]) -> list[
     columns, blocks, start = list(codes.values()), [], 0
     for stop in range(1, len(sizes) + 1):
         if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
-            block = _ColumnBlock.from_columns(start, sizes[start:stop], columns[start:stop])
-            blocks.append(block)
+            part = slice(start, stop)
+            blocks.append(_ColumnBlock.from_columns(start, sizes[part], columns[part]))
             start = stop
     return blocks
 

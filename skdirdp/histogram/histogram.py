@@ -1,10 +1,8 @@
 """Histograms of numeric columns: public fine bins, their counts, and released estimates.
 
-A grid consists of cells whose width is a power of two and whose borders are multiples of the
-width. These are exact in floating point, so a value that many rows share is on the same side of
-a border when it is counted and when it is binned later. Fine bins are runs of cells.
-
-Released histograms see only the release and the parameters of the mechanism, never a count.
+Fine bins are runs of cells whose width is a power of two and whose borders are multiples of it.
+These are exact in floating point, so a value is on the same side of a border when it is counted
+and when it is binned later. Released histograms use only the release and the mechanism.
 """
 
 from dataclasses import dataclass
@@ -28,8 +26,7 @@ from ..postprocessing import NoisyTable, estimate_histogram
 #: Fraction of the borders that follow the logarithm of |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
 
-# Largest number of cells of a grid, and twice the smallest. A lookup table of all cells should
-# stay in the second-level cache.
+# Largest number of cells of a grid: a lookup table of all cells fits in the second-level cache.
 _MAX_CELLS = 1 << 17
 # Logarithmic borders become evenly spaced below this fraction of the larger bound. With the
 # default number of fine bins, the narrowest are then one cell wide.
@@ -144,10 +141,8 @@ def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
 
 def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) -> list[np.ndarray]:
     """Count the fine bins of some columns: each row of X is in one bin of each."""
-    low = np.array([grid.low for grid in grids])
-    high = np.array([grid.high for grid in grids])
-    scale = np.array([1 / grid.width for grid in grids])
-    first = np.array([grid.first for grid in grids])
+    ends = [(grid.low, grid.high, 1 / grid.width, grid.first) for grid in grids]
+    low, high, scale, first = np.array(ends).T
     reaches_below = bool(first.min() < 0)
     counts = [np.zeros(grid.n_bins) for grid in grids]
     everything = columns == list(range(X.shape[1]))
@@ -204,12 +199,10 @@ class FeatureBins:
 
     def edges(self) -> list[np.ndarray]:
         """Return the edges of the bins of each feature."""
-        return [
-            (EVERYTHING if size is None else np.arange(size + 1) - 0.5)
-            if grid is None
-            else grid.edges
-            for size, grid in zip(self.sizes, self.grids, strict=True)
-        ]
+        edges = [EVERYTHING if size is None else np.arange(size + 1) - 0.5 for size in self.sizes]
+        for k, grid in enumerate(self.grids):
+            edges[k] = edges[k] if grid is None else grid.edges
+        return edges
 
     def count(self, X: np.ndarray) -> list[np.ndarray]:
         """Return exact counts of the bins; one empty bin for constant features."""
@@ -309,10 +302,9 @@ def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
 def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
     """Return the positions of the edges of `n_bins` bins with about equally many records.
 
-    The position of each level is where the CDF is nearest. A value that many records share
-    covers several levels, whose borders would separate nothing, or nearly nothing. These
-    borders split other bins instead: always the one whose smaller half is the largest. So the
-    number of bins never depends on the data, as the noise of later steps requires.
+    A value that many records share covers several levels, whose borders would separate nothing.
+    These borders split other bins instead: always the one whose smaller half is the largest. So
+    the number of bins never depends on the data, as the noise of later steps requires.
     `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins
@@ -368,16 +360,13 @@ def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int
 
 @dataclass(frozen=True)
 class ReleasedHistogram:
-    """Histogram of one feature, released as probabilities.
-
-    It is `ordered` if adjacent bins are adjacent values.
-    """
+    """Histogram of one feature, released as probabilities."""
 
     edges: np.ndarray
     release: np.ndarray
     mechanism: Mechanism
     n_samples: Any
-    ordered: bool = True
+    ordered: bool = True  # whether adjacent bins are adjacent values
 
     @cached_property
     def _unbiased(self) -> np.ndarray:
@@ -449,9 +438,7 @@ class ReleasedHistogram:
 class NoisyHistogram(ReleasedHistogram):
     """Histogram of one feature, released as noisy counts; `n_samples` is None if not public.
 
-    In the CDF of ordered bins, errors of single counts cancel, so it is computed from the noisy
-    counts themselves. Shrinking each towards an equal share, as is best for unordered bins,
-    would make quantiles worse.
+    In the CDF of ordered bins, errors of single counts cancel, so the counts are not shrunk.
     """
 
     @cached_property

@@ -16,7 +16,7 @@ from .._persons import select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
-from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, ReleaseContext, ReleasePlan
 from ..engines import TableCounts, lazy_for_dask, open_table
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
@@ -53,12 +53,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     Parameters
     ----------
     n_bins : int or array-like of shape (n_features,), default=10
-        Number of bins of all features, or of each; at least 2. Not used for categorical
-        features. With a finite `epsilon` there are exactly as many; some may be empty.
+        Number of bins, at least 2; not used for categorical features. With a finite
+        `epsilon` there are exactly as many, and some may be empty.
     encode : {"onehot", "onehot-dense", "ordinal", "density", "cdf"}, default="onehot"
-        The first three as in `KBinsDiscretizer`. "density" gives the estimated probability
-        density at the value, constant within each bin; "cdf" gives the estimated share of
-        values below it, a private quantile transform.
+        The first three as in `KBinsDiscretizer`. "density" gives the estimated density at the
+        value, and "cdf" the estimated share of values below it, a private quantile transform.
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of about equally many records, or of equal width. A value that many records
         share fills a bin by itself.
@@ -72,8 +71,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Number of bins of the released histogram of a numeric feature. Quantile bins consist
         of these, so it must be at least `n_bins`.
     fine_scale : {"mixed", "linear", "symlog"}, default="mixed"
-        Spacing of the fine bins between the bounds: even, even in a symmetric logarithm of
-        the value, or half of each.
+        Spacing of the fine bins: even, even in a symmetric logarithm, or half of each.
     epsilon : float, default=1.0
         Privacy budget of one fit. With `float("inf")` no noise is added.
     delta : float, default=1e-5
@@ -119,8 +117,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     fine_edges_ : list of ndarray of shape (number of fine bins + 1,)
         Edges of its bins.
     release_ : list of ndarray of shape (number of fine bins,)
-        Values that the mechanism drew: noisy counts, of which some may be negative, or
-        probabilities (`postprocess=False`, or an infinite `epsilon`).
+        Noisy counts; probabilities if `postprocess=False` or `epsilon` is infinite.
     privacy_ : PrivacyReport
         Privacy guarantee of the fit.
     n_features_in_ : int
@@ -131,11 +128,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     Notes
     -----
     The number of output columns depends on parameters alone, so the noise of a next step does
-    too. Only at infinite `epsilon` may it be smaller, as in `KBinsDiscretizer`; a constant
-    feature then has one bin.
-
-    Bounds that are taken from the data are widened if the bins have no room between them: those
-    of a constant feature c to c - h and c + h, with h = max(1, abs(c)) / 2.
+    too. Only at infinite `epsilon` may it be smaller, as in `KBinsDiscretizer`. Bounds that are
+    taken from the data are widened if the bins have no room between them: those of a constant
+    feature c to c - h and c + h, with h = max(1, abs(c)) / 2.
 
     Examples
     --------
@@ -265,11 +260,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Examples
         --------
         >>> from skdirdp import DirichletHistogramTransformer
-        >>> bins = DirichletHistogramTransformer(
-        ...     2, bounds=(0, 4), n_fine_bins=4, fine_scale="linear"
-        ... )
-        >>> bins.fine_bins(1)
-        [array([0., 1., 2., 3., 4.])]
+        >>> bins = DirichletHistogramTransformer(2, bounds=(0, 100), n_fine_bins=4)
         >>> bins.fit_counts([[400, 100, 300, 200]], n_samples=1000).n_bins_
         array([2])
         """
@@ -279,20 +270,18 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             self._set_features(_empty_table(list(tables) if by_name else len(given)))
             bins = self._declared_bins("given as counts")
             counted = self._selected(n_samples)
-            counts = [
-                check_given_counts(
-                    f"the table of feature {k}", cells, (len(edges) - 1,), counted.n_rows
-                )
-                for k, (cells, edges) in enumerate(zip(given, bins.edges(), strict=True))
-            ]
+            counts = []
+            for k, (cells, edges) in enumerate(zip(given, bins.edges(), strict=True)):
+                name, shape = f"the table of feature {k}", (len(edges) - 1,)
+                counts.append(check_given_counts(name, cells, shape, counted.n_rows))
             self._release_counts(context, TableCounts(counted, counts), bins, [], None)
         return self
 
     def fine_bins(self, columns: Any) -> list[np.ndarray]:
         """Return the edges of the fine bins that `fit` would count, without any data.
 
-        Bin k of a feature holds the values from edge k on that are below edge k + 1; values
-        beyond the bounds are in the first and the last bin. A category is a bin of its own.
+        Bin k holds the values from edge k on that are below edge k + 1; values beyond the
+        bounds are in the first and the last bin. A category is a bin of its own.
 
         Parameters
         ----------
@@ -302,13 +291,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Returns
         -------
         list of ndarray
-
-        Examples
-        --------
-        >>> from skdirdp import DirichletHistogramTransformer
-        >>> bins = DirichletHistogramTransformer(bounds=(0, 100), n_categories={"ward": 2})
-        >>> [len(edges) for edges in bins.fine_bins(["age", "ward"])]
-        [513, 3]
         """
         copy = self._for_workers()
         copy._set_features(_empty_table(columns))
@@ -322,7 +304,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         leaks: list[str],
         X: np.ndarray | None,
     ) -> None:
-        """Release the histograms and compute the bins; X is needed only without noise."""
+        """Release the histograms, and set the fitted attributes."""
         n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
         tables = {
             size: CountTable(n_samples, size, min_smoothing=0.0, postprocess=self.postprocess)
@@ -331,11 +313,25 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         with_counts = [(tables[len(cells)], cells) for cells in counts.tables]
         plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
         releases = context.release(plan)
+        kind: type[ReleasedHistogram] = ReleasedHistogram
+        number: float | None = n_samples
         if context.is_private and self.postprocess:
-            number = None if plan.n_records is None else float(plan.n_records)
-            self._set_histograms(NoisyHistogram, releases, bins, number)
-        else:
-            self._set_histograms(ReleasedHistogram, releases, bins, n_samples)
+            kind, number = NoisyHistogram, None if plan.n_records is None else float(plan.n_records)
+        self.fine_edges_ = bins.edges()
+        self.release_ = [release.drawn for release in releases]
+        # None for a feature with a single bin, which needs no release.
+        self._histograms_ = [
+            None if mechanism is None else kind(edges, drawn, mechanism, number, size is None)
+            for edges, (drawn, mechanism), size in zip(
+                self.fine_edges_, releases, bins.sizes, strict=True
+            )
+        ]
+        self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
+        self._is_categorical_ = np.array([size is not None for size in bins.sizes])
+        self._set_edges(bins, X, is_private=context.is_private)
+
+    def _set_edges(self, bins: FeatureBins, X: np.ndarray | None, *, is_private: bool) -> None:
+        """Set the edges of the bins, which consist of fine bins; X is needed only without noise."""
         self.bin_edges_ = np.empty(self.n_features_in_, dtype=object)
         for k, n_bins in enumerate(bins.n_bins):
             grid, histogram = bins.grids[k], self._histograms_[k]
@@ -343,37 +339,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 self.bin_edges_[k] = self.fine_edges_[k]
             elif self.strategy == "uniform":
                 self.bin_edges_[k] = np.linspace(grid.low, grid.high, n_bins + 1)
-            elif context.is_private:
-                # Edges are borders of fine bins: equal values are in one bin, and the share of
-                # records in a bin is a released one.
-                borders = quantile_borders(histogram.cdf, n_bins)
-                self.bin_edges_[k] = histogram.edges[borders]
+            elif is_private:
+                # Borders of fine bins: equal values share a bin, whose share is released.
+                self.bin_edges_[k] = histogram.edges[quantile_borders(histogram.cdf, n_bins)]
             else:
                 assert X is not None
                 inside = np.clip(X[:, k], grid.low, grid.high)
                 self.bin_edges_[k] = _exact_quantiles(inside, n_bins, k)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
-
-    def _set_histograms(
-        self,
-        kind: type[ReleasedHistogram],
-        releases: list[Release],
-        bins: FeatureBins,
-        n_samples: float | None,
-    ) -> None:
-        self.fine_edges_ = bins.edges()
-        self.release_ = [release.drawn for release in releases]
-        # None for a feature with a single bin, which needs no release.
-        self._histograms_ = [
-            None
-            if mechanism is None
-            else kind(edges, drawn, mechanism, n_samples, ordered=size is None)
-            for edges, (drawn, mechanism), size in zip(
-                self.fine_edges_, releases, bins.sizes, strict=True
-            )
-        ]
-        self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
-        self._is_categorical_ = np.array([size is not None for size in bins.sizes])
 
     def _set_features(self, sample: Any) -> None:
         """Set number and names of the features from a table without records."""
@@ -408,9 +381,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     def _sizes(self) -> list[int | None]:
         """Return the number of categories of each feature, None for numeric ones."""
         given, n_features = self._by_feature("n_categories"), self.n_features_in_
-        sizes: list[Any] = [given] * n_features
-        if given is not None and not isinstance(given, Integral):
-            sizes = list(given)
+        is_single = given is None or isinstance(given, Integral)
+        sizes = [given] * n_features if is_single else list(given)
         if len(sizes) != n_features:
             raise ValueError(
                 f"n_categories must be an integer or have one entry per feature, {n_features}; "
@@ -569,9 +541,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return a value in each bin; for `encode="cdf"` the quantile.
 
-        At infinite `epsilon` the value is the centre of the bin, as in `KBinsDiscretizer`.
-        Otherwise it is the mean of its records, estimated from the fine bins: most records of
-        the outermost quantile bins are far from the centre.
+        The value is the estimated mean of the records in the bin or, at infinite `epsilon`,
+        its centre, as in `KBinsDiscretizer`.
 
         Parameters
         ----------
@@ -589,9 +560,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
         n_columns, _ = self._output()
         if X.shape[1] != n_columns:
-            raise ValueError(
-                f"X must have {n_columns} columns, as transform gives; got {X.shape[1]}"
-            )
+            raise ValueError(f"X must have {n_columns} columns; got {X.shape[1]}")
         if self.encode == "cdf":
             values = np.empty_like(X)
             for k, histogram in enumerate(self._histograms_):
@@ -639,8 +608,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     def linf_error(self, confidence: float = 0.95) -> np.ndarray:
         """Return a bound on the error of `histogram_`, for all bins of a feature at once.
 
-        It is computed from the exact distribution of the noise, at no privacy cost.
-
         Parameters
         ----------
         confidence : float in (0, 1), default=0.95
@@ -655,8 +622,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     def cdf_error(self, confidence: float = 0.95) -> np.ndarray:
         """Return a bound on the error of the estimated CDF, for all edges of a feature at once.
 
-        It bounds quantiles too: the true share of records below an edge of `bin_edges_` is
-        within this distance of its estimated share.
+        The share of records below an edge of `bin_edges_` is also within this distance.
 
         Parameters
         ----------
@@ -741,11 +707,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
 
 def _exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray:
-    """Return exactly the edges of `KBinsDiscretizer`, for fits without noise.
-
-    100 * 0.3 is not 30, and an average of two values may depend on that.
-    """
-    percents = np.linspace(0, 100, n_bins + 1)
+    """Return exactly the edges of `KBinsDiscretizer`, for fits without noise."""
+    percents = np.linspace(0, 100, n_bins + 1)  # 100 * 0.3 is not 30
     edges = np.percentile(values, percents, method="averaged_inverted_cdf")
     edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
     if len(edges) <= n_bins:

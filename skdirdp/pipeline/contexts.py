@@ -10,14 +10,13 @@ the rehearsal is refused.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, ClassVar
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -253,10 +252,7 @@ def _shares(
 
 
 def _default_shares(
-    plans: Sequence[tuple[str, ReleasePlan]],
-    n_tables: Counter[str],
-    last_step: str,
-    budget: Budget,
+    plans: Sequence[tuple[str, ReleasePlan]], n_tables: Counter[str], last_step: str, budget: Budget
 ) -> dict[str, float]:
     before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
     if not n_tables[last_step] or not before:
@@ -355,20 +351,14 @@ class ForbiddenAccountant:
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
     """Return the private estimators that a fit of a step would fit."""
-    return [*_walk(step)]
-
-
-def _walk(step: Any) -> Iterator[PrivateEstimator]:
     if isinstance(step, PrivateEstimator):
-        yield step
-    elif isinstance(step, FrozenEstimator):
-        return
-    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
-        for value in step.get_params(deep=False).values():
-            yield from _walk(value)
-    elif isinstance(step, (list, tuple)):
-        for value in step:
-            yield from _walk(value)
+        return [step]
+    inside: Iterable[Any] = ()
+    if isinstance(step, (list, tuple)):
+        inside = step
+    elif hasattr(step, "get_params") and not isinstance(step, FrozenEstimator):
+        inside = step.get_params(deep=False).values()
+    return [estimator for each in inside for estimator in private_estimators(each)]
 
 
 def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
@@ -383,22 +373,29 @@ def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccou
             estimator.label, estimator.accountant = path, accountant
 
 
-def find_adaptive(pipe: Pipeline) -> tuple[str, Any] | None:
-    """Return path and estimator of a part whose results determine its fits of private ones."""
+def check_not_adaptive(pipe: Pipeline) -> None:
+    """Refuse a part whose results determine which private estimators it fits, or how often."""
     for path, part in _parts(pipe):
-        if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
-            return path, part
-    return None
+        kind = type(part).__name__
+        if kind in ADAPTIVE and is_known(part) and private_estimators(part):
+            raise ValueError(
+                f"{kind} in step {path!r} cannot hold private estimators in a PrivatePipeline: its "
+                "results determine what it fits, or how often, so the noise cannot be calibrated "
+                f"before. Nothing was charged. Put the PrivatePipeline into {kind} instead, where "
+                "every fit has its own budget"
+            )
 
 
-def find_row_change(pipe: Pipeline) -> tuple[str, Any] | None:
-    """Return path and estimator of a part that may fit private ones to other rows."""
+def check_rows_are_kept(pipe: Pipeline) -> None:
+    """Refuse a part that may fit private estimators to other rows than those of the pipeline."""
     for path, part in _parts(pipe):
-        keeps = type(part).__name__ in KEEP_ROWS and is_known(part)
-        keeps = keeps and getattr(part, "cv", None) is None
+        kind = type(part).__name__
+        keeps = kind in KEEP_ROWS and is_known(part) and getattr(part, "cv", None) is None
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
-            return path, part
-    return None
+            raise ValueError(
+                f"groups must not be given if {kind} in step {path!r} holds a private estimator: "
+                "it may fit that to other rows, whose persons are not known. Nothing was charged"
+            )
 
 
 def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
@@ -412,7 +409,7 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
         (path, estimator)
         for path, value in parameters.items()
         if isinstance(value, (list, tuple))
-        for estimator in _walk(value)
+        for estimator in private_estimators(value)
     ]
     named = [
         (path, value)
