@@ -321,10 +321,8 @@ class RowBounds:
         return EXACT / self.weights.steps
 
     def check(self, largest: float, total: float, least: float = 0.0) -> None:
-        """Raise an error if entries or totals of bounded rows exceed the bounds.
-
-        `largest` is NaN, and fails, if some entries are negative or not finite.
-        """
+        """Raise an error if entries or totals of bounded rows exceed the bounds."""
+        # `largest` is NaN, and fails, if some entries are negative or not finite.
         if self.grid is None:
             return
         _check(least >= 0 and largest <= self.entry_bound and total <= self.total_bound)

@@ -63,10 +63,8 @@ def validate_records(
 
 
 def take_records(X: Any, positions: np.ndarray) -> Any:
-    """Return the records at some positions, in the same kind of container.
-
-    scikit-learn 1.6 rejects Arrow tables, and 1.9 rejects record batches.
-    """
+    """Return the records at some positions, in the same kind of container."""
+    # scikit-learn 1.6 rejects Arrow tables, and 1.9 rejects record batches.
     if type(X).__module__.partition(".")[0] == "pyarrow":
         return X.take(positions)
     return _safe_indexing(X, positions)
@@ -75,10 +73,8 @@ def take_records(X: Any, positions: np.ndarray) -> Any:
 def _check_sample_weight(
     sample_weight: Any, X: Any, *, is_part: bool = False, **options: Any
 ) -> np.ndarray:
-    """Return validated sample weights, at least one of them positive unless `is_part`.
-
-    scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
-    """
+    """Return validated sample weights, at least one of them positive unless `is_part`."""
+    # scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
     if hasattr(sample_weight, "to_pylist"):  # numpy misreads dictionary arrays of PyArrow
         sample_weight = sample_weight.to_pylist()
     check = validation._check_sample_weight

@@ -67,10 +67,7 @@ def store_real(instance: Any, name: str, **limits: Any) -> None:
 
 
 def store_reals(instance: Any, **limits: Mapping[str, Any]) -> None:
-    """Check attributes of a frozen dataclass and store them as floats.
-
-    The limits of an attribute are the keyword arguments of `check_real`, such as `POSITIVE`.
-    """
+    """Check attributes of a frozen dataclass by `check_real`, and store them as floats."""
     for name, limit in limits.items():
         object.__setattr__(instance, name, check_real(name, getattr(instance, name), **limit))
 
@@ -163,10 +160,7 @@ def largest_count(values: np.ndarray) -> float:
 
 
 def by_column(name: str, given: Any, names: Any, n_features: int) -> Any:
-    """Return a parameter given as a mapping of columns as a list, None for other columns.
-
-    Other values than mappings are returned unchanged.
-    """
+    """Return a mapping of columns as a list, None for other columns; other values unchanged."""
     if not isinstance(given, Mapping):
         return given
     columns = list(range(n_features)) if names is None else list(names)
@@ -288,10 +282,8 @@ def check_alpha(alpha: Any, n_features: int, force: bool) -> Any:
 
 
 def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the position of each label among the sorted classes.
-
-    The result is a copy: a concurrent writer to y must not give a record two classes.
-    """
+    """Return the position of each label among the sorted classes."""
+    # The result is a copy: a concurrent writer to y must not give a record two classes.
     if y.dtype.kind in "iu" and classes.dtype.kind in "iu":
         codes = y.astype(np.intp)
         n_classes, least, largest = len(classes), codes.min(initial=0), codes.max(initial=0)

@@ -114,15 +114,6 @@ class PrivacyReport:
         Returns
         -------
         str
-
-        Examples
-        --------
-        >>> from skdirdp import PrivateDirichletPosterior
-        >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
-        >>> print(posterior.privacy_.statement())
-        The published model was computed from 10 records by a randomised procedure that is
-        (ε = 1)-differentially private with respect to the replacement of one record by any other.
-        That is: ... by a factor of at most e^ε = 2.72.
         """
         return model_statement(self._claim(), self.not_covered, self.n_records)
 
@@ -141,17 +132,6 @@ class PrivacyReport:
         -------
         str
             The path of the file.
-
-        Examples
-        --------
-        >>> import pathlib
-        >>> import tempfile
-        >>> from skdirdp import PrivateDirichletPosterior
-        >>> posterior = PrivateDirichletPosterior(mechanism="lshist").fit_counts([7, 2, 1])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = posterior.privacy_.report(pathlib.Path(folder, "privacy.html"))
-        ...     "differentially private" in pathlib.Path(path).read_text(encoding="utf-8")
-        True
         """
         steps = [(name, step.mechanisms) for name, step in self._steps()]
         page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
@@ -244,8 +224,8 @@ class PrivateEstimator(BaseEstimator):
         """Warn of public parameters that are missing and taken from the data."""
         if parameters and self._is_private:
             warn(
-                f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
-                "guarantee does not cover. Pass what is publicly known to the constructor.",
+                f"{', '.join(parameters)}: not given, so taken from the data. The privacy "
+                "guarantee does not cover this. Pass publicly known values to the constructor.",
                 PrivacyLeakWarning,
             )
 

@@ -65,7 +65,7 @@ def test_the_randomized_search_refers_to_the_grid_search():
     names = "epsilon, delta, order, adjacency, accountant, label, random_state"
     shared = [name for name in inspect.signature(PrivateGridSearchCV).parameters if name in ORDER]
     assert shared == names.split(", ")
-    assert f"{names}\n        As for `PrivateGridSearchCV`." in PrivateRandomizedSearchCV.__doc__
+    assert f"{names}\n        As for `PrivateGridSearchCV`" in PrivateRandomizedSearchCV.__doc__
 
 
 @pytest.mark.parametrize("name", ["classes_", "n_features_in_", "feature_names_in_", "privacy_"])

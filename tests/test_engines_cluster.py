@@ -108,8 +108,8 @@ def test_no_row_is_sent_to_the_client(client, frame):
     ((tally,),) = found if isinstance(found[0], (list, tuple)) else (found,)
     sizes = [tally.classes.size, *(table.size for table in tally.features.counts)]
     assert sizes == [2, 6, 4]
-    assert tally.counted.rows is None
-    assert tally.counted.kept == {}
+    assert tally.rows.rows is None
+    assert tally.rows.kept == {}
 
 
 def test_a_refusal_from_a_worker_shows_no_data_there_or_here(client, frame, accountant):

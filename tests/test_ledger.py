@@ -86,7 +86,7 @@ def append(ledger, spec="kind", releases=1, label=None, split=None, **options):
 
 def count(ledger):
     with ledger.reading() as transaction:
-        return transaction.count()
+        return transaction.entries
 
 
 def sums(ledger):
@@ -221,7 +221,7 @@ def test_a_transaction_sees_what_it_has_written(ledger):
         transaction.append("b", 3, None, None)
         assert transaction.sums() == {("", "", "a"): 3, ("", "", "b"): 3}
         assert [charge.spec for charge in transaction.charges()] == ["a", "a", "b"]
-        assert transaction.verify() == transaction.count() == 3
+        assert transaction.verify() == transaction.entries == 3
 
 
 def test_an_error_inside_a_transaction_leaves_nothing(ledger):

@@ -43,7 +43,7 @@ def append(ledger, spec="kind", releases=1, label=None, split=None):
 
 def count(ledger):
     with ledger.reading() as transaction:
-        return transaction.count()
+        return transaction.entries
 
 
 def sums(ledger):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from skdirdp import BudgetExceededError
 from skdirdp.accountant import PrivacyAccountant, limits
 from skdirdp.accountant.ledger import Transaction
-from skdirdp.accountant.limits import FixedPlanLimit, _is_computable, _is_ordinary
+from skdirdp.accountant.limits import Limit, _is_computable, _is_ordinary
 from skdirdp.accountant.schema import LimitParameters
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.products import LargeProduct
@@ -156,7 +156,7 @@ def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
         looked.append(spent)
         return True
 
-    monkeypatch.setattr(FixedPlanLimit, "admits", write_meanwhile)
+    monkeypatch.setattr(Limit, "admits", write_meanwhile)
     accountant.charge(PureDP(0.1))
     assert len(looked) == 1
     assert len(accountant) == 1
@@ -170,7 +170,7 @@ def test_what_others_charge_in_between_counts(monkeypatch, tmp_path):
     )
     for kind in kinds[:19]:
         accountant.charge(kind)
-    admits, faster = FixedPlanLimit.admits, [kinds[19]]
+    admits, faster = Limit.admits, [kinds[19]]
 
     def somebody_is_faster(limit, spent):
         admitted = admits(limit, spent)
@@ -178,7 +178,7 @@ def test_what_others_charge_in_between_counts(monkeypatch, tmp_path):
             PrivacyAccountant(path=tmp_path / "ledger").charge(faster.pop())
         return admitted
 
-    monkeypatch.setattr(FixedPlanLimit, "admits", somebody_is_faster)
+    monkeypatch.setattr(Limit, "admits", somebody_is_faster)
     with pytest.raises(BudgetExceededError):
         accountant.charge(kinds[20])
     assert len(accountant) == 20

@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss
 
 from skdirdp import DirichletCategoricalNB
 from skdirdp.mechanisms import DirichletMechanism, Mechanism
-from skdirdp.naive_bayes.plan import Estimate
+from skdirdp.naive_bayes.base import Estimate
 
 from .. import data, figures
 from ..comparison import ModelComparison

@@ -98,11 +98,11 @@ class PrivacyAccountant(ReportsMixin):
     adjacency of its own, the exchange of a vector.
 
     With ``adaptive=True`` the limit is a privacy filter (docs/theory.md, section 13) that the
-    first charge determines. At least 95% of the charges of the same kind are admitted that exact
-    composition admits, and all of them if these are fewer than 20. What is guaranteed is the limit
-    itself, so `total` equals the limit after the first charge. The spent part is a share of the
-    limit, and `remaining` is the rest of it, times epsilon: after one of seven equal charges
-    that fit under a limit of 3, `total` is 3.0 and `remaining` is 6/7 of 3.
+    first charge determines. It admits at least 95% of the charges of one kind that exact
+    composition admits, and all of them if these are fewer than 20. The limit itself is guaranteed,
+    so `total` equals the limit after the first charge. `remaining` is the unspent share of the
+    limit, times epsilon: after one of seven equal charges that fit under a limit of 3, `total` is
+    3.0 and `remaining` is 6/7 of 3.
 
     A limit with `order` holds for fixed and adaptive plans: Renyi divergences of one order
     add up in both cases (Feldman and Zrnic 2021). Without a limit, `total` is the guarantee for
@@ -123,13 +123,6 @@ class PrivacyAccountant(ReportsMixin):
     Traceback (most recent call last):
         ...
     skdirdp.exceptions.BudgetExceededError: ...
-
-    A plan that was fixed beforehand, and its exact cost:
-
-    >>> plan = PrivacyAccountant(epsilon=1.0, delta=1e-5, adaptive=False)
-    >>> plan.charge(mechanism, releases=14)
-    >>> plan
-    PrivacyAccountant(epsilon=1.0, delta=1e-05, adaptive=False): 1 charge, total epsilon 0.7865
     """
 
     _ledger: Ledger
@@ -268,15 +261,6 @@ class PrivacyAccountant(ReportsMixin):
         ------
         BudgetExceededError
             If the limit does not admit the charge. The ledger is unchanged.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(PureDP(0.5), label="published last year")
-        >>> round(accountant.total(), 4)
-        0.5
         """
         spec, releases = self._check_charge(mechanism, releases, unit)
         _check_texts(label=label, key=key)
@@ -290,11 +274,7 @@ class PrivacyAccountant(ReportsMixin):
     def _charge_with_retries(
         self, spec: str, releases: int, label: str | None, key: str, is_new: bool
     ) -> None:
-        """Charge, also if connections are lost.
-
-        Retries use the same key, so that the charge counts once even if a lost connection
-        delivers it later.
-        """
+        """Charge with one key, which counts once even if a lost connection delivers it later."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
@@ -419,16 +399,6 @@ class PrivacyAccountant(ReportsMixin):
         -------
         list of float
             In the order of the charges.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant(epsilon=1.0, adaptive=False)
-        >>> for epsilon in [0.1, 0.2, 0.4]:
-        ...     accountant.charge(PureDP(epsilon))
-        >>> [round(total, 3) for total in accountant.running_total(after=[1, 3])]
-        [0.1, 0.7]
         """
         if delta is not None:
             delta = check_real("delta", delta, above=0, below=1)
@@ -454,8 +424,7 @@ class PrivacyAccountant(ReportsMixin):
         Returns
         -------
         list of Composition
-            One without `parallel` charges; otherwise one for each choice of disjoint parts that a
-            record can be in; the worst one counts.
+            One for each choice of disjoint parts that a record can be in; the worst one counts.
         """
         return self._measured(lambda spent: [each.composition() for each in spent.exposures()])
 
@@ -479,17 +448,6 @@ class PrivacyAccountant(ReportsMixin):
             List of rows that prints as a table and that ``pandas.DataFrame`` accepts. Each row
             has the epsilon of the charge alone; a printed table of at most 20 charges also has
             `running_total`.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.mechanisms import DirichletMechanism
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(DirichletMechanism(r=0.5, alpha=5.0), label="income")
-        >>> accountant.history()
-        time       mechanism           parameters      ...  releases  epsilon   total  label
-        ---...     ------------------  --------------  ...  --------  -------  ------  ------
-        ...        DirichletMechanism  r=0.5, alpha=5  ...         1   1.3864  1.3864  income
         """
         rows = [history_row(charge, self._limit) for charge in self._charges()]
         return History(rows, self.running_total, self.epsilon if self._limit.is_share else None)
@@ -590,26 +548,13 @@ class PrivacyAccountant(ReportsMixin):
         -------
         str
             ``COUNT:HASH``, the number of charges and the hash of the last.
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant()
-        >>> accountant.charge(PureDP(0.5))
-        >>> anchor = accountant.anchor()
-        >>> anchor
-        '1:...'
-        >>> accountant.charge(PureDP(0.5))
-        >>> accountant.verify(expect=anchor)
-        2
         """
         with self._ledger.reading() as transaction:
-            return "{}:{}".format(*transaction.anchor())
+            return f"{transaction.entries}:{transaction.hash}"
 
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:
-            return transaction.count()
+            return transaction.entries
 
     def __bool__(self) -> bool:
         return True  # also without charges, so that `if accountant` does not skip it
@@ -628,7 +573,7 @@ class PrivacyAccountant(ReportsMixin):
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
             with self._ledger.reading() as transaction:
-                count, last = transaction.count(), transaction.last()
+                count, last = transaction.entries, transaction.last()
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
@@ -641,14 +586,10 @@ class PrivacyAccountant(ReportsMixin):
             return f"{name}: {charges} that have no total"
 
     # Copies in this process are the object itself; a pickle refers to the same ledger.
-    def __copy__(self) -> "PrivacyAccountant":
+    def __copy__(self, memo: Any = None) -> "PrivacyAccountant":
         return self
 
-    def __deepcopy__(self, memo: Any) -> "PrivacyAccountant":
-        return self
-
-    def __sklearn_clone__(self) -> "PrivacyAccountant":
-        return self
+    __deepcopy__ = __sklearn_clone__ = __copy__
 
     def _charges(self) -> list[Charge]:
         """Return all charges after decoding and checking each."""
@@ -659,6 +600,7 @@ class PrivacyAccountant(ReportsMixin):
         return charges
 
     def _latest(self) -> Spending:
+        """Return all charges, and keep them in memory."""
         known = known_spending(self._ledger.identity)
         with self._ledger.reading() as transaction:
             spent = current_spending(transaction, known)

@@ -1,8 +1,7 @@
 """Charges and ledgers as text: encoded mechanisms, JSON exports and CSV tables.
 
-A charge that is copied between ledgers is identified by the ledger it was first made to, its key
-there, and everything that is stored of it. The key of a copied charge contains its origin, so that
-it is recognised when it comes back by any route, also through files.
+A copied charge is identified by the ledger it was first made to, its key there, and all stored
+values. Its key contains its origin, so that it counts once by any route, also through files.
 """
 
 import csv
@@ -12,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from functools import lru_cache
 from hashlib import sha256
@@ -57,22 +56,11 @@ _MAX_DEPTH = 20
 CHARGEABLE: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        accounting.AllOf,
-        accounting.ApproximateDP,
-        mechanisms.DirichletMechanism,
-        mechanisms.GaussianMechanism,
-        mechanisms.JointMechanism,
-        mechanisms.LaplaceMechanism,
-        accounting.NoPrivacy,
-        accounting.OneOf,
-        accounting.ProfiledDP,
-        accounting.PureDP,
-        accounting.RenyiDP,
-        accounting.RepeatedSelection,
-        SelectionMechanism,
-        mechanisms.SimplexMechanism,
-        accounting.TruncatedConcentratedDP,
-        accounting.ZeroConcentratedDP,
+        *(AllOf, accounting.ApproximateDP, mechanisms.DirichletMechanism),
+        *(mechanisms.GaussianMechanism, JointMechanism, mechanisms.LaplaceMechanism),
+        *(accounting.NoPrivacy, OneOf, ProfiledDP, accounting.PureDP, accounting.RenyiDP),
+        *(RepeatedSelection, SelectionMechanism, mechanisms.SimplexMechanism),
+        *(accounting.TruncatedConcentratedDP, accounting.ZeroConcentratedDP),
     )
 }
 
@@ -80,9 +68,8 @@ CHARGEABLE: dict[str, type] = {
 def encode(mechanism: Any, unit: Unit | None = None) -> str:
     """Return a mechanism or guarantee, and optionally its unit, as text that decodes exactly."""
     if not _is_chargeable(mechanism):
-        known = ", ".join(CHARGEABLE)
         raise TypeError(
-            f"mechanism must be one of {known}; got a {type(mechanism).__name__}. "
+            f"mechanism must be one of {', '.join(CHARGEABLE)}; got a {type(mechanism).__name__}. "
             "For a release made with something else, charge its guarantee"
         )
     plain = _to_plain(mechanism)
@@ -229,13 +216,12 @@ def describe_parameters(mechanism: Any) -> str:
             return f"the worst of {len(mechanism.alternatives)}"
         case RepeatedSelection():
             return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
-    values = ((field, getattr(mechanism, field.name)) for field in fields(mechanism))
     # A noise level may be shortened; the epsilon of a charged guarantee may not.
     show = format_short if isinstance(mechanism, Mechanism) else str
     return ", ".join(
-        f"{field.name}={show(value)}"
-        for field, value in values
-        if field.name != "adjacency" and value != field.default
+        f"{each.name}={show(value)}"
+        for each in fields(mechanism)
+        if (value := getattr(mechanism, each.name)) != each.default and each.name != "adjacency"
     )
 
 
@@ -308,30 +294,15 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge with its origin: the identity of the ledger it was first made to, and its key there.
+    """Charge that is equal in different ledgers: with id 0 and the key of its first ledger.
 
-    `merged` says whether the ledger that it is read from received it from another ledger.
+    All stored values are compared, because two copies of a file may both continue and use the
+    same key for different charges.
     """
 
-    origin: str
-    key: str
-    merged: bool
-    time: datetime
-    user: str | None
-    spec: str
-    releases: int
-    label: str | None
-    split: Split | None
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """Tuple that is equal for the same charge in different ledgers.
-
-        It includes all stored values, because two copies of a file may both continue and use
-        the same key for different charges.
-        """
-        what = (self.spec, self.releases, self.label, self.split)
-        return (self.origin, self.key, self.time, self.user, *what)
+    origin: str  # identity of the first ledger
+    charge: Charge
+    merged: bool = field(compare=False)  # whether the ledger that was read received it by a merge
 
 
 def is_merged(charge: Charge) -> bool:
@@ -363,8 +334,8 @@ def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
         how, origin, key = _parse_key(charge.key)
         if how is None:
             origin, key = identity, charge.key or f"{identity}-{charge.id}"
-        what = (charge.spec, charge.releases, charge.label, charge.split)
-        entries.append(Entry(origin, key, how == MERGED, charge.time, charge.user or None, *what))
+        charge = replace(charge, id=0, key=key, user=charge.user or None)
+        entries.append(Entry(origin, charge, how == MERGED))
     return entries
 
 
@@ -375,17 +346,8 @@ _VERSION = 1
 # First characters that make spreadsheets evaluate a cell as a formula.
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _COLUMNS = (
-    "number",
-    "time",
-    "user",
-    "label",
-    "mechanism",
-    "parameters",
-    "adjacency",
-    "releases",
-    "epsilon",
-    "split",
-    "part",
+    *("number", "time", "user", "label", "mechanism", "parameters", "adjacency", "releases"),
+    *("epsilon", "split", "part"),
 )
 #: Parameters of an accountant that a ledger stores.
 STORED_PARAMETERS = ("epsilon", "delta", "order", "adaptive", "name", "adjacency", "unit")
@@ -398,14 +360,14 @@ def as_json(accountant: Any) -> str:
     content |= {name: getattr(accountant, name) for name in STORED_PARAMETERS}
     content["charges"] = [
         {
-            "time": entry.time.isoformat(),
-            "user": entry.user,
-            "label": entry.label,
-            "mechanism": json.loads(entry.spec),
-            "releases": entry.releases,
-            "split": None if entry.split is None else vars(entry.split),
+            "time": entry.charge.time.isoformat(),
+            "user": entry.charge.user,
+            "label": entry.charge.label,
+            "mechanism": json.loads(entry.charge.spec),
+            "releases": entry.charge.releases,
+            "split": None if entry.charge.split is None else vars(entry.charge.split),
             "origin": entry.origin,
-            "key": entry.key,
+            "key": entry.charge.key,
             "merged": entry.merged,
         }
         for entry in entries_of(identity, accountant._charges())
@@ -464,16 +426,15 @@ def _check_is_file(path: "str | PathLike[str]") -> None:
 def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:
     """Return the stored parameters and the charges of a JSON export."""
     _check_is_file(path)
+    unreadable = f"the export {path} cannot be read"
     try:
         content = json.loads(Path(path).read_bytes().decode("utf-8"))
     except OSError as error:
-        raise LedgerError(f"the export {path} cannot be read: {error.strerror}") from None
+        raise LedgerError(f"{unreadable}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise LedgerError(f"the export {path} cannot be read: it is not a text") from None
+        raise LedgerError(f"{unreadable}: it is not a text") from None
     except (ValueError, RecursionError):
-        raise LedgerError(
-            f"the export {path} cannot be read: it is not JSON, or is incomplete"
-        ) from None
+        raise LedgerError(f"{unreadable}: it is not JSON, or is incomplete") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise LedgerError(f"the file {path} is not the export of a ledger")
     if content.get("version") != _VERSION:
@@ -492,10 +453,8 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     except LedgerError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise LedgerError(
-            f"the export {path} cannot be read: it contains an invalid charge "
-            f"({type(error).__name__})"
-        ) from None
+        reason = f"it contains an invalid charge ({type(error).__name__})"
+        raise LedgerError(f"{unreadable}: {reason}") from None
 
 
 def _entry(charge: dict[str, Any]) -> Entry:
@@ -511,6 +470,6 @@ def _entry(charge: dict[str, Any]) -> Entry:
         raise ValueError("releases")
     if time.tzinfo is None or not all(isinstance(text, str) for text in texts):
         raise TypeError("texts")
-    made = (charge["origin"], charge["key"], bool(charge["merged"]), time, charge["user"])
     split = None if split is None else Split(**split)
-    return Entry(*made, spec, releases, charge["label"], split)
+    made = (0, time, charge["user"], charge["key"], spec, releases, charge["label"], split)
+    return Entry(charge["origin"], Charge(*made), bool(charge["merged"]))

@@ -89,7 +89,7 @@ class Transaction:
         start = _Checked(0, header_hash(header), {})
         # Before the ledger is read, which then contains everything that was checked before.
         self._checked = _CHECKED.get(self._place, start)
-        found, self._entries, self._hash, self._signature = select_header(session, header.number)
+        found, self.entries, self.hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
             raise UnusableError("it was replaced by another ledger")
         if found != header:
@@ -100,13 +100,13 @@ class Transaction:
         if remembered is not None:
             known.append(("its lock file", *remembered))
         for who, entries, head in known:
-            if type(self._entries) is not int or self._entries < entries:
+            if type(self.entries) is not int or self.entries < entries:
                 raise UnusableError(
-                    f"charges are missing: it has {self._entries}, and {who} has seen {entries}"
+                    f"charges are missing: it has {self.entries}, and {who} has seen {entries}"
                 )
-            if self._entries == entries and self._hash != head:
+            if self.entries == entries and self.hash != head:
                 raise UnusableError(f"its charges differ from those that {who} has seen")
-        if self._entries == 0 and self._hash != start.hash:
+        if self.entries == 0 and self.hash != start.hash:
             raise UnusableError("its limit or another value in its header was changed")
 
     def sums(self) -> Sums:
@@ -119,7 +119,7 @@ class Transaction:
 
     def last(self) -> Position:
         """Return the position of the last charge."""
-        return (self._entries, self._hash) if self._entries else NOTHING
+        return (self.entries, self.hash) if self.entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
         """Return the number of releases charged after a position, per part and kind.
@@ -135,9 +135,6 @@ class Transaction:
         for entry, _ in self._entries_after(entries, head):
             _add(sums, entry)
         return sums
-
-    def count(self) -> int:
-        return self._entries
 
     def charges(self) -> list[Charge]:
         """Return all charges, oldest first."""
@@ -166,7 +163,7 @@ class Transaction:
             raise OverflowError(f"releases must be at most {_MAX_INTEGER}; got {releases}")
         current_user, now = self._signature
         entry = (
-            self._entries + 1,
+            self.entries + 1,
             now if time is None else time.astimezone(timezone.utc).isoformat(),
             current_user if user is None else user,
             uuid.uuid4().hex if key is None else key,
@@ -178,9 +175,9 @@ class Transaction:
         sums = checked.sums if self._has_written else dict(checked.sums)
         if _add(sums, entry) > _MAX_INTEGER:
             raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
-        head = entry_hash(self._hash, entry)
+        head = entry_hash(self.hash, entry)
         insert_charge(self._session, self._header, entry, head)
-        self._entries, self._hash, self._has_written = entry[0], head, True
+        self.entries, self.hash, self._has_written = entry[0], head, True
         self._checked = _Checked(entry[0], head, sums, checked.first or (spec, releases))
         return self.last()
 
@@ -191,28 +188,25 @@ class Transaction:
         merged otherwise.
         """
         charges = self.charges()
-        known = {entry.identity for entry in entries_of(self._header.identity, charges)}
-        new = {entry.identity: entry for entry in entries if entry.identity not in known}
+        known = set(entries_of(self._header.identity, charges))
+        new = {entry: entry for entry in entries if entry not in known}
         keys = {charge.key for charge in charges}
         for entry in new.values():
             how = COPIED if is_copy and not entry.merged else MERGED
             again = 0
-            while (key := f"{how}/{entry.origin}/{again}/{entry.key}") in keys:
+            made = entry.charge
+            while (key := f"{how}/{entry.origin}/{again}/{made.key}") in keys:
                 again += 1
             keys.add(key)
-            what = (entry.spec, entry.releases, entry.label, entry.split)
+            what = (made.spec, made.releases, made.label, made.split)
             # An unknown user stays unknown, and is not replaced by the current one.
-            self.append(*what, key=key, time=entry.time, user=entry.user or "")
+            self.append(*what, key=key, time=made.time, user=made.user or "")
         return len(new)
-
-    def anchor(self) -> Position:
-        """Return the number of charges, and the hash that covers them and the header."""
-        return self._entries, self._hash
 
     def verify(self, expect: Position | None = None) -> int:
         """Check the tables and all charges, and return the number of charges.
 
-        `expect` is an earlier `anchor` that the ledger must begin with.
+        `expect` is an earlier number of charges and hash that the ledger must begin with.
         """
         self._session.check_structure()
         return self.verify_charges(expect)
@@ -235,23 +229,23 @@ class Transaction:
             raise UnusableError("its charges differ from those that its lock file has seen")
         if expect is not None:
             raise UnusableError(
-                f"charges are missing: it has {self._entries}, and {expect[0]} are expected"
-                if expect[0] > self._entries
+                f"charges are missing: it has {self.entries}, and {expect[0]} are expected"
+                if expect[0] > self.entries
                 else f"its first {expect[0]} charges, or its limit, differ from those expected"
             )
         if not self._has_written:
-            self._keep(_Checked(self._entries, self._hash, sums, first))
-            self._session.saw(self._header.identity, self._entries, self._hash)
-        return self._entries
+            self._keep(_Checked(self.entries, self.hash, sums, first))
+            self._session.saw(self._header.identity, self.entries, self.hash)
+        return self.entries
 
     def _catch_up(self) -> _Checked:
         """Check the charges that are new to this process."""
-        if self._checked.entries < self._entries:
+        if self._checked.entries < self.entries:
             sums, first = dict(self._checked.sums), self._checked.first
             for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
                 _add(sums, entry)
                 first = first or _first(entry)
-            self._keep(_Checked(self._entries, self._hash, sums, first))
+            self._keep(_Checked(self.entries, self.hash, sums, first))
         return self._checked
 
     def committed(self) -> None:
@@ -267,15 +261,15 @@ class Transaction:
     def _entries_after(self, entries: int, head: str = "") -> Iterator[tuple[Any, str]]:
         """Yield the entries after a position with their hashes, and check them up to the head."""
         head = head or header_hash(self._header)
-        rows = select_charges(self._session, self._header.number, entries, self._entries)
+        rows = select_charges(self._session, self._header.number, entries, self.entries)
         for entry, next_head in _checked_entries(rows, entries, head):
             entries, head = entries + 1, next_head
             yield entry, head
-        if entries != self._entries:
+        if entries != self.entries:
             raise UnusableError(
-                f"charges are missing: it has {entries}, and should have {self._entries}"
+                f"charges are missing: it has {entries}, and should have {self.entries}"
             )
-        if head != self._hash:
+        if head != self.hash:
             raise UnusableError("its head does not match its charges")
 
 
@@ -357,11 +351,15 @@ class Ledger:
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
+        return cls._create_or_open(path, header)
+
+    @classmethod
+    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # referenced until the ledger refers to it
             storage, number = folder.storage(), None
         else:
-            storage = open_storage(path, name)
+            storage = open_storage(path, header.name)
             number = storage.find()
         return cls._open(storage, storage.create(header) if number is None else number)
 
@@ -402,7 +400,7 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:
-            self._temporary.keep_until_exit()
+            _PICKLED.add(self._temporary)
         return Ledger, (self._storage, self.header)
 
 
@@ -483,12 +481,9 @@ class _TemporaryFolder:
         _TEMPORARY[path] = self
         return SQLiteStorage(path, survives_power_loss=False)
 
-    def keep_until_exit(self) -> None:
-        """Keep the folder, because a pickle may outlive every object of this process."""
-        _PICKLED.add(self)
-
 
 _TEMPORARY: "weakref.WeakValueDictionary[str, _TemporaryFolder]" = weakref.WeakValueDictionary()
+# Kept until exit, because a pickle may outlive every object of this process.
 _PICKLED: set[_TemporaryFolder] = set()
 
 

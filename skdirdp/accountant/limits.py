@@ -314,10 +314,16 @@ def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> boo
 
 
 class Limit:
-    """Limit of a ledger: which charges it admits, and what is guaranteed for them."""
+    """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit.
+
+    It decides which charges are admitted, and what is guaranteed for them.
+    """
 
     #: Whether `used` is a share of the limit, and not the epsilon of the charges.
     is_share = False
+    # The last larger exposures that were tried; a refusal never relies on them.
+    _admitted: Counter[str] | None = None
+    _refused: Counter[str] | None = None
 
     def __init__(self, parameters: LimitParameters):
         self.parameters = parameters
@@ -329,25 +335,9 @@ class Limit:
     def __reduce__(self) -> tuple[Any, ...]:
         return limit_for, (self.parameters,)
 
-    def admits(self, spent: Spending) -> bool:
-        """Return whether all these charges may be made."""
-        raise NotImplementedError
-
-    def used(self, spent: Spending) -> float:
-        """Return how much of the limit's epsilon is used, at its delta or order."""
-        raise NotImplementedError
-
-    def total(self, spent: Spending, delta: float) -> float:
-        """Return the epsilon that is guaranteed at delta."""
-        raise NotImplementedError
-
     def curves(self, spent: Spending) -> list[Composition] | list[PrivacyFilter]:
         """Return the curves whose worst is guaranteed."""
         return [exposure.composition() for exposure in spent.exposures()]
-
-    def summary(self, spent: Spending | None) -> str:
-        """Describe the spending briefly; None if it is not known without much work."""
-        raise NotImplementedError
 
     def remaining(self, spent: Spending) -> float:
         if self.epsilon == math.inf:
@@ -372,18 +362,8 @@ class Limit:
             f"{plural(releases, 'release')} of {describe(decode(spec))}"
         )
 
-    def _reason(self, spec: str, releases: int, before: Spending, after: Spending) -> str:
-        raise NotImplementedError
-
-
-class FixedPlanLimit(Limit):
-    """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit."""
-
-    # The last larger exposures that were tried; a refusal never relies on them.
-    _admitted: Counter[str] | None = None
-    _refused: Counter[str] | None = None
-
     def admits(self, spent: Spending) -> bool:
+        """Return whether all these charges may be made."""
         exposures = spent.exposures()
         return self.epsilon == math.inf or all(map(self._admits, exposures))
 
@@ -416,11 +396,13 @@ class FixedPlanLimit(Limit):
         return exposure.holds(self.epsilon, self.delta)
 
     def used(self, spent: Spending) -> float:
+        """Return how much of the limit's epsilon is used, at its delta or order."""
         if self.order is None:
             return self.total(spent, self.delta)
         return max(exposure.rdp(self.order) for exposure in spent.exposures())
 
     def total(self, spent: Spending, delta: float) -> float:
+        """Return the epsilon that is guaranteed at delta."""
         total = max(exposure.epsilon(delta) for exposure in spent.exposures())
         if self.order is not None or delta < self.delta:
             return total
@@ -429,6 +411,7 @@ class FixedPlanLimit(Limit):
         return self.epsilon if total > self.epsilon and self.admits(spent) else total
 
     def summary(self, spent: Spending | None) -> str:
+        """Describe the spending briefly; None if it is not known without much work."""
         if spent is None or not all(e.is_cheap(self.delta) for e in spent.exposures()):
             return "; total() composes them"
         at = f" at delta {self.delta}" if self.epsilon == math.inf or self.order else ""
@@ -505,7 +488,7 @@ def limit_for(parameters: LimitParameters) -> Limit:
     2021), so a limit with an order needs no filter.
     """
     is_filter = parameters.adaptive and parameters.epsilon is not None and parameters.order is None
-    return AdaptiveLimit(parameters) if is_filter else FixedPlanLimit(parameters)
+    return AdaptiveLimit(parameters) if is_filter else Limit(parameters)
 
 
 class _FilterUse:

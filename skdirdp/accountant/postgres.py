@@ -1,20 +1,12 @@
 """Ledgers in a PostgreSQL database: many budgets, and analysts on many machines.
 
-The tables are in a schema of their own, and nothing else in the database is changed. The database
-enforces:
-
-- **Append only**, by triggers for everyone, and by permissions with the roles of `roles_sql`: an
-  analyst may read everything and add charges under their own name.
-- **One charge at a time for each budget**: a transaction that writes locks the row of the
-  budget's head until it ends. This needs a permission that only analysts and the owner have.
-- **A charge that returned is on disk**: ``synchronous_commit`` is on in every transaction.
-  A server that runs with ``fsync = off`` can still lose committed charges.
+Triggers and the roles of `roles_sql` let analysts add charges under their own name only. A writing
+transaction locks the row of the budget's head, and ``synchronous_commit`` is on in each.
 
 If a connection breaks before the commit was sent, nothing was written, and the charge is retried.
 If it breaks during the commit, a new connection waits for the lock, which the server releases
 only when the old transaction has ended, and looks for the charge. If the server cannot be asked,
-the charge is an error: it may have been recorded, and nothing is released. A server that does not
-answer is treated like a broken connection: the client gives up by its own clock.
+the charge is an error: it may have been recorded, and nothing is released.
 """
 
 import os
@@ -302,13 +294,13 @@ class PostgresSession:
     SIGNATURE = "CAST(session_user AS text), clock_timestamp()"
 
     def __init__(self, connection: Connection):
-        self._connection = connection
+        self.connection = connection
         self._failed = False
         self.head: tuple[str, int, str] | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         try:
-            result = self._connection.execute(_statement(sql), values)
+            result = self.connection.execute(_statement(sql), values)
             return [tuple(row) for row in result] if result.returns_rows else []
         except BaseException:
             self._failed = True
@@ -318,11 +310,7 @@ class PostgresSession:
         # The server answers a commit after an error with a rollback, and without an error.
         if self._failed:
             raise UnusableError("an earlier statement failed, so nothing was written")
-        self._connection.exec_driver_sql("COMMIT")
-
-    def abandon(self) -> None:
-        """Close the connection, so that the server ends the transaction."""
-        self._connection.invalidate()
+        self.connection.exec_driver_sql("COMMIT")
 
     def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
         return user, time.astimezone(timezone.utc).isoformat()
@@ -414,7 +402,7 @@ class PostgresStorage:
                 try:
                     session.commit()
                 except DBAPIError:
-                    session.abandon()
+                    session.connection.invalidate()  # so that the server ends the transaction
                     self._check_committed(number, session.head)
 
     def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:

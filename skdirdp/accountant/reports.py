@@ -54,7 +54,6 @@ _TOTALS, _PROFILE_POINTS, _MIN_POINTS = 40, 60, 10
 _MAX_WORK = 5_000  # points of a plot times kinds of charges
 _MAX_KINDS = 64  # of charges that are composed for a row of a table
 _ROUNDING = 1e-12
-_NO_LABEL = "(no label)"
 
 
 class HistoryRow(Mapping[str, Any]):
@@ -87,9 +86,8 @@ class HistoryRow(Mapping[str, Any]):
 class History(list):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
-    Rows are mappings, and ``pandas.DataFrame(history)`` accepts them. The "epsilon" of a row is
-    the cost of the charge alone, at the delta or order of the accountant's limit. It is computed
-    on first access, once for each kind of charge.
+    ``pandas.DataFrame(history)`` accepts the rows. The "epsilon" of a row is the cost of the
+    charge alone, at the delta or order of the accountant's limit, computed on first access.
 
     Parameters
     ----------
@@ -130,21 +128,18 @@ class History(list):
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return column names and cells; a long history shows both ends and no totals."""
-        half = self._SHOWN // 2
-        ends = [*self[:half], *self[-half:]] if len(self) > self._SHOWN else list(self)
         totals = self._totals()
-        columns = [
-            name
-            for name in self._COLUMNS
-            if (name not in self._OPTIONAL or any(row.get(name) is not None for row in self))
-            and (name != "total" or totals is not None)
-        ]
+        left_out = {name for name in self._OPTIONAL if all(row.get(name) is None for row in self)}
+        if totals is None:
+            left_out.add("total")
+        columns = [name for name in self._COLUMNS if name not in left_out]
         rows = []
-        for i, row in enumerate(ends):
-            shown = row if totals is None else {**row, "total": totals[i]}
+        for i, row in _both_ends(self, self._SHOWN):
+            if row is None:
+                rows.append(["..."] * len(columns))
+                continue
+            shown = row if totals is None else {**row, "total": totals[i - 1]}
             rows.append([self._cell(name, shown.get(name)) for name in columns])
-        if len(self) > self._SHOWN:
-            rows.insert(half, ["..."] * len(columns))
         used = "total" if self._limit is None else "used"
         return [used if name == "total" else name for name in columns], rows
 
@@ -192,6 +187,15 @@ class History(list):
         return str(tag("div", caption, table(columns, rows, numbers=self._NUMBERS)))
 
 
+def _both_ends(rows: Sequence[Any], most: int) -> list[tuple[int, Any]]:
+    """Return numbered rows from 1; of more than `most`, both ends with None in between."""
+    numbered: list[tuple[int, Any]] = list(enumerate(rows, 1))
+    half = most // 2
+    if len(numbered) > most:
+        numbered[half:-half] = [(half + 1, None)]
+    return numbered
+
+
 def history_row(charge: Charge, limit: Limit) -> HistoryRow:
     """Return the row of a charge in the history."""
     mechanism = decode(charge.spec)
@@ -231,19 +235,6 @@ class ReportsMixin:
         Returns
         -------
         str
-
-        Examples
-        --------
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant(epsilon=2.0, order=8.0, adaptive=True)
-        >>> accountant.charge(PureDP(0.5), label="published last year")
-        >>> print(accountant.statement())
-        All that was published from the data set and is charged to its ledger, in 1 charge, was
-        computed by randomised procedures that together are (λ = 8, ε = 2)-Rényi differentially
-        private with respect to the replacement of one record by any other. ... however the
-        budgets were chosen, also by looking at earlier publications, and is stated as a whole
-        even if a part of it is not spent. Not covered: ...
         """
         return ledger_statement(_facts(self))
 
@@ -301,23 +292,9 @@ class ReportsMixin:
         Returns
         -------
         PrivacyAccountant
-
-        Examples
-        --------
-        >>> import pathlib
-        >>> import tempfile
-        >>> from skdirdp import PrivacyAccountant
-        >>> from skdirdp.accounting import PureDP
-        >>> accountant = PrivacyAccountant(epsilon=3.0)
-        >>> accountant.charge(PureDP(0.5), label="published last year")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = accountant.export(pathlib.Path(folder, "ledger.json"))
-        ...     again = PrivacyAccountant.from_export(file)
-        >>> again.epsilon, len(again), again.total() == accountant.total()
-        (3.0, 1, True)
         """
         parameters, entries = read_export(export)
-        relations = [decode(entry.spec).adjacency for entry in entries]
+        relations = [decode(entry.charge.spec).adjacency for entry in entries]
         if not is_record(parameters.get("unit")) and not all(map(is_of_persons, relations)):
             parameters["unit"] = None  # written when the unit was only a name
         try:
@@ -394,7 +371,7 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
     without charges becomes the copy of one with the same limit.
     """
     with accountant._ledger.writing() as transaction:
-        copy = copy and transaction.count() == 0
+        copy = copy and transaction.entries == 0
         new = transaction.append_new(entries, is_copy=copy)
         if new and not copy and accountant.epsilon is not None and accountant.adaptive:
             raise ValueError(
@@ -455,8 +432,7 @@ def _terms(accountant: Any) -> str:
 
 def plan_text(accountant: Any) -> str:
     """Describe whether budgets may be chosen adaptively."""
-    adaptive = accountant.adaptive
-    return "chosen as results come in" if adaptive else "fixed before the first release"
+    return "chosen as results come in" if accountant.adaptive else "fixed before the first release"
 
 
 def used_epsilon(accountant: Any) -> float:
@@ -539,29 +515,25 @@ def _spending_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
         limit, scale = 100.0, 100 / limit
         measure = "% of the limit used"
         caption += f" {ADAPTIVE_LIMIT}"
-    return pages.ledger_figure(
-        lambda numbers: [scale * used for used in accountant.running_total(after=numbers)],
-        len(charges),
-        _n_points(charges, _TOTALS),
-        limit,
-        measure,
-        caption,
-    )
+
+    def used(numbers: Iterable[int]) -> list[float]:
+        return [scale * total for total in accountant.running_total(after=numbers)]
+
+    points = _n_points(charges, _TOTALS)
+    return pages.ledger_figure(used, len(charges), points, limit, measure, caption)
 
 
 def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     has_point = accountant.epsilon is not None and accountant.order is None
     marked = (accountant.epsilon, accountant.delta) if has_point else None
-    limited = accountant._limit.is_share
-    curves = accountant.curves() if limited else accountant.compositions()
     what = "all charges together, for budgets that were fixed beforehand."
-    if limited:
+    if accountant._limit.is_share:
         what = "all charges that the limit admits, also adaptively chosen ones."
     caption = f"For each ε, the smallest δ that holds for {what}"
     points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):
-            return pages.profile_figure(curves, marked, "limit", caption, points)
+            return pages.profile_figure(accountant.curves(), marked, "limit", caption, points)
     except ValueError:
         return tag("p", "There is no profile: something was released without noise.")
     except ArithmeticError:
@@ -576,7 +548,7 @@ def _groups_table(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     groups: dict[tuple[str, str, str, str], list[Charge]] = {}
     for charge in charges:
         where = (charge.split.name, charge.split.identity) if charge.split else ("", "")
-        label = _NO_LABEL if charge.label is None else charge.label
+        label = "(no label)" if charge.label is None else charge.label
         groups.setdefault((label, charge.user or "", *where), []).append(charge)
     shown = sorted(groups.items(), key=lambda item: -len(item[1]))
     columns = ["label", "by", "split", "charges", "releases", "first", "last", "ε together"]
@@ -612,14 +584,11 @@ def _group_cost(charges: Sequence[Charge], accountant: Any) -> str:
 
 def _charges_table(accountant: Any) -> Markup:
     history = accountant.history()
-    half = _ROWS // 2
-    left_out = len(history) - _ROWS
     rows: list[tuple[Any, ...]] = []
-    for n, row in enumerate(history, 1):
-        if left_out > 0 and half < n <= len(history) - half:
-            if n == half + 1:
-                gap = f"{plural(left_out, 'charge')} left out; an export has all"
-                rows.append(("…", "", "", gap, "", "", "", ""))
+    for n, row in _both_ends(history, _ROWS):
+        if row is None:
+            gap = f"{plural(len(history) - _ROWS, 'charge')} left out; an export has all"
+            rows.append(("…", "", "", gap, "", "", "", ""))
             continue
         part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
         what = shortened(f"{row['mechanism']}({row['parameters']})", 400)

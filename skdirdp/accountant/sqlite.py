@@ -1,20 +1,11 @@
 """Ledger in an SQLite file, and the lock that protects it.
 
-- **Append only.** Triggers refuse to change or delete anything.
-- **No connection outlives an operation, and no fork happens during one.** An SQLite connection
-  must not be carried over a fork: the child inherits the memory of file locks but not the locks.
-  Opening a connection costs a tenth of a commit, so each operation opens its own.
-- **Every operation holds a lock of our own**, `flock` on a second file next to the ledger. SQLite
-  uses POSIX locks, which belong to the process: when any thread closes any descriptor of the
-  file, as a backup or a checksum does, all of them are released, and two processes can write at
-  once. A flock belongs to the opened file and stays until that is closed.
-- **A ledger is never replaced by an empty one.** A file that is missing, foreign, truncated or
-  newer is an error and is not changed.
-
-Windows has no flock and does not need it: there, locks belong to the handle. On a network file
-system flock must work between machines, as on NFS with its lock service; on a file system
-without locks the ledger is refused. Other programs that write the SQLite file do not know this
-lock.
+Triggers refuse to change or delete anything, and a ledger is never replaced by an empty one. Each
+operation opens its own connection, and no fork happens during one: a child inherits the memory of
+file locks but not the locks. Each operation also holds `flock` on a second file. SQLite uses POSIX
+locks, which the process loses when any thread closes any descriptor of the file, as a backup does;
+a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle.
+A network file system must support flock between machines.
 """
 
 import errno
@@ -58,6 +49,7 @@ _NEW_LOCK_SECONDS = 2.0  # to wait for the first content of a lock that another 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LOCK_TO_READ = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for the writer of a pipe
 _UNKNOWN = ("-", 0, "-")  # content of a new lock
 _ROLLBACK_JOURNAL = b"\1\1"
 _MAX_NAME_BYTES = 255 - len(f"{DRAFT}-journal")  # the longest name next to the ledger
@@ -499,7 +491,7 @@ def _check_file(path: str) -> None:
 def _check_format(path: str) -> bytes:
     """Return the first bytes of a ledger file, or raise UnusableError if it is none."""
     try:
-        with open(path, "rb", opener=_open_at_once) as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAIT)) as file:
             header = file.read(HEADER_BYTES)
     except FileNotFoundError:
         raise UnusableError(_MISSING) from None
@@ -518,11 +510,6 @@ def _check_format(path: str) -> bytes:
             "use the version of skdirdp that wrote it, or a newer one"
         )
     return header
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for a writer, as for a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

@@ -36,15 +36,13 @@ _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 _EPSILON_ROUNDING = 1e-13
 _LEAST_EPSILON = 1e-290
 
-# Loss distributions
-_CELLS = 4000  # over the range of the total loss
-_MAX_CELLS = 1 << 18
+# Loss distributions: cells over the range of the total loss
+_CELLS, _MAX_CELLS = 4000, 1 << 18
 _MAX_LENGTH = 1 << 21  # of a Fourier transform
 _MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
 _INFLATION = 0.005
-# Factors of the best order for a normal sum.
-_CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)
+_CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)  # factors of the best order for a normal sum
 
 
 class PrivacyCurves(ABC):

@@ -40,12 +40,9 @@ _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
 # Relative amount by which shares of delta and budgets are rounded down.
 _ROUNDING = 1e-12
 # The largest epsilon tried, and the tolerance of the result, in units of the limit.
-_MAX_EPSILON_FACTOR = 2.0**20
-_EPSILON_TOLERANCE = 1e-9
-# Relative tolerance of the number of copies.
-_COPIES_TOLERANCE = 2.0**-14
-# Relative difference up to which the deltas of two methods are considered equal.
-_SAME_DELTA = 1e-6
+_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9
+_COPIES_TOLERANCE = 2.0**-14  # relative tolerance of the number of copies
+_SAME_DELTA = 1e-6  # relative difference up to which the deltas of two methods count as equal
 _EXCEEDED = Fraction(1 << 1100)
 
 

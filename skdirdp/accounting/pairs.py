@@ -340,9 +340,8 @@ class GaussianPair(_LogConcavePair):
 def gaussian_mu(epsilon: float, delta: float) -> float | None:
     """Approximate ratio of sensitivity to standard deviation for (epsilon, delta)-DP.
 
-    The result is accurate to many digits but may be off in either direction. Use it for
-    initial guesses; guarantees must use `GaussianPair`. Returns None where double precision
-    is insufficient.
+    For initial guesses only: it may be off in either direction, and guarantees must use
+    `GaussianPair`. Returns None where double precision is insufficient.
     """
 
     def excess(log_mu: float) -> float:

@@ -6,7 +6,7 @@ contour. Both are reused, so adding one pair to ten thousand takes the work of o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import fsum, isnan
 
@@ -34,7 +34,7 @@ from .pairs import (
     PureDPPair,
     map_values,
 )
-from .worst_case import RenyiBound, RenyiCurve, WorstCase, renyi_epsilon, renyi_log_delta
+from .worst_case import Curves, RenyiBound, RenyiCurve, WorstCase, renyi_epsilon, renyi_log_delta
 
 # Parameters outside this range are left to the slower methods, which accept any.
 _LEAST, _LARGEST = 1e-60, 1e60
@@ -398,6 +398,10 @@ class DirectionCurves(ABC):
     def _epsilon(self, delta: float) -> float: ...
 
 
+def _repeat(several: Iterable[tuple[Curves, int]]) -> Iterator[tuple[RenyiCurve, int]]:
+    return ((curve, count * times) for curves, times in several for curve, count in curves)
+
+
 class LargeProduct(DirectionCurves):
     """Curves of many kinds of releases, updated when releases are added.
 
@@ -424,18 +428,15 @@ class LargeProduct(DirectionCurves):
         log_survival = self._log_survival
         for case, times in cases:
             log_survival += times * case.log_survival
-        renyi = self._renyi.with_curves(
-            (curve, count * times) for case, times in cases for curve, count in case.renyi
-        )
+        renyi = self._renyi.with_curves(_repeat((case.renyi, times) for case, times in cases))
         if renyi is None or isnan(log_survival):
             return None
         if self._profile is None or any(case.profile is None for case, _ in cases):
             return LargeProduct(renyi, None, log_survival)
         if self._profile is self._renyi and all(case.renyi == case.profile for case, _ in cases):
             return LargeProduct(renyi, renyi, log_survival)
-        profile = self._profile.with_curves(
-            (pair, count * times) for case, times in cases for pair, count in case.profile or ()
-        )
+        pairs = _repeat((case.profile or (), times) for case, times in cases)
+        profile = self._profile.with_curves(pairs)
         return None if profile is None else LargeProduct(renyi, profile, log_survival)
 
     @property

@@ -73,11 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Open closed streams, and replace characters that a terminal cannot show.
-
-    A stream that is closed, as by ``>&-`` in a shell, is opened to discard its output. It takes
-    the lowest free file number, which is its own, so that no ledger gets that number.
-    """
+    """Open closed streams, and replace characters that a terminal cannot show."""
+    # A stream that is closed, as by ``>&-`` in a shell, is opened to discard its output. It takes
+    # the lowest free file number, which is its own, so that no ledger gets that number.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -199,10 +199,8 @@ def _csv_rows(path: str) -> Iterator[Iterator[list[str]]]:
 
 
 def _check_header(path: str, header: list[str], schema: "Schema") -> None:
-    """Refuse a header with other columns than the schema.
-
-    The first line may be a record, so that only names of the schema are shown.
-    """
+    """Refuse a header with other columns than the schema."""
+    # The first line may be a record, so that only names of the schema are shown.
     hint = f"the first line of {path} must hold the names of its columns, separated by commas"
     lacking = [name for name in schema.names if name not in header]
     if lacking:

@@ -93,10 +93,8 @@ def cut(text: str, width: int) -> str:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int) -> str:
-    """Format rows as lines of at most the given width.
-
-    Empty columns are left out. Texts are cut; if that is not enough, columns are left out.
-    """
+    """Format rows as lines of at most the given width."""
+    # Empty columns are left out. Texts are cut; if that is not enough, columns are left out.
     cells = [[visible(cell) for cell in row] for row in rows]
     kept = [i for i in range(len(columns)) if any(row[i] for row in cells)]
     if width < _NARROW:

@@ -36,10 +36,7 @@ class Display:
             try:
                 import matplotlib.pyplot as plt
             except ImportError as error:
-                raise ImportError(
-                    "matplotlib is needed to plot; install it, for example by "
-                    "pip install matplotlib"
-                ) from error
+                raise ImportError("matplotlib is needed: pip install matplotlib") from error
             _, ax = plt.subplots(layout="constrained", figsize=self._figure_size())
             if self._legend_beside:
                 legend = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}

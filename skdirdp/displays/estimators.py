@@ -157,11 +157,10 @@ class BudgetCurveDisplay(Display):
     >>> X = np.column_stack([y, 1 - y])
     >>> model = DirichletCategoricalNB(classes=[0, 1], n_categories=2)
     >>> display = BudgetCurveDisplay.from_estimator(
-    ...     model, X[:800], y[:800], X_test=X[800:], y_test=y[800:],
-    ...     epsilons=[0.5, 1, 2], n_repeats=2, reference=True,
+    ...     model, X[:800], y[:800], X_test=X[800:], y_test=y[800:], epsilons=[0.5, 1, 2]
     ... )
-    >>> display.mean.shape, display.reference
-    ((3,), 1.0)
+    >>> display.mean.shape
+    (3,)
     """
 
     epsilons: np.ndarray
@@ -224,10 +223,8 @@ class BudgetCurveDisplay(Display):
         noise_name = param_name.removesuffix("epsilon") + "random_state"
         parameters = estimator.get_params()
         if param_name not in parameters:
-            raise ValueError(
-                "param_name must be the name of the estimator's budget, such as 'epsilon' or "
-                f"'step__epsilon'; got {param_name!r}"
-            )
+            wanted = "the name of the estimator's budget, such as 'epsilon' or 'step__epsilon'"
+            raise ValueError(f"param_name must be {wanted}; got {param_name!r}")
         noise = parameters.get(noise_name)
         if isinstance(noise, Integral):
             # All fits share one stream: with the same seed, each would draw the same noise.

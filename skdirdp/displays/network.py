@@ -183,11 +183,9 @@ def _draw_edge(ax: Any, points: list[tuple[float, float]]) -> None:
 def layered(
     parents: Mapping[Hashable, Sequence[Hashable]],
 ) -> tuple[dict[Hashable, tuple[float, float]], list[list[Hashable]]]:
-    """Return a position (x, y) of each node and bend, and the places that each edge joins.
-
-    Children are below their parents. An edge has a bend in each layer that it passes. Nodes of a
-    layer are ordered by the mean position of their parents.
-    """
+    """Return a position (x, y) of each node and bend, and the places that each edge joins."""
+    # Children are below their parents. An edge has a bend in each layer that it passes. Nodes of a
+    # layer are ordered by the mean position of their parents.
     import networkx as nx
 
     graph = nx.DiGraph((parent, child) for child in parents for parent in parents[child])

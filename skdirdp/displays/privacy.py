@@ -15,14 +15,11 @@ from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
 from .base import Display
 
-_POINTS = 120
 # A profile ends where delta reaches the first of these values that it reaches at all,
 _END_DELTAS = 10.0 ** np.arange(-10, 0)
 # or, if that is lower, this factor below the smallest marked delta.
 _BELOW_MARKS = 1e-2
 _MOST_LABELS = 9
-_NO_LABEL = "no label"
-_OTHERS = "other labels"
 
 Point = tuple[float, float]
 
@@ -195,12 +192,10 @@ def profile_points(
     curves: Sequence[Any],
     epsilons: ArrayLike | None = None,
     marks: Sequence[Point | None] = (),
-    n_points: int = _POINTS,
+    n_points: int = 120,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the smallest delta that holds for all curves at each epsilon.
-
-    By default, epsilon goes from 0 until delta is negligible, also compared with the marks.
-    """
+    """Compute the smallest delta that holds for all curves at each epsilon."""
+    # By default, epsilon goes from 0 until delta is negligible, also compared with the marks.
     if epsilons is None:
         end = _profile_end(curves, [mark[1] for mark in marks if mark])
         if end == 0:
@@ -299,8 +294,7 @@ class LedgerDisplay(Display):
         by : {"charge", "time"}, default="charge"
             Horizontal axis: the number of the charge, or its time (UTC).
         max_points : int, default=50
-            Maximum number of totals that are computed, evenly spaced and including the last.
-            Each may take a tenth of a second.
+            Maximum number of totals. Each may take a tenth of a second to compute.
         ax, **line_options
             Axes, None for a new figure, and options of matplotlib's `plot`.
         """
@@ -323,7 +317,7 @@ class LedgerDisplay(Display):
         shown = evenly_spaced(len(charges), max_points)
         display = cls(
             [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
-            [_NO_LABEL if row["label"] is None else row["label"] for row in charges],
+            ["no label" if row["label"] is None else row["label"] for row in charges],
             shown,
             np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
             limit,
@@ -364,7 +358,7 @@ class LedgerDisplay(Display):
         """Draw a mark for each charge, in the colour of its label."""
         given = self.labels or []
         named = [label for label, _ in Counter(given).most_common(_MOST_LABELS)]
-        labels = np.array([label if label in named else _OTHERS for label in given])
+        labels = np.array([label if label in named else "other labels" for label in given])
         for label in dict.fromkeys(labels.tolist()):
             mine = np.flatnonzero(labels == label)
             # Dollar signs would start a formula.

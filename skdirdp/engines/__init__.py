@@ -78,10 +78,7 @@ def _find_kind(X: Any) -> Kind | None:
 
 
 def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
-    """Return a table with the engine that counts it.
-
-    If X is a frame, y, sample_weight and groups may be names of columns.
-    """
+    """Return a table with its engine; the others may be names of columns if X is a frame."""
     given = {"y": y, "sample_weight": sample_weight, "groups": groups}
     kind = _find_kind(X)
     return TableInMemory(X, given) if kind is None else kind.open(X, given)
@@ -100,11 +97,9 @@ def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
 
 
 def _check_not_incremental() -> None:
-    """Raise an error if the model would be sent to another process with exact counts.
-
-    `dask_ml.wrappers.Incremental` sends a model from worker to worker between batches. A model
-    that holds exact counts cannot be pickled, and Dask would retry forever.
-    """
+    """Raise an error if the model would be sent to another process with exact counts."""
+    # `dask_ml.wrappers.Incremental` sends a model from worker to worker between batches. A model
+    # that holds exact counts cannot be pickled, and Dask would retry forever.
     distributed = sys.modules.get("distributed")
     if distributed is None or not _is_called_by("dask_ml"):
         return

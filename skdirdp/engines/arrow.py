@@ -74,10 +74,8 @@ def _to_pandas(batch: Any) -> pd.DataFrame:
 
 
 def _batches(dataset: Any, **options: Any) -> Iterator[Any]:
-    """Iterate over the batches of a dataset, file by file.
-
-    The memory of a scan of all files at once grows with the number of files.
-    """
+    """Iterate over the batches of a dataset, file by file."""
+    # The memory of a scan of all files at once grows with the number of files.
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:  # filtered datasets have no list of fragments

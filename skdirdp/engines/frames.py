@@ -217,11 +217,9 @@ class LazyTable:
         return with_progress(tables, len(tables), "table")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
-        """Return the number of records with their unit.
-
-        The bound on the records of a person is checked but not enforced: a table in which someone
-        has more records raises an error, so the unit is declared and not selected by ids.
-        """
+        """Return the number of records with their unit."""
+        # The bound on the records of a person is checked but not enforced: a table in which someone
+        # has more records raises an error, so the unit is declared and not selected by ids.
         if n_rows == 0:
             raise ValueError("X must hold at least one record; got 0")
         return CountedRows(Unit(max_rows), n_rows)
@@ -293,10 +291,8 @@ class LazyTable:
     def group_cells(
         self, name: str, grid: Any, n_cells: int, encode: Callable[[pd.DataFrame], Any]
     ) -> GroupedRecords:
-        """Return the distinct cells of a `FineGrid` for a column of numbers.
-
-        The cell of a missing value is -1, that of an infinite value is -2.
-        """
+        """Return the distinct cells of a `FineGrid` for a column of numbers."""
+        # The cell of a missing value is -1, that of an infinite value is -2.
         own = self._own[name]
         value = nw.col(own).cast(nw.Float64)
         position = (_clip(value, grid.low, grid.high) * (1 / grid.width)).floor() - grid.first
@@ -379,11 +375,9 @@ def _check_number(found: int, n_cells: int, columns: list[str]) -> None:
 
 
 def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
-    """Rename all columns.
-
-    Some names have a special meaning in queries: Polars interprets ``^a$`` as a regular
-    expression, and DuckDB ``a.b`` as a field of a column.
-    """
+    """Rename all columns."""
+    # Some names have a special meaning in queries: Polars interprets ``^a$`` as a regular
+    # expression, and DuckDB ``a.b`` as a field of a column.
     if frame.implementation.is_duckdb():
         relation = frame.to_native()
         if len(relation.columns) != len(names):

@@ -143,10 +143,8 @@ def _fit_params(records: Records, wrapped: bool) -> dict[str, Any]:
 
 
 def restore_budget(fitted: Any, estimator: Any, own: Mapping[str, Any]) -> None:
-    """Set the budget of a fitted pipeline, which was that of a run, for later fits.
-
-    It becomes the budget of the original pipeline, or `own`, that of the search.
-    """
+    """Set the budget of a fitted pipeline, which was that of a run, for later fits."""
+    # It becomes the budget of the original pipeline, or `own`, that of the search.
     if not is_wrapped(estimator):
         has_budget = isinstance(estimator, PrivatePipeline)
         fitted.set_params(
@@ -155,10 +153,8 @@ def restore_budget(fitted: Any, estimator: Any, own: Mapping[str, Any]) -> None:
 
 
 def set_report(fitted: Any, report: PrivacyReport) -> None:
-    """Give every part of a fitted model the report of the search.
-
-    The report of a part would hold only if the model had not been selected.
-    """
+    """Give every part of a fitted model the report of the search."""
+    # The report of a part would hold only if the model had not been selected.
     for found in reachable(fitted):
         if "privacy_" in vars(found):
             found.privacy_ = report
@@ -206,7 +202,7 @@ def draw_candidates(route: Route, generator: np.random.Generator) -> list[int]:
 def perform(
     number: int,
     candidate: PrivatePipeline,
-    expected: JointMechanism | None,
+    expected: JointMechanism | None,  # releases of the fit that were charged
     seed: int | None,
     train: Records,
     test: tuple[Any, Any],
@@ -214,10 +210,7 @@ def perform(
     score: GaussianMechanism,
     wrapped: bool,
 ) -> Run:
-    """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too.
-
-    `expected` are the releases that were charged for the fit.
-    """
+    """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too."""
     try:
         # Warnings of other runs than the best, and their number, are not private.
         with warnings.catch_warnings():
@@ -247,10 +240,7 @@ def perform_all(
     n_jobs: int | None,
     verbose: int | None,
 ) -> Iterable[Run]:
-    """Perform a run for each pair of a candidate's number and a seed, in order.
-
-    If `verbose` is None, no progress is shown.
-    """
+    """Perform a run for each number and seed; if `verbose` is None, show no progress."""
     common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
 
     def run(number: int, seed: int | None) -> Any:

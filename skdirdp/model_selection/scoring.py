@@ -1,12 +1,10 @@
 """Private scores on held-out records, computed from noisy sums.
 
-Each held-out record gets a value from 0 (the lowest score) to 1 (the highest). The value is added
-to the *gain*, and 1 minus the value to the *loss*. Replacing a record moves at most 1 from one sum
-to the other, and adding a record adds 1 to their total. So gain and loss are a table of counts
-with two cells, which gets Gaussian noise like any other table. Scores that are averaged by class
-have two cells for each class. Everything computed from the noisy table is post-processing.
-
-A record that cannot be scored gets the value 0, because an error would reveal it.
+Each held-out record gets a value from 0 (the lowest score) to 1. A record that cannot be scored
+gets 0, because an error would reveal it. The value is added to the *gain*, and 1 minus the value
+to the *loss*. Replacing a record moves at most 1 from one sum to the other, and adding a record
+adds 1 to their total. So gain and loss are a table of counts, which gets Gaussian noise like any
+other table. Scores that are averaged by class have two cells for each class.
 """
 
 import math
@@ -144,11 +142,9 @@ class PrivateScore:
 def score_table(
     scorer: PrivateScorer, estimator: Any, X: Any, y: Any, adjacency: str
 ) -> np.ndarray:
-    """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`.
-
-    If one record is replaced, both cells of one row change by at most 1, or one cell of each of
-    two rows. If one is added, the total changes by 1.
-    """
+    """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`."""
+    # If one record is replaced, both cells of one row change by at most 1, or one cell of each of
+    # two rows. If one is added, the total changes by 1.
     if scorer.sensitivity is not None:
         number = scorer._number(estimator, X, y)
         gain = math.floor((number - scorer.low) / scorer._step(adjacency))
@@ -260,11 +256,9 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
 
 
 def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
-    """Split rows into parts with the same missing cells.
-
-    Other libraries convert a column of integers to floats if one record has a missing value. In
-    each part, a column has values in all records or in none.
-    """
+    """Split rows into parts with the same missing cells."""
+    # Other libraries convert a column of integers to floats if one record has a missing value. In
+    # each part, a column has values in all records or in none.
     missing = missing_cells(X)
     if missing is None:
         return [rows]
@@ -394,10 +388,8 @@ def get_scorer(scoring: Any, estimator: Any, y: Any) -> PrivateScorer:
 
 
 def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
-    """Return the scorer with the range that follows from public sizes of a fitted estimator.
-
-    A log-likelihood is clipped at twice that of the uniform distribution over all states.
-    """
+    """Return the scorer with the range that follows from public sizes of a fitted estimator."""
+    # A log-likelihood is clipped at twice that of the uniform distribution over all states.
     if scorer is not SCORERS["log_likelihood"]:
         return scorer
     states = getattr(estimator, "states_", None)
@@ -470,24 +462,13 @@ def private_score(
         log-likelihood if `y` is None.
     confidence : float, default=0.95
         Confidence level of the interval.
-    epsilon : float, default=1.0
-        Privacy budget of the score. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The score is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the score satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
+    epsilon, delta, order, adjacency, random_state
+        As for `PrivateGridSearchCV`.
     accountant : PrivacyAccountant, default=None
         Accountant that is charged before noise is drawn. If the model was fitted to the same
         records, the cost of the score adds to that of the fit.
     label : str, default=None
         Name of the score in the accountant's history. If None, "private_score".
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
 
     Returns
     -------

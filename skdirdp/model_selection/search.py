@@ -199,11 +199,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return self.refit is True or self.refit == "all"
 
     def _plan(self, data: SearchData, leaks: list[str]) -> SearchPlan:
-        """Calibrate the noise of every candidate by rehearsals; nothing is released.
-
-        Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
-        charged and compared.
-        """
+        """Calibrate the noise of every candidate by rehearsals; nothing is released."""
+        # Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
+        # charged and compared.
         budget = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
         wrapped = is_wrapped(self.estimator)
         has_warned = False

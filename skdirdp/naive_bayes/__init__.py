@@ -38,8 +38,7 @@ def register_onnx_converters() -> None:
     from skl2onnx import update_registered_converter
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
-    models = (DirichletNB, DirichletCategoricalNB, DirichletBernoulliNB, DirichletComplementNB)
-    for model in models:
+    for model in (DirichletNB, DirichletCategoricalNB, DirichletBernoulliNB, DirichletComplementNB):
         update_registered_converter(
             model,
             f"Skdirdp{model.__name__}",

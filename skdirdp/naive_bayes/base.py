@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,23 +19,120 @@ from .._contributions import Weights, check_given_counts, count_cells
 from .._messages import errors_without_data
 from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
-from .._validation import (
-    check_alpha,
-    check_class_prior,
-    check_classes,
-    check_tables,
-    encode_labels,
-)
-from ..base import CountingEstimator, Release
+from .._validation import check_alpha, check_class_prior, check_classes, check_tables, encode_labels
+from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
 from ..engines import Part, compute_dask, lazy_for_dask, open_batch, open_table
-from ..mechanisms.tables import ContributionBound
+from ..mechanisms.additive import gaussian_mean
+from ..mechanisms.base import smoothed_mean
+from ..mechanisms.splitting import relative_precision
+from ..mechanisms.tables import ContributionBound, CountTable
+from ..numerics.rows import stacks_by_shape
+from ..postprocessing import NoisyTable
 from ..records import to_common_dtype
-from .plan import ClassCounts, Estimate, NaiveBayesPlan, scaled_estimates
-
-# Fitted attributes that exist before anything is released.
-_PUBLIC_FITTED = ("classes_", "n_features_in_", "feature_names_in_")
 
 Model = TypeVar("Model", bound="_PrivateNaiveBayes")
+#: Public description of a table, and its exact counts.
+Table = tuple[CountTable, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """Exact counts of all batches, kept only until they are released."""
+
+    rows: CountedRows  # number of counted records, and the unit of privacy
+    classes: np.ndarray  # weight of each class
+    contribution: ContributionBound  # of a record, to `classes`
+    features: Any  # counts by feature and class, with `tables`, `missing` and addition
+    leaks: tuple[str, ...]  # public parameters that were taken from the data
+    bounded: bool  # whether all records were held to the bounds that privacy needs
+    weighted: bool  # whether records have weights, whose sum is not public
+
+    def __add__(self, other: "ClassCounts") -> "ClassCounts":
+        return ClassCounts(
+            self.rows + other.rows,
+            self.classes + other.classes,
+            self.contribution | other.contribution,
+            self.features + other.features,
+            tuple(dict.fromkeys((*self.leaks, *other.leaks))),
+            self.bounded and other.bounded,
+            self.weighted or other.weighted,
+        )
+
+
+class NaiveBayesPlan(ReleasePlan):
+    """Release plan of a naive Bayes model: the class counts, unless known, and the features."""
+
+    def __init__(self, model: Any, context: ReleaseContext, counts: ClassCounts):
+        budget = context.budget
+        self.is_private = context.is_private
+        if self.is_private and not counts.bounded:
+            raise ValueError(
+                "epsilon must be finite when records are counted for a private release; it was "
+                "infinite, and they were not held to any bounds. Call fit to start again"
+            )
+        self.counts = counts
+        self.known_prior = model._known_prior(self.is_private)
+        self.n_samples, leaks = model._public_n_samples(counts.rows, budget)
+        self.alpha = model._check_alpha()
+        self.smoothing = float(np.min(self.alpha))
+        postprocess = bool(model.postprocess)
+        options: dict[str, Any] = {"min_smoothing": self.smoothing, "postprocess": postprocess}
+        self.features = counts.features.tables(counts, self.n_samples, options)
+        tables = self.features
+        if self.known_prior is None:
+            bound = counts.contribution
+            precision = relative_precision([table for table, _ in tables], bound, budget.adjacency)
+            options = {**options, "min_smoothing": 0.0, "precision": precision}
+            prior = CountTable(self.n_samples, len(counts.classes), 1, bound, **options)
+            tables = [(prior, counts.classes), *tables]
+        super().__init__(model, context, tables, counts.rows, [*counts.leaks, *leaks])
+
+
+class Estimate(NamedTuple):
+    """Estimate of a table of counts after its release.
+
+    The counts are exact without noise. With noise they are the released probabilities times the
+    total of each row, as far as it is known, and include the smoothing of the mechanism.
+    """
+
+    counts: np.ndarray  # of shape (n_rows, n_categories)
+    probabilities: np.ndarray  # of the same shape, smoothed
+    smoothing: float  # to add to `counts` to get `probabilities`
+
+    @classmethod
+    def as_drawn(cls, table: CountTable, drawn: np.ndarray, shares: np.ndarray) -> "Estimate":
+        """Return an estimate without post-processing, for classes with these shares."""
+        totals = np.array([table.n_samples])
+        if table.n_rows >= len(shares):  # each class has equally many rows, in class order
+            totals *= len(shares) / table.n_rows
+            totals = totals * np.repeat(shares, len(drawn) // len(shares))
+        return cls(totals[:, np.newaxis] * drawn, drawn, 0.0)
+
+
+def noisy_table(release: Release, axes: tuple[Any, ...]) -> NoisyTable:
+    """Return a release with noise for post-processing; tables with a common axis agree on it."""
+    assert release.mechanism is not None
+    return NoisyTable(release.drawn, release.mechanism.noise, axes)
+
+
+def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray | None:
+    """Estimate the class counts alone, None if they were not released.
+
+    Normal noise and a normal prior with equal means, whose variance is estimated from the noisy
+    counts and is at least that of a sample. Counts are positive.
+    """
+    if classes is None or classes.mechanism is None:
+        return None
+    noisy = classes.drawn
+    mean = float(noisy.mean()) if total is None else total / noisy.size
+    noise_variance = classes.mechanism.noise.variance_at(max(mean, 0.0))
+    # If nothing is left of the sum, the noise is the best guess of its size.
+    mean = max(mean, np.sqrt(noise_variance / noisy.size))
+    prior_variance = mean + max(np.mean((noisy - mean) ** 2) - noise_variance, 0.0)
+    known = prior_variance / (prior_variance + noise_variance)
+    deviation = np.sqrt(known * noise_variance)
+    counts = deviation * gaussian_mean((mean + known * (noisy - mean)) / deviation)
+    return counts if total is None else counts * (total / counts.sum())
 
 
 @dataclass(frozen=True)
@@ -283,43 +380,30 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         return self._count_out_of_core(table)
 
     def _count_batch(
-        self,
-        part: Part,
-        classes: Any,
-        is_private: bool,
-        before: CountedRows | None = None,
-        *,
-        is_part: bool = False,
+        self, part: Part, classes: Any, is_private: bool, before: Any = None, is_part: bool = False
     ) -> ClassCounts:
         """Count one batch of records, each within its bounds.
 
         `before` has the records of earlier batches. A part of a table out of core knows the
         classes and columns of the table.
         """
-        is_first = before is None and not is_part
-        find_classes = is_first and classes is None
-        X, y = self._validate_labelled(part, reset=is_first, find_classes=find_classes)
-        X, y, weights, rows = self._select(part, X, y, is_private, before, is_part)
-        if is_first:
-            self._set_classes(y, classes)
-        codes = self._encode(X, y)
+        checked = self._check_batch(part, classes, is_private, before, is_part)
+        X, codes, weights, rows, leaks = checked
         features = self._count_features(X, codes, weights)
-        leaks = (*["classes"] * find_classes, *["max_weight"] * weights.missing)
         return self._class_counts(rows, codes, weights, features, leaks)
 
-    def _validate_labelled(self, part: Part, *, reset: bool, find_classes: bool) -> tuple[Any, Any]:
-        X, y = self._validate(part.X, part.y, reset=reset)
+    def _check_batch(
+        self, part: Part, classes: Any, is_private: bool, before: Any, is_part: bool
+    ) -> tuple[Any, np.ndarray, Weights, CountedRows, list[str]]:
+        """Return the counted records, label codes, weights, selected rows and leaks."""
+        is_first = before is None and not is_part
+        X, y = self._validate(part.X, part.y, reset=is_first)
+        find_classes = is_first and classes is None
         if find_classes:
             with errors_without_data(y=y):
                 y = to_common_dtype("y", y)
                 if y.dtype.kind not in "biu":  # integers are always classes
                     check_classification_targets(y)
-        return X, y
-
-    def _select(
-        self, part: Part, X: Any, y: Any, is_private: bool, before: Any, is_part: bool
-    ) -> tuple[Any, np.ndarray, Weights, CountedRows]:
-        """Return the records to count, with their labels and weights."""
         weight = part.sample_weight
         if weight is not None:
             weight = self._check_weight(weight, X, is_part=is_part)
@@ -327,18 +411,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         if rows.rows is not None:
             X, y, weight = (rows.take(values) for values in (X, y, weight))
         # Without noise no bounds are needed.
-        return X, y, Weights.from_values(weight, self.max_weight, exact=not is_private), rows
-
-    def _set_classes(self, y: np.ndarray, classes: Any) -> None:
-        if classes is None:
+        weights = Weights.from_values(weight, self.max_weight, exact=not is_private)
+        if find_classes:
             with errors_without_data(y=y):
                 classes = np.unique(y)
-        self.classes_ = check_classes(classes, self.class_prior)
-
-    def _encode(self, X: Any, y: np.ndarray) -> np.ndarray:
-        """Return the position of each label in `classes_`."""
+        if is_first:
+            self.classes_ = check_classes(classes, self.class_prior)
         self._check_size(X.shape[1])
-        return encode_labels(y, self.classes_)
+        leaks = ["classes"] * find_classes + ["max_weight"] * weights.missing
+        return X, encode_labels(y, self.classes_), weights, rows, leaks
 
     def _class_counts(
         self, rows: CountedRows, codes: np.ndarray, weights: Weights, features: Any, leaks: Any = ()
@@ -488,18 +569,25 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         has_noise = classes is not None and classes.mechanism is not None
         class_counts, found = self._estimate_counts(classes if has_noise else None, noisy, total)
         waiting = iter(found)
-        counts = [
-            release.drawn if release.mechanism is None else next(waiting) for release in features
-        ]
-        totals = None
-        if self._counts_records:
-            totals = [table.n_samples for table, _ in plan.features]
-        estimates = scaled_estimates(counts, totals, plan.smoothing)
+        tables = [each.drawn if each.mechanism is None else next(waiting) for each in features]
+        estimates = self._scale(plan, tables)
         if classes is None:
             return plan.known_prior, estimates
         if class_counts is None:
             return classes.drawn, estimates
         return class_counts / class_counts.sum(), estimates
+
+    def _scale(self, plan: NaiveBayesPlan, tables: Sequence[np.ndarray]) -> list[Estimate]:
+        """Return estimates from post-processed counts, scaled to their totals if public."""
+        estimates: list[Any] = [None] * len(tables)
+        for places, counts in stacks_by_shape(tables):
+            if self._counts_records:
+                totals = np.array([plan.features[place][0].n_samples for place in places])
+                counts *= (totals / counts.sum(axis=(1, 2)))[:, np.newaxis, np.newaxis]
+            shares = smoothed_mean(counts, plan.smoothing)
+            for i, place in enumerate(places):
+                estimates[place] = Estimate(counts[i], shares[i], plan.smoothing)
+        return estimates
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self)._released_attributes and "_counts_" in vars(self):
@@ -551,8 +639,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         model = original(
             **{name: parameters[name] for name in original().get_params() if name in parameters}
         )
+        public = ("classes_", "n_features_in_", "feature_names_in_")
         for name, value in vars(self).items():
-            if name in _PUBLIC_FITTED or name in type(self)._released_attributes:
+            if name in public or name in type(self)._released_attributes:
                 setattr(model, name, deepcopy(value))
         del model.privacy_, model.alpha_
         return model.set_params(alpha=self.alpha_)

@@ -11,14 +11,14 @@ from sklearn.naive_bayes import BernoulliNB
 from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
 
-from .._contributions import RowSums, check_exact, sum_rows
+from .._contributions import RowSums, check_exact
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.conservative import product_up
 from ..postprocessing import estimate_counts
+from .base import Table, estimate_classes, noisy_table
 from .multinomial import _NumericNaiveBayes
-from .plan import Table, estimate_classes, noisy_table
 
 # Squared precision of the table of filled places relative to that of the features.
 _PART_OF_FILL = 0.1
@@ -39,12 +39,8 @@ class Occurrences:
         return Occurrences(self.ones + other.ones, limit, self.n_columns)
 
     def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
-        weight, grid, n_columns = (
-            counts.contribution.max_count,
-            self.ones.bound.grid,
-            self.n_columns,
-        )
-        ones = self.ones.table
+        weight, grid = counts.contribution.max_count, self.ones.bound.grid
+        ones, n_columns = self.ones.table, self.n_columns
         if self.limit is None:
             # For each class and feature, the number of records without and with it.
             bound = ContributionBound(weight, product_up(weight, n_columns), grid)
@@ -229,33 +225,26 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         with errors_without_data(X=X):
             return above(X, threshold=self.binarize)
 
-    def _count_features(self, X, codes, weights):
-        n_columns = self._declared_columns(X.shape[1])
-        limit, total = self._limit(n_columns)
-        ones = sum_rows(X, codes, len(self.classes_), weights, 1.0, total, n_columns)
-        return Occurrences(ones, limit, n_columns)
+    def _limit(self, n_columns: int) -> int | None:
+        """Return the number of counted features of a record, None if all are."""
+        given = self._public("max_total")
+        return None if given is None or given >= n_columns else int(given)
 
-    def _count_features_of_frame(self, frame):
-        limit, total = self._limit(self.n_features_in_)
-        ones = self._sum_frame(frame, 1.0, total, self.binarize)
-        return Occurrences(ones, limit, self.n_features_in_)
+    def _row_bounds(self, n_columns, exact):
+        limit = self._limit(n_columns)
+        return 1.0, float(n_columns if limit is None else limit)
+
+    def _features(self, sums, n_columns):
+        return Occurrences(sums, self._limit(n_columns), n_columns)
 
     def _check_given_features(self, table, classes, n_rows, weights):
-        n_columns = self._name_given_columns(table)
-        limit, total = self._limit(n_columns)
-        ones = self._check_given_sums(table, n_rows, weights, 1.0, total)
-        if np.any(ones.table > classes[:, np.newaxis]):
+        features = super()._check_given_features(table, classes, n_rows, weights)
+        if np.any(features.ones.table > classes[:, np.newaxis]):
             raise ValueError(
                 "feature_count must be at most class_count in each class: a record counts once for "
                 "each of its features; some counts are larger"
             )
-        return Occurrences(ones, limit, n_columns)
-
-    def _limit(self, n_columns: int) -> tuple[int | None, float]:
-        """Return the number of counted features, None if all, and the bound on a row total."""
-        given = self._public("max_total")
-        limit = None if given is None or given >= n_columns else int(given)
-        return limit, float(n_columns if limit is None else limit)
+        return features
 
     def _estimate_counts(self, classes, features, total):
         if len(features) == 2:

@@ -17,8 +17,7 @@ from .._validation import by_column, check_cells, check_sizes
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import estimate_counts
-from .base import _PrivateNaiveBayes
-from .plan import Table, noisy_table
+from .base import Table, _PrivateNaiveBayes, noisy_table
 
 # Records are scored in blocks of about this many entries, which fit into the cache.
 _BLOCK_ENTRIES = 1 << 19
@@ -237,21 +236,12 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     def _count_features(self, X, codes, weights: Weights) -> CategoryCounts:
         # A batch may have no record to count: its persons may have reached max_rows.
         largest = X.max(axis=0, initial=0)
-        least = self._least_sizes(X.shape[1])
-        sizes = self._public_sizes(X.shape[1])
-        missing = () if sizes is not None else ("n_categories",)
-        if sizes is None:
-            if np.any(largest >= _LARGEST_OBSERVED):
-                raise ValueError(
-                    f"n_categories must be given if X holds categories of {_LARGEST_OBSERVED} or "
-                    "more; some are"
-                )
-            sizes = largest + 1
-        sizes = self._check_cells(np.maximum(sizes, least))
+        sizes = self._sizes(X.shape[1], largest)
         for feature in np.flatnonzero(largest >= sizes)[:1]:
             raise self._beyond(sizes[feature], feature)
         counts = count_categories(X, sizes, codes, len(self.classes_), weights)
-        return CategoryCounts(counts, missing)
+        is_declared = self._public("n_categories") is not None
+        return CategoryCounts(counts, () if is_declared else ("n_categories",))
 
     @staticmethod
     def _beyond(size: int, feature: int) -> ValueError:
@@ -265,7 +255,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
     def _count_features_of_frame(self, frame):
         n_classes = len(self.classes_)
-        sizes = self._declared_sizes(self.n_features_in_)
+        sizes = self._sizes(self.n_features_in_)
         counts = []
         for feature, name in enumerate(frame.with_progress(frame.names)):
             size = sizes[feature : feature + 1]
@@ -285,7 +275,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         names = list(table) if isinstance(table, Mapping) else None
         tables = list(table.values()) if isinstance(table, Mapping) else list(table)
         self._name_features(names, len(tables))
-        sizes = self._declared_sizes(len(tables))
+        sizes = self._sizes(len(tables))
         counts = []
         for feature, (given, size) in enumerate(zip(tables, sizes.tolist(), strict=True)):
             name, shape = f"category_count of feature {feature}", (len(classes), size)
@@ -297,38 +287,35 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
                 )
         return CategoryCounts(counts, ())
 
-    def _declared_sizes(self, n_features: int) -> np.ndarray:
-        """Return the declared number of categories of each feature."""
-        sizes = self._public_sizes(n_features)
-        assert sizes is not None
-        return self._check_cells(np.maximum(sizes, self._least_sizes(n_features)))
-
-    def _check_cells(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the sizes, if their tables fit into memory."""
-        n_cells = int(sizes.sum()) * len(self.classes_)
-        is_public = self.n_categories is not None and self.classes is not None
-        check_cells("n_categories and classes", n_cells, is_public=is_public)
-        return sizes
-
-    def _least_sizes(self, n_features: int) -> np.ndarray:
-        if self.min_categories is None:
-            return np.ones(n_features, dtype=int)
-        if np.shape(self.min_categories) not in ((), (n_features,)):
-            raise ValueError(
-                f"'min_categories' should have shape ({n_features},) when an array-like is "
-                f"provided. Got {np.shape(self.min_categories)} instead."
-            )
-        return check_sizes("min_categories", self.min_categories, n_features, at_least=1)
-
-    def _public_sizes(self, n_features: int) -> np.ndarray | None:
+    def _sizes(self, n_features: int, largest: np.ndarray | None = None) -> np.ndarray:
+        """Return the number of categories of each feature: as declared, or as observed."""
         n_categories = self._public("n_categories")
         if n_categories is None:
-            return None
-        names = getattr(self, "feature_names_in_", None)
-        n_categories = by_column("n_categories", n_categories, names, n_features)
-        if np.ndim(n_categories) == 1 and any(size is None for size in n_categories):
-            raise ValueError("n_categories must be given for every feature; some have none")
-        return check_sizes("n_categories", n_categories, n_features, at_least=1)
+            assert largest is not None
+            if np.any(largest >= _LARGEST_OBSERVED):
+                raise ValueError(
+                    f"n_categories must be given if X holds categories of {_LARGEST_OBSERVED} or "
+                    "more; some are"
+                )
+            sizes = largest + 1
+        else:
+            names = getattr(self, "feature_names_in_", None)
+            n_categories = by_column("n_categories", n_categories, names, n_features)
+            if np.ndim(n_categories) == 1 and any(size is None for size in n_categories):
+                raise ValueError("n_categories must be given for every feature; some have none")
+            sizes = check_sizes("n_categories", n_categories, n_features, at_least=1)
+        if self.min_categories is not None:
+            if np.shape(self.min_categories) not in ((), (n_features,)):
+                raise ValueError(
+                    f"'min_categories' should have shape ({n_features},) when an array-like is "
+                    f"provided. Got {np.shape(self.min_categories)} instead."
+                )
+            least = check_sizes("min_categories", self.min_categories, n_features, at_least=1)
+            sizes = np.maximum(sizes, least)
+        is_public = self.n_categories is not None and self.classes is not None
+        n_cells = int(sizes.sum()) * len(self.classes_)
+        check_cells("n_categories and classes", n_cells, is_public=is_public)
+        return sizes
 
     def _estimate_counts(self, classes, features, total):
         # The row sums of each table are the class counts.

@@ -1,7 +1,7 @@
 """Naive Bayes models of non-negative numbers: base class, multinomial and complement."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -20,8 +20,7 @@ from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.tables import CountTable
 from ..postprocessing import estimate_counts
-from .base import _PrivateNaiveBayes
-from .plan import Table, estimate_classes, noisy_table
+from .base import Table, _PrivateNaiveBayes, estimate_classes, noisy_table
 
 
 def default_total(max_count: float, n_columns: int) -> float:
@@ -38,39 +37,32 @@ def default_total(max_count: float, n_columns: int) -> float:
 
 @dataclass(frozen=True)
 class FeatureSums:
-    """Sums of the features by class, released as one table with a row for each class."""
+    """Sums of the features by class, released with a row for each class, or as one row.
+
+    If they are one row, the complement of a class is a sum of released cells.
+    """
 
     sums: RowSums
     n_columns: int  # to calibrate for: as declared, or that of the table
+    one_row: bool
 
     @property
     def missing(self) -> tuple[str, ...]:
         return self.sums.missing
 
-    def __add__(self, other: Any) -> Any:
-        return type(self)(self.sums + other.sums, self.n_columns)
+    def __add__(self, other: "FeatureSums") -> "FeatureSums":
+        return replace(self, sums=self.sums + other.sums)
 
     def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
         sums, bound = self.sums.table, self.sums.bound
         assert bound.max_total is not None
         total = n_samples * bound.max_total
-        return [(CountTable(total, self.n_columns, len(sums), bound, **options), sums)]
-
-
-class ComplementSums(FeatureSums):
-    """Sums of the features by class, released as one row.
-
-    The complement of a class is then a sum of released cells. Each cell gets a part of the
-    smoothing, so that the complement of a class has the smoothing `alpha`.
-    """
-
-    def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
-        sums, bound = self.sums.table, self.sums.bound
-        assert bound.max_total is not None
-        total, size = n_samples * bound.max_total, len(sums) * self.n_columns
-        smoothing = options["min_smoothing"] / max(len(sums) - 1, 1)
-        table = CountTable(total, size, 1, bound, **{**options, "min_smoothing": smoothing})
-        return [(table, sums.reshape(1, -1))]
+        if not self.one_row:
+            return [(CountTable(total, self.n_columns, len(sums), bound, **options), sums)]
+        # The smoothing of each cell is a part of `alpha`, that of the complement of a class.
+        options = {**options, "min_smoothing": options["min_smoothing"] / max(len(sums) - 1, 1)}
+        size = len(sums) * self.n_columns
+        return [(CountTable(total, size, 1, bound, **options), sums.reshape(1, -1))]
 
 
 class _NumericNaiveBayes(_PrivateNaiveBayes):
@@ -90,8 +82,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     #: Public bounds of rows, needed to count a table out of memory.
     _row_parameters: ClassVar[tuple[str, ...]] = ("max_count", "max_total")
     _counts_records = False
-    #: Class that turns the sums into tables.
-    _sums: ClassVar[type[FeatureSums]] = FeatureSums
+    #: Whether the sums of all classes are released as one row.
+    _one_row: ClassVar[bool] = False
 
     max_count: float | None
     max_total: float | str | None
@@ -149,11 +141,15 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         known = self._declared("max_total")
         return max_count, known or default_total(max_count or 1.0, n_columns)
 
+    def _features(self, sums: RowSums, n_columns: int) -> Any:
+        """Return the sums with the description of their tables."""
+        return FeatureSums(sums, n_columns, self._one_row)
+
     def _count_features(self, X, codes, weights):
         n_columns = self._declared_columns(X.shape[1])
         bounds = self._row_bounds(n_columns, weights.exact)
         sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
-        return self._sums(sums, n_columns)
+        return self._features(sums, n_columns)
 
     def _undeclared(self, weighted):
         missing = super()._undeclared(weighted)
@@ -164,47 +160,31 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     def _count_features_of_frame(self, frame):
         n_columns = self.n_features_in_
         bounds = self._row_bounds(n_columns, not self._is_private)
-        return self._sums(self._sum_frame(frame, *bounds), n_columns)
-
-    def _sum_frame(self, frame: Any, max_count, max_total, threshold=None) -> RowSums:
-        """Return the sums of a frame's rows by class, bounded in its engine."""
-        n_columns = self.n_features_in_
 
         def row_bounds(weights, largest):
-            return RowBounds.from_limits(weights, n_columns, max_count, max_total, largest)
+            return RowBounds.from_limits(weights, n_columns, *bounds, largest)
 
         def check(made_up):
             self._validate_some(made_up, np.resize(self.classes_, len(made_up)))
 
-        return frame.sum_rows(
-            frame.numbers(threshold),
-            row_bounds,
-            check,
-            len(self.classes_),
-            lambda labels: self._encode_label_column(labels.to_frame()),
-        )
+        def encode(labels):
+            return self._encode_label_column(labels.to_frame())
+
+        numbers = frame.numbers(getattr(self, "binarize", None))
+        sums = frame.sum_rows(numbers, row_bounds, check, len(self.classes_), encode)
+        return self._features(sums, n_columns)
 
     def _check_given_features(self, table, classes, n_rows, weights):
-        n_columns = self._name_given_columns(table)
-        bounds = self._row_bounds(n_columns, weights.exact)
-        return self._sums(self._check_given_sums(table, n_rows, weights, *bounds), n_columns)
-
-    def _name_given_columns(self, table: Any) -> int:
-        """Return the number of features of a table of counts, and set their names."""
         if np.ndim(table) != 2:
             raise ValueError("feature_count must be of shape (n_classes, n_features)")
         n_columns = np.shape(table)[1]
         self._name_features(getattr(table, "columns", None), n_columns)
-        return n_columns
-
-    def _check_given_sums(self, table: Any, n_rows: int, weights, max_count, max_total) -> RowSums:
-        """Check sums of rows that are declared to be within the bounds."""
-        n_columns = self.n_features_in_
-        row_bounds = RowBounds.from_limits(weights, n_columns, max_count, max_total, largest=1.0)
+        bounds = self._row_bounds(n_columns, weights.exact)
+        row_bounds = RowBounds.from_limits(weights, n_columns, *bounds, largest=1.0)
         most = LARGEST if weights.exact else row_bounds.total_bound
-        shape = (len(self.classes_), n_columns)
+        shape = (len(classes), n_columns)
         sums = check_given_counts("feature_count", table, shape, n_rows, most, one_cell=False)
-        return row_bounds.check_sums(sums, largest_total=1.0)
+        return self._features(row_bounds.check_sums(sums, largest_total=1.0), n_columns)
 
     def _estimate_counts(self, classes, features, total):
         # Class counts serve as the prior for row totals.
@@ -494,7 +474,7 @@ class DirichletComplementNB(_NumericNaiveBayes):
         **_NumericNaiveBayes._parameter_constraints,
         "norm": ["boolean"],
     }
-    _sums = ComplementSums
+    _one_row = True
     _released_attributes: ClassVar[tuple[str, ...]] = (
         *_NumericNaiveBayes._released_attributes,
         "feature_all_",

@@ -91,8 +91,7 @@ def mean_digamma_excess(start, length):
 def _residue(alpha, tilt, step):
     """Compute ``alpha - tilt * step`` without the rounding error of the product.
 
-    Near the largest finite order this difference is tiny, and a rounded product would lose all
-    its digits.
+    Near the largest finite order a rounded product would lose all digits of this difference.
     """
     product = tilt * step
     return (alpha - product) - _product_error(tilt, step, product)
@@ -186,8 +185,8 @@ def entropy_excess(z, one_plus_z, log_excess=None):
 def gamma_add_cumulant(tilt, r, alpha, rough=False):
     """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha + r) against Gamma(alpha).
 
-    Tilts are real in (-1, inf), or complex with such a real part. If `rough`, an absolute
-    error of about 1e-16 times the tilt is allowed.
+    The real part of the tilt is above -1. If `rough`, an absolute error of about 1e-16 times the
+    tilt is allowed.
     """
     tilt = np.asarray(tilt)
     finite = tilt.real < _LARGEST_TILT

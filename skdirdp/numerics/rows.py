@@ -34,10 +34,7 @@ def row_blocks(n_rows: int, n_columns: int, entries: int) -> Iterator[slice]:
 
 
 def stacks_by_shape(arrays: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Stack arrays of the same shape, to avoid the overhead of many calls on small arrays.
-
-    Yields the positions of these arrays in the sequence, and copies along a new first axis.
-    """
+    """Yield the positions of the arrays of each shape, and these arrays as one stacked array."""
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for index, array in enumerate(arrays):
         by_shape.setdefault(array.shape, []).append(index)
@@ -92,8 +89,7 @@ class DenseRows:
         The order of summation depends only on the length of the row. In a matrix product or
         in `sum` it depends on the memory layout and on the position of the row, so that one
         record could change how the totals of others are rounded. Totals below `exact_below`
-        are exact in any order, as for whole numbers below 2**53, or multiples of a grid below
-        2**53 times the grid.
+        are exact in any order, as for multiples of a grid below 2**53 times the grid.
         """
         block = self.entries
         with np.errstate(over="ignore"):
@@ -221,8 +217,8 @@ Rows = DenseRows | SparseRows
 class GroupSums:
     """Sums of rows by group, accumulated block by block.
 
-    Whole numbers of sparse rows are summed in single precision as long as this is exact.
-    Sparse rows access the sums in random order, and single precision halves their memory.
+    Whole numbers of sparse rows are summed in single precision as long as this is exact. It halves
+    the memory of the sums, which sparse rows access in random order.
     """
 
     def __init__(self, n_groups: int, n_columns: int):
@@ -277,12 +273,8 @@ def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
     edges[0], edges[-1] = 0, n_rows
     for start, stop in pairwise(edges.tolist()):
         part = slice(indptr[start], indptr[stop])
-        block = SparseRows(
-            np.array(entries[part], dtype=np.float64),
-            np.array(columns[part]),
-            indptr[start : stop + 1] - indptr[start],
-            n_columns,
-        )
+        copies = np.array(entries[part], dtype=np.float64), np.array(columns[part])
+        block = SparseRows(*copies, indptr[start : stop + 1] - indptr[start], n_columns)
         yield slice(start, stop), block.canonical()
 
 

@@ -40,12 +40,9 @@ def _rules(names: dict[str | None, str]) -> dict[str, Rule]:
     return {name: rule for rule, classes in names.items() for name in classes.split()}
 
 
-def _if_none(parameter: str, learns: str) -> Rule:
-    return lambda step: learns if getattr(step, parameter, None) is None else None
-
-
-def _if_text(parameter: str, learns: str) -> Rule:
-    return lambda step: learns if isinstance(getattr(step, parameter), str) else None
+def _if(condition: Callable[[Any], Any], learns: str) -> Rule:
+    """Return the rule of an estimator that learns something if its parameters say so."""
+    return lambda step: learns if condition(step) else None
 
 
 def _tfidf(step: Any) -> str | None:
@@ -80,9 +77,9 @@ def _simple_imputer(step: Any) -> str | None:
     return None
 
 
-def _random_projection(step: Any) -> str | None:
-    return "takes its size from the number of records" if step.n_components == "auto" else None
-
+_RANDOM_PROJECTION = _if(
+    lambda step: step.n_components == "auto", "takes its size from the number of records"
+)
 
 #: Rules of transformers, by the name of their class.
 TRANSFORMERS: dict[str, Rule] = {
@@ -116,21 +113,19 @@ TRANSFORMERS: dict[str, Rule] = {
             "learns weights": "BernoulliRBM",
         }
     ),
-    "CountVectorizer": _if_none("vocabulary", "learns the vocabulary"),
-    "GaussianRandomProjection": _random_projection,
-    "MissingIndicator": lambda step: (
-        None if step.features == "all" else "learns which columns have missing values"
+    "CountVectorizer": _if(lambda step: step.vocabulary is None, "learns the vocabulary"),
+    "GaussianRandomProjection": _RANDOM_PROJECTION,
+    "MissingIndicator": _if(
+        lambda step: step.features != "all", "learns which columns have missing values"
     ),
-    "MultiLabelBinarizer": _if_none("classes", "learns the labels"),
+    "MultiLabelBinarizer": _if(lambda step: step.classes is None, "learns the labels"),
     "OneHotEncoder": _encoder,
     "OrdinalEncoder": _encoder,
-    "RBFSampler": _if_text("gamma", "learns the variance of the data"),
-    "RobustScaler": lambda step: (
-        "learns quantiles" if step.with_centering or step.with_scaling else None
-    ),
+    "RBFSampler": _if(lambda step: isinstance(step.gamma, str), "learns the variance of the data"),
+    "RobustScaler": _if(lambda step: step.with_centering or step.with_scaling, "learns quantiles"),
     "SimpleImputer": _simple_imputer,
-    "SparseRandomProjection": _random_projection,
-    "SplineTransformer": _if_text("knots", "learns the knots"),
+    "SparseRandomProjection": _RANDOM_PROJECTION,
+    "SplineTransformer": _if(lambda step: isinstance(step.knots, str), "learns the knots"),
     "StandardScaler": _standard_scaler,
     "TfidfTransformer": _tfidf,
     "TfidfVectorizer": _tfidf_vectorizer,
@@ -173,8 +168,9 @@ META_ESTIMATORS: dict[str, Rule] = {
         }
     ),
     "BaggingClassifier": lambda step: _REPEATS if step.bootstrap else _LABELS,
-    "ClassifierChain": lambda step: (
-        None if step.cv is None else "fits or chooses on exact records beside the private model"
+    "ClassifierChain": _if(
+        lambda step: step.cv is not None,
+        "fits or chooses on exact records beside the private model",
     ),
 }
 
@@ -212,33 +208,22 @@ def _may_be_sparse(step: Any) -> bool:
     return any(_may_be_sparse(each[1]) for each in inside)
 
 
-def _revealed_by_column_transformer(step: Any) -> str | None:
-    if step.sparse_threshold > 0 and _may_be_sparse(step):
-        return "compares the density of the data with sparse_threshold"
-    return None
-
-
-def _revealed_by_function_transformer(step: Any) -> str | None:
-    if step.check_inverse and step.func is not None and step.inverse_func is not None:
-        return "tries on the data whether its functions are inverse"
-    return None
-
-
-def _revealed_by_imputer(step: Any) -> str | None:
-    if step.strategy == "constant" and step.fill_value is None:
-        return "chooses the value that it fills in by the types of the data"
-    return None
-
-
 #: What steps that learn nothing still reveal if scikit-learn fits them to the records. A
 #: `PrivatePipeline` fits them to made-up records.
 _REVEALED_BY_FIT: dict[str, Rule] = {
-    "ColumnTransformer": _revealed_by_column_transformer,
-    "FunctionTransformer": _revealed_by_function_transformer,
-    "OneHotEncoder": lambda step: (
-        "warns of unknown categories" if step.handle_unknown == "warn" else None
+    "ColumnTransformer": _if(
+        lambda step: step.sparse_threshold > 0 and _may_be_sparse(step),
+        "compares the density of the data with sparse_threshold",
     ),
-    "SimpleImputer": _revealed_by_imputer,
+    "FunctionTransformer": _if(
+        lambda step: step.check_inverse and step.func is not None and step.inverse_func is not None,
+        "tries on the data whether its functions are inverse",
+    ),
+    "OneHotEncoder": _if(lambda step: step.handle_unknown == "warn", "warns of unknown categories"),
+    "SimpleImputer": _if(
+        lambda step: step.strategy == "constant" and step.fill_value is None,
+        "chooses the value that it fills in by the types of the data",
+    ),
 }
 
 #: Rules that users registered.

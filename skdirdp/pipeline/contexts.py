@@ -1,23 +1,19 @@
 """Release contexts of a pipeline fit: the rehearsal and the paid fit.
 
-The release of a private step determines the data of the next step, but not the sizes of its
-tables, which are public. So the tables of all steps are known before the first is released. A
-rehearsal finds them: copies of all steps are fitted once to the data, with noise that is not
-charged, and only the public descriptions of the tables are kept. Everything that can fail in a
-step fails here, before the charge. Then all tables are calibrated and charged together, and the
-steps are fitted again with the noise that was charged. A step whose tables differ from those of
-the rehearsal is refused.
+The sizes of all tables are public, so they are known before the first release. A rehearsal fits
+copies of all steps with noise that is not charged, and keeps only the descriptions of the tables.
+Everything that can fail in a step fails here. Then all tables are calibrated and charged together,
+and the steps are fitted again. Tables that differ from those of the rehearsal are refused.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, ClassVar
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -253,27 +249,22 @@ def _shares(
 
 
 def _default_shares(
-    plans: Sequence[tuple[str, ReleasePlan]],
-    n_tables: Counter[str],
-    last_step: str,
-    budget: Budget,
+    plans: Sequence[tuple[str, ReleasePlan]], n_tables: Counter[str], last_step: str, budget: Budget
 ) -> dict[str, float]:
     before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
     if not n_tables[last_step] or not before:
         return {step: float(number) for step, number in n_tables.items()}
-    groups: dict[bool, list[tuple[str, ReleasePlan]]] = {True: [], False: []}
-    for step, plan in before:
-        groups[plan.estimator._selects_names].append((step, plan))
-    parts = {True: SELECTION_SHARE if groups[True] else 0.0, False: 0.0}
-    tables = [table for _, plan in groups[False] for table in plan.tables]
-    if tables:
-        parts[False] = (1 - parts[True]) * preprocessing_share(tables, **budget._asdict())
+    selecting = [pair for pair in before if pair[1].estimator._selects_names]
+    others = [pair for pair in before if not pair[1].estimator._selects_names]
+    first = SELECTION_SHARE if selecting else 0.0
+    tables = [table for _, plan in others for table in plan.tables]
+    second = (1 - first) * preprocessing_share(tables, **budget._asdict()) if tables else 0.0
     by_step = dict.fromkeys(n_tables, 0.0)
-    for selects_names, group in groups.items():
+    for group, share in ((selecting, first), (others, second)):
         n_group = sum(len(plan.tables) for _, plan in group)
         for step, plan in group:
-            by_step[step] += parts[selects_names] * len(plan.tables) / n_group
-    by_step[last_step] = 1 - parts[True] - parts[False]
+            by_step[step] += share * len(plan.tables) / n_group
+    by_step[last_step] = 1 - first - second
     return by_step
 
 
@@ -355,20 +346,14 @@ class ForbiddenAccountant:
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
     """Return the private estimators that a fit of a step would fit."""
-    return [*_walk(step)]
-
-
-def _walk(step: Any) -> Iterator[PrivateEstimator]:
     if isinstance(step, PrivateEstimator):
-        yield step
-    elif isinstance(step, FrozenEstimator):
-        return
-    elif isinstance(step, BaseEstimator) or hasattr(step, "get_params"):
-        for value in step.get_params(deep=False).values():
-            yield from _walk(value)
-    elif isinstance(step, (list, tuple)):
-        for value in step:
-            yield from _walk(value)
+        return [step]
+    inside: Iterable[Any] = ()
+    if isinstance(step, (list, tuple)):
+        inside = step
+    elif hasattr(step, "get_params") and not isinstance(step, FrozenEstimator):
+        inside = step.get_params(deep=False).values()
+    return [estimator for each in inside for estimator in private_estimators(each)]
 
 
 def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
@@ -383,22 +368,29 @@ def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccou
             estimator.label, estimator.accountant = path, accountant
 
 
-def find_adaptive(pipe: Pipeline) -> tuple[str, Any] | None:
-    """Return path and estimator of a part whose results determine its fits of private ones."""
+def check_not_adaptive(pipe: Pipeline) -> None:
+    """Refuse a part whose results determine which private estimators it fits, or how often."""
     for path, part in _parts(pipe):
-        if type(part).__name__ in ADAPTIVE and is_known(part) and private_estimators(part):
-            return path, part
-    return None
+        kind = type(part).__name__
+        if kind in ADAPTIVE and is_known(part) and private_estimators(part):
+            raise ValueError(
+                f"{kind} in step {path!r} cannot hold private estimators in a PrivatePipeline: its "
+                "results determine what it fits, or how often, so the noise cannot be calibrated "
+                f"before. Nothing was charged. Put the PrivatePipeline into {kind} instead, where "
+                "every fit has its own budget"
+            )
 
 
-def find_row_change(pipe: Pipeline) -> tuple[str, Any] | None:
-    """Return path and estimator of a part that may fit private ones to other rows."""
+def check_rows_are_kept(pipe: Pipeline) -> None:
+    """Refuse a part that may fit private estimators to other rows than those of the pipeline."""
     for path, part in _parts(pipe):
-        keeps = type(part).__name__ in KEEP_ROWS and is_known(part)
-        keeps = keeps and getattr(part, "cv", None) is None
+        kind = type(part).__name__
+        keeps = kind in KEEP_ROWS and is_known(part) and getattr(part, "cv", None) is None
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
-            return path, part
-    return None
+            raise ValueError(
+                f"groups must not be given if {kind} in step {path!r} holds a private estimator: "
+                "it may fit that to other rows, whose persons are not known. Nothing was charged"
+            )
 
 
 def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
@@ -412,7 +404,7 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
         (path, estimator)
         for path, value in parameters.items()
         if isinstance(value, (list, tuple))
-        for estimator in _walk(value)
+        for estimator in private_estimators(value)
     ]
     named = [
         (path, value)

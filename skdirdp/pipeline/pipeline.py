@@ -20,14 +20,14 @@ from ..accounting.worst_case import ADJACENCIES
 from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
-from .check import check_pipeline, learns_nothing
+from .check import check_pipeline
 from .contexts import (
     JointPlan,
     PaidFit,
     Rehearsal,
+    check_not_adaptive,
+    check_rows_are_kept,
     feeds,
-    find_adaptive,
-    find_row_change,
     label_by_path,
     private_estimators,
 )
@@ -83,12 +83,6 @@ class PipelineReport(PrivacyReport):
         return means
 
 
-def _can_fit_predict(pipe: "PrivatePipeline") -> bool:
-    # Raises the error of the last step.
-    getattr(pipe._final_estimator, "fit_predict")  # noqa: B009
-    return True
-
-
 def _on_converted_records(name: str) -> Any:
     """Return a method of `Pipeline` that first converts the table record by record."""
     inherited = vars(Pipeline)[name]
@@ -135,8 +129,8 @@ class PrivatePipeline(Pipeline):
         Whether neighbouring data sets differ by replacing one record, or by adding or
         removing one.
     shares : dict of {str: float}, default=None
-        Shares of the budget for the private steps, by name: positive numbers, of which only
-        the ratios matter. Variances of the privacy loss add up to the budget, so a share of
+        Shares of the budget for the private steps, by name: positive numbers; only their
+        ratios matter. Variances of the privacy loss add up to the budget, so a share of
         1/12 is about a quarter of epsilon. If None and the last step is private, the steps
         before it get 1/12, or less, down to 1/300, if the noise would be large for their public
         sizes. Otherwise, and for several estimators in one step, shares are proportional to the
@@ -263,11 +257,7 @@ class PrivatePipeline(Pipeline):
 
         Parameters
         ----------
-        X : iterable
-            Training data for the first step.
-        y : iterable, default=None
-            Training targets.
-        **params : dict of str -> object
+        X, y, **params
             As for `fit`.
 
         Returns
@@ -277,17 +267,13 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_transform, X, y, params)
 
-    @available_if(_can_fit_predict)
+    @available_if(vars(Pipeline)["fit_predict"].check)
     def fit_predict(self, X: Any, y: Any = None, **params: Any) -> Any:
         """Fit all steps, and predict for the same data with the last step.
 
         Parameters
         ----------
-        X : iterable
-            Training data for the first step.
-        y : iterable, default=None
-            Training targets.
-        **params : dict of str -> object
+        X, y, **params
             As for `fit`.
 
         Returns
@@ -362,7 +348,7 @@ class PrivatePipeline(Pipeline):
                 return self._fit_jointly(fit, X, y, params, leaking)
             try:
                 if is_private:
-                    hide_records(self, (), learns_nothing)
+                    hide_records(self)
                 result = fit(self, X, y, **params)
             finally:
                 show_classes(self)
@@ -388,9 +374,7 @@ class PrivatePipeline(Pipeline):
             result = fit(copy, X, y, **params)
         show_classes(copy)
         report = self._report(
-            () if joint is None else joint.parts,
-            [*leaking, *plan.not_covered],
-            tuple(paid.reports),
+            () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
         )
         # At once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
@@ -399,33 +383,27 @@ class PrivatePipeline(Pipeline):
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
         """Return the parameters of `fit` without ids of persons, and the common ids."""
         private = {name for name, step in self.steps if private_estimators(step)}
-        names = {
+        names = [
             name
             for name in params
-            if name == "groups"
-            or (name.endswith("__groups") and name.partition("__")[0] in private)
-        }
+            if name == "groups" or (name.endswith("__groups") and name.split("__")[0] in private)
+        ]
         others = {name: value for name, value in params.items() if name not in names}
-        given = [params[name] for name in params if name in names and params[name] is not None]
+        given = [params[name] for name in names if params[name] is not None]
         if not given:
             return others, None
         shared = SharedGroups(given[0])
         for groups in given[1:]:
             shared.take(groups)
-        moved = find_row_change(self)
-        if moved is not None:
-            raise ValueError(
-                f"groups must not be given if {type(moved[1]).__name__} in step {moved[0]!r} holds "
-                "a private estimator: it may fit that to other rows, whose persons are not known. "
-                "Nothing was charged"
-            )
+        check_rows_are_kept(self)
         return others, given[0]
 
     def _plan(
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
     ) -> "tuple[JointPlan, _Prefix]":
         """Return the calibrated plan, and the fitted steps before the first private one."""
-        self._check_not_adaptive()
+        if np.isfinite(self.epsilon):
+            check_not_adaptive(self)
         rehearsal = Rehearsal(Budget.from_estimator(self), groups, partial(feeds, self))
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
@@ -446,7 +424,7 @@ class PrivatePipeline(Pipeline):
     def _copy(self, stage: Rehearsal | PaidFit, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
         if np.isfinite(self.epsilon):
-            hide_records(copy, reachable(self), learns_nothing)
+            hide_records(copy, reachable(self))
         copy.memory = prefix
         copy._stage = stage
         return copy
@@ -457,17 +435,6 @@ class PrivatePipeline(Pipeline):
         if stage is not None:
             stage.enter(*self.steps[step_idx])
         return super()._log_message(step_idx)
-
-    def _check_not_adaptive(self) -> None:
-        found = find_adaptive(self)
-        if found is not None and np.isfinite(self.epsilon):
-            path, part = found
-            raise ValueError(
-                f"{type(part).__name__} in step {path!r} cannot hold private estimators in a "
-                "PrivatePipeline: its results determine what it fits, or how often, so the noise "
-                "cannot be calibrated before. Nothing was charged. Put the PrivatePipeline "
-                f"into {type(part).__name__} instead, where every fit has its own budget"
-            )
 
     def _check_all_released(self, rehearsal: Rehearsal) -> None:
         heard = {step for step, _ in rehearsal.plans}

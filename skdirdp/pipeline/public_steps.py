@@ -1,16 +1,13 @@
 """Fit steps that learn nothing to made-up records.
 
-A step that learns nothing according to `check_pipeline` may still look at the records in its
-`fit`: at their density, at the dtype that numpy infers for a list, or for nulls in an integer
-column. So a private fit fits these steps to made-up records with the columns and dtypes of the
-given ones. They only transform the given ones, and their fitted state is public.
-
-Tables are converted cell by cell before such a step. The dtype of a column then follows from the
+Such a step may still look at the records in its `fit`: at their density, inferred dtypes or nulls.
+So a private fit fits it to made-up records with the same columns and dtypes, and its fitted state
+is public. Tables are converted cell by cell before it: the dtype of a column then follows from the
 declared dtype of its container, and not from the cells of other records.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import zip_longest
@@ -29,6 +26,7 @@ from sklearn.utils import get_tags
 from .._messages import suppress_other_warnings
 from ..base import PrivateEstimator
 from ..records import as_table, is_row, without_dictionaries
+from .check import learns_nothing
 
 #: Number of made-up records; SplineTransformer needs two.
 _N_RECORDS = 2
@@ -43,7 +41,7 @@ _WHILE_FITTED: dict[str, dict[str, Any]] = {
 }
 
 
-def hide_records(pipe: Any, shared: Iterable[Any], learns_nothing: Callable[[Any], bool]) -> None:
+def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
     """Let the steps of a pipeline that learn nothing be fitted to made-up records.
 
     The steps, and those inside them, are changed in place, except the `shared` ones.
@@ -171,10 +169,7 @@ class _PublicColumnTransformer(ColumnTransformer):
             columns = [
                 len(self._transformer_to_input_indices[name])
                 for name, *_ in self._iter(
-                    fitted=True,
-                    column_as_labels=False,
-                    skip_drop=True,
-                    skip_empty_columns=True,
+                    fitted=True, column_as_labels=False, skip_drop=True, skip_empty_columns=True
                 )
             ]
             filled = sum(
@@ -221,18 +216,14 @@ def takes_table(step: Any) -> bool:
     if step is None or isinstance(step, (PrivateEstimator, str)):
         return False
     if isinstance(step, Pipeline):
-        return takes_table(first_step(step))
+        steps = (each for _, _, each in step._iter(with_final=True))  # those not skipped
+        return takes_table(next(steps, None))
     if isinstance(step, FeatureUnion):
         return all(takes_table(each) for _, each in step.transformer_list)
     if isinstance(step, FunctionTransformer):
         return bool(step.validate)
     is_known = type(step).__module__.startswith("sklearn.")
     return is_known and get_tags(step).input_tags.two_d_array
-
-
-def first_step(pipe: Pipeline) -> Any:
-    """Return the first step that is not skipped, or None."""
-    return next((step for _, _, step in pipe._iter(with_final=True)), None)
 
 
 def record_wise(X: Any) -> Any:
@@ -294,11 +285,11 @@ def _with_floats(X: pd.DataFrame) -> pd.DataFrame:
 def _arrow_with_floats(X: Any, arrow: Any) -> Any:
     X = without_dictionaries(X)
     table = arrow.Table.from_batches([X]) if isinstance(X, arrow.RecordBatch) else X
-    is_number = (arrow.types.is_integer, arrow.types.is_boolean)
     for place, field in enumerate(table.schema):
-        if any(check(field.type) for check in is_number):
+        is_boolean = arrow.types.is_boolean(field.type)
+        if is_boolean or arrow.types.is_integer(field.type):
             column = table.column(place)
-            if arrow.types.is_boolean(field.type):
+            if is_boolean:
                 column = column.cast(arrow.uint8())
             floats = column.cast(arrow.float64(), safe=False)
             table = table.set_column(place, field.name, floats)

@@ -22,12 +22,9 @@ from ..mechanisms.sampling import choose
 from ..numerics.conservative import safe_root
 from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
 
-# The recurrence of the gamma function shifts arguments by this amount, into the range of
-# Stirling's series.
-_LIFT = 10
+_LIFT = 10  # by which arguments are shifted, into the range of Stirling's series
 _GRID_CELLS = 1 << 20
-# From here on floats do not represent all integers.
-_TOO_MANY_RECORDS = 1 << 53
+_TOO_MANY_RECORDS = 1 << 53  # from here on floats do not represent all integers
 _BLOCK = 1 << 16  # points per evaluation, to limit memory
 
 EXPONENTIAL = ("ehd", "ehdl", "ehds")
@@ -69,8 +66,6 @@ def hellinger_distance(a: ArrayLike, b: ArrayLike) -> float | np.ndarray:
     >>> from skdirdp.posterior import hellinger_distance
     >>> round(hellinger_distance([1, 1], [1, 2]), 6)
     0.239146
-    >>> round(hellinger_distance([1e12, 1e12], [1e12 + 1, 1e12 - 1]) * 1e6, 9)
-    0.5
     """
     a, b = _check_parameters("a", a), _check_parameters("b", b)
     if a.shape[-1] != b.shape[-1]:
@@ -134,8 +129,8 @@ def global_sensitivity(prior: ArrayLike, n_samples: int) -> float:
     Examples
     --------
     >>> from skdirdp.posterior import global_sensitivity
-    >>> round(global_sensitivity([1, 1, 1], 60), 6), round(global_sensitivity([1, 1], 60), 6)
-    (0.463251, 0.340026)
+    >>> round(global_sensitivity([1, 1, 1], 60), 6)
+    0.463251
     """
     prior = _check_prior(prior)
     n = check_integer("n_samples", n_samples, at_least=1)
@@ -204,11 +199,8 @@ def smooth_sensitivity(counts: ArrayLike, prior: ArrayLike, gamma: float = 1.0) 
 
     Examples
     --------
-    >>> from skdirdp.posterior import local_sensitivity, smooth_sensitivity
-    >>> counts, prior = [2, 5, 53], [1, 1, 1]
-    >>> round(local_sensitivity(counts, prior), 6), round(smooth_sensitivity(counts, prior), 6)
-    (0.281732, 0.281732)
-    >>> round(smooth_sensitivity(counts, prior, gamma=0.1), 6)
+    >>> from skdirdp.posterior import smooth_sensitivity
+    >>> round(smooth_sensitivity([2, 5, 53], [1, 1, 1], gamma=0.1), 6)
     0.362495
     """
     prior = _check_prior(prior)

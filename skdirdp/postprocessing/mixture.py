@@ -40,8 +40,10 @@ _LEAST, _ROUNDING, _TINY, _FAR = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
 # Number of cells that are evaluated at once, and that weights are fitted to.
 _BLOCK = 1 << 15
 # Rows with more columns are interpolated, on a grid of noisy counts, in standard deviations, and
-# of pooled shares, on a logarithmic scale.
-_LARGE, _GRID, _LEVELS = 1 << 12, np.arange(-6.0, 24.25, 0.5), 64
+# of pooled shares, on a logarithmic scale. Their weights are fitted to a sample of columns.
+_LARGE, _LEVELS, _SAMPLE = 1 << 12, 32, 1 << 10
+_GRID_STEP = 0.5
+_GRID = np.arange(-6.0, 16.0 + _GRID_STEP / 2, _GRID_STEP)
 
 
 class Prior(NamedTuple):
@@ -282,41 +284,57 @@ def given_sums(
 
 def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
     """Estimate large rows, by interpolation of the posterior moments on a grid."""
-    found = np.empty((2, *cells.noisy.shape))
-    for place, out in enumerate(found.swapaxes(0, 1)):
-        row = cells.rows(slice(place, place + 1))
-        some = row.sample(-(-row.noisy.size // _LARGE))
-        weights = _Batch.from_cells([some], prior).row_weights(common)
-        if place == 0 or cells.shares.strides[0]:
-            offsets, shares, variances = _levels(row)
-        deviation = np.sqrt(row.variance)
-        grid = row._replace(
-            noisy=np.tile(deviation * _GRID, (1, len(shares))),
-            shares=np.repeat(shares, len(_GRID))[np.newaxis],
-            share_variances=np.repeat(variances, len(_GRID))[np.newaxis],
-        )
-        moments = np.array(_Batch.from_cells([grid], prior).moments(weights))
-        noisy = row.noisy[0]
-        for chosen in row_blocks(len(noisy), 1, _BLOCK):
-            rest = (noisy[chosen] / deviation - _GRID[0]) / (_GRID[1] - _GRID[0])
-            np.clip(rest, 0.0, len(_GRID) - 1 - 1e-9, out=rest)
-            first = rest.astype(np.intp)
-            rest -= first
-            first += offsets[chosen]
-            low = moments.take(first, axis=1)
-            out[:, chosen] = low + rest * (moments.take(first + 1, axis=1) - low)
-        beyond = np.flatnonzero(noisy > deviation * _GRID[-1])
-        for chosen in row_blocks(len(beyond), 1, _BLOCK):
-            exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
-            out[:, beyond[chosen]] = exact.moments(weights)
-        start = np.zeros(1, dtype=np.intp)
-        whole = _Rows(np.array([len(noisy)]), start, start)  # all cells are of the one row
-        out[0] = given_sums(out[0], out[1], row.totals, row.total_variances, whole)
-    mean, variance = found
+    n_rows = len(cells.noisy)
+    # Rows with the same pool share the levels of the grid, and are evaluated together.
+    together = 1 if cells.shares.strides[0] else _BLOCK // (_LEVELS * len(_GRID))
+    parts = [
+        _interpolated_rows(cells.rows(chosen), prior, common)
+        for chosen in row_blocks(n_rows, 1, together)
+    ]
+    mean, variance = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     sums = mean.sum(axis=1, keepdims=True)
     mean /= sums
     variance /= sums**2
     return Posterior(mean, variance)
+
+
+def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.ndarray:
+    """Return the posterior means and variances of counts of rows with the same pool."""
+    some = cells.sample(-(-cells.noisy.shape[1] // _SAMPLE))
+    weights = _Batch.from_cells([some], prior).row_weights(common)
+    offsets, shares, variances = _levels(cells)
+    deviations = np.sqrt(cells.variance)
+    size = len(shares) * len(_GRID)
+    grid = cells._replace(
+        noisy=deviations[:, np.newaxis] * np.tile(_GRID, len(shares)),
+        shares=np.tile(np.repeat(shares, len(_GRID)), (len(deviations), 1)),
+        share_variances=np.tile(np.repeat(variances, len(_GRID)), (len(deviations), 1)),
+    )
+    moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
+    found = np.empty((2, *cells.noisy.shape))
+    start = np.zeros(1, dtype=np.intp)
+    whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
+    for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
+        rest = noisy * (1 / (deviation * _GRID_STEP))
+        rest -= _GRID[0] / _GRID_STEP
+        np.clip(rest, 0.0, len(_GRID) - 1 - 1e-9, out=rest)
+        first = rest.astype(np.intp)
+        rest -= first
+        first += offsets
+        for moment, out in zip(moments, found[:, place], strict=True):
+            moment[place].take(first, out=out, mode="clip")  # other modes copy
+            step = moment[place, 1:].take(first, mode="clip")
+            step -= out
+            step *= rest
+            out += step
+        row = cells.rows(slice(place, place + 1))
+        beyond = np.flatnonzero(noisy > deviation * _GRID[-1])
+        for chosen in row_blocks(len(beyond), 1, _BLOCK):
+            exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
+            found[:, place, beyond[chosen]] = exact.moments(weights[:, place : place + 1])
+        mean, variance = found[:, place]
+        mean[:] = given_sums(mean, variance, row.totals, row.total_variances, whole)
+    return found
 
 
 def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

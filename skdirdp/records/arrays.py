@@ -69,10 +69,7 @@ def as_numbers(X: Any) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """Return a sequence of rows as an array of objects; other containers unchanged.
-
-    A sequence of texts or mappings is returned unchanged, too.
-    """
+    """Return a sequence of rows as an array of objects, and other containers unchanged."""
     if not isinstance(X, Sequence) or isinstance(X, (str, bytes)) or hasattr(X, "__array__"):
         return X
     rows = [list(row) for row in X if is_row(row)]
@@ -100,11 +97,9 @@ def column_names(X: Any) -> list[Any] | None:
 
 
 def without_dictionaries(X: Any) -> Any:
-    """Decode the dictionary-encoded columns of an Arrow table; return other tables unchanged.
-
-    As an array, a missing value of such a column becomes the last value of the dictionary, which
-    belongs to another record.
-    """
+    """Decode the dictionary-encoded columns of an Arrow table; return other tables unchanged."""
+    # As an array, a missing value of such a column becomes the last value of the dictionary, which
+    # belongs to another record.
     if not (hasattr(X, "column_names") and hasattr(X, "to_pandas")):
         return X
     import pyarrow as pa
@@ -119,10 +114,8 @@ def without_dictionaries(X: Any) -> Any:
 
 
 def missing_cells(X: Any) -> np.ndarray | None:
-    """Return a mask of the missing cells of a frame; None if there are none.
-
-    Only columns whose dtype as an array depends on missing values are considered.
-    """
+    """Return a mask of the missing cells of a frame; None if there are none."""
+    # Only columns whose dtype as an array depends on missing values are considered.
     if isinstance(X, pd.DataFrame):
         places = [k for k, dtype in enumerate(X.dtypes) if not isinstance(dtype, np.dtype)]
         missing = [X.iloc[:, k].isna().to_numpy() for k in places]

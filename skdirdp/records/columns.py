@@ -256,10 +256,8 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
 
 
 def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
-    """Return the result of `_numbered_cells` for texts, but faster; None if some are not texts.
-
-    Arrow reads the characters of a text, and calls no methods of its type.
-    """
+    """Return the result of `_numbered_cells` for texts, but faster; None if some are not texts."""
+    # Arrow reads the characters of a text, and calls no methods of its type.
     try:
         import pyarrow as pa
 

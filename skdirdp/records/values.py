@@ -191,10 +191,8 @@ def type_and_value(value: Any) -> tuple:
 
 
 def sort_values(names: Iterable[Any]) -> list[Any]:
-    """Sort rebuilt values, without duplicates, in an order that depends only on the values.
-
-    They are sorted by value if all can be compared, otherwise by type and value.
-    """
+    """Sort rebuilt values, without duplicates, in an order that depends only on the values."""
+    # They are sorted by value if all can be compared, otherwise by type and value.
     distinct = list(dict.fromkeys(sorted(names, key=type_and_value)))
     try:
         return sorted(distinct)

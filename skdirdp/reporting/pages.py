@@ -33,8 +33,6 @@ _NEVER_COVERED = (
     "lawyer to judge.",
 )
 _CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
-_EMPTY_ELEMENTS = frozenset({"meta", "br"})
-_TABLE_ROWS = 20  # of the table that replaces the plot of a profile
 
 Mechanisms = Sequence[tuple[PrivacyCurves, int]]
 
@@ -46,16 +44,14 @@ class Markup(str):
 
 
 def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
-    """Return an element; escape every child and every value that is not `Markup`.
-
-    ``class_`` is the attribute class, and underscores in names become hyphens.
-    """
+    """Return an element; escape every child and every value that is not `Markup`."""
+    # ``class_`` is the attribute class, and underscores in names become hyphens.
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    if element in _EMPTY_ELEMENTS:
+    if element in ("meta", "br"):
         return Markup(f"<{element}{given}/>")
     return Markup(f"<{element}{given}>{''.join(map(_escaped, children))}</{element}>")
 
@@ -149,7 +145,7 @@ def profile_figure(
 
     epsilons, deltas = profile_points(curves, marks=[mark], n_points=n_points)
     display = PrivacyProfileDisplay(epsilons, deltas, mark, budget_name=mark_name)
-    thinned = evenly_spaced(len(epsilons), _TABLE_ROWS)
+    thinned = evenly_spaced(len(epsilons), 20)  # rows, if a table replaces the plot
     rows = [(rounded_up(epsilons[i]), rounded_up(deltas[i])) for i in thinned]
     return _figure("profile", display, caption, ["ε", "δ"], rows)
 
@@ -162,10 +158,7 @@ def ledger_figure(
     measure: str,
     caption: str,
 ) -> Markup:
-    """Return the totals after some of the charges, and their limit.
-
-    `totals_after` computes the totals after given numbers of charges.
-    """
+    """Return the totals after some of the charges, by `totals_after`, and their limit."""
     import numpy as np
 
     from ..displays.privacy import LedgerDisplay, evenly_spaced
@@ -271,11 +264,9 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
 def write(
     path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
 ) -> str:
-    """Write a file atomically, and return its path.
-
-    A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are
-    never replaced.
-    """
+    """Write a file atomically, and return its path."""
+    # A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are never
+    # replaced.
     check_output(path, inputs)
     if is_stream(path):
         Path(path).write_text(text, encoding="utf-8")

@@ -51,10 +51,8 @@ def looks_like_address(path: str) -> bool:
 
 
 def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[str]]" = ()) -> None:
-    """Raise a ValueError if writing a file would replace a ledger, its lock, or an input.
-
-    A ledger is recognised by its content, not by its name.
-    """
+    """Raise a ValueError if writing a file would replace a ledger, its lock, or an input."""
+    # A ledger is recognised by its content, not by its name.
     name = os.fsdecode(path)
     if looks_like_address(name):
         raise ValueError(

@@ -75,15 +75,12 @@ def budget_for_accuracy(
 ) -> float:
     """Find the smallest epsilon for which `accuracy_from_budget` reaches a target, to 0.1%.
 
+    It is infinite if an epsilon of 1000 is not enough.
+
     Parameters
     ----------
     measure, target, n_samples, n_categories, delta, beta, releases
         Largest error, and parameters of `accuracy_from_budget`.
-
-    Returns
-    -------
-    float
-        Infinite if an epsilon of 1000 is not enough.
 
     Examples
     --------
@@ -112,15 +109,12 @@ def rows_for_accuracy(
 ) -> float:
     """Find the smallest number of rows for which `accuracy_from_budget` reaches a target, to 0.1%.
 
+    It is infinite if 10^12 rows are not enough.
+
     Parameters
     ----------
     measure, target, n_categories, epsilon, delta, beta, releases
         Largest error, and parameters of `accuracy_from_budget`.
-
-    Returns
-    -------
-    float
-        A whole number, or infinite if 10^12 rows are not enough.
 
     Examples
     --------
@@ -220,8 +214,7 @@ def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
 def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
     """Compute the variance of each entry of ``Dirichlet(k p)``, which has mean p.
 
-    Proposition 1 of "The Dirichlet Mechanism for Differential Privacy on the Unit
-    Simplex".
+    Proposition 1 of "The Dirichlet Mechanism for Differential Privacy on the Unit Simplex".
 
     Parameters
     ----------
@@ -258,17 +251,12 @@ def concentration_for_variance(target: float) -> float:
 
 
 def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
-    """Compute the KL divergence between two Dirichlet distributions, (20) of paper B.
+    """Compute the KL divergence of a Dirichlet distribution from a second, (20) of paper B.
 
     Parameters
     ----------
     first, second : array-like of shape (n_categories,)
         Positive parameters.
-
-    Returns
-    -------
-    float
-        Divergence of the first from the second.
 
     Examples
     --------
@@ -282,7 +270,7 @@ def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
-    """Compute the Renyi divergence between two Dirichlet distributions, (3) of paper B.
+    """Compute the Renyi divergence of a Dirichlet distribution from a second, (3) of paper B.
 
     Parameters
     ----------
@@ -290,11 +278,6 @@ def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
         Positive parameters.
     order : float
         Greater than 1.
-
-    Returns
-    -------
-    float
-        Divergence of the first from the second. May be infinite.
 
     Examples
     --------

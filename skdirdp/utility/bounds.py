@@ -267,15 +267,12 @@ def kl_tail_error(
 ) -> float:
     """Find the eta that KL(p || Y) exceeds with probability at most beta, by `kl_tail`.
 
+    It is infinite if there are too few rows.
+
     Parameters
     ----------
     beta, n_samples, n_categories, r, alpha
         As in `linf_bound`.
-
-    Returns
-    -------
-    float
-        Infinite if there are too few rows.
 
     Examples
     --------
