@@ -434,14 +434,11 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
 @dataclass(frozen=True)
 class FamilyCounter:
-    """Counts of all families in a table that is not in memory, part by part.
-
-    `columns` has the names of the columns of an array.
-    """
+    """Counts of all families in a table that is not in memory, part by part."""
 
     families: dict[Hashable, Family]
     states: dict[Hashable, list]
-    columns: Sequence[Hashable] | None
+    columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
