@@ -266,7 +266,7 @@ class PrivateBayesNet(BaseBayesNet):
             records = as_records(X, self.columns)
             names = records.names
             if records.n_records == 0:
-                raise ValueError("X must hold at least one record; got 0")
+                raise ValueError("X must contain at least one record; got 0")
             if self.target is not None and self.target not in names:
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
             constraints = parse_constraints(self.constraints, names, int(self.max_parents))
