@@ -382,7 +382,7 @@ def test_without_noise_the_network_is_that_of_the_data():
             assert probability == pytest.approx(held.mean(), abs=0.01)
 
 
-def test_both_readings_are_of_one_release_and_the_best_is_nearer():
+def test_both_estimates_are_of_one_release_and_the_best_is_nearer():
     X = people()
     with pytest.warns(PrivacyLeakWarning):
         best, plain = (
