@@ -224,8 +224,8 @@ class PrivateEstimator(BaseEstimator):
         """Warn of public parameters that are missing and taken from the data."""
         if parameters and self._is_private:
             warn(
-                f"{', '.join(parameters)}: not given, so taken from the data, which the privacy "
-                "guarantee does not cover. Pass what is publicly known to the constructor.",
+                f"{', '.join(parameters)}: not given, so taken from the data. The privacy "
+                "guarantee does not cover this. Pass publicly known values to the constructor.",
                 PrivacyLeakWarning,
             )
 

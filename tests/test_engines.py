@@ -585,18 +585,18 @@ def test_wrong_names_of_columns_are_refused(given, message):
 def test_labels_beside_a_table_must_fit_its_partitions():
     frame = records()
     table = dask_frame(frame)
-    with pytest.raises(TypeError, match="y must be a Dask array or series"):
+    with pytest.raises(TypeError, match="y must be a Dask array or Series"):
         clone(CATEGORICAL).fit(table[["code", "flag"]], frame["label"])
-    with pytest.raises(ValueError, match="y must have the partitions of X"):
+    with pytest.raises(ValueError, match="y must have as many partitions as X"):
         clone(CATEGORICAL).fit(table[["code", "flag"]], dd.from_pandas(frame["label"], 2))
     with pytest.raises(TypeError, match="y must be the name of a column"):
         clone(CATEGORICAL).fit(IN_GROUPS["duckdb"](frame[["code", "flag"]]), frame["label"])
     with pytest.raises(ValueError, match="X must have two dimensions"):
         clone(CATEGORICAL).fit(table["code"], table["label"])
     X = da.from_array(frame[["code", "flag"]].to_numpy(), chunks=100)
-    with pytest.raises(ValueError, match="y must have an entry for each row"):
+    with pytest.raises(ValueError, match="y must have one entry per row"):
         clone(CATEGORICAL).fit(X, frame["label"][:-1])
-    with pytest.raises(ValueError, match="y must have an entry for each row"):
+    with pytest.raises(ValueError, match="y must have one entry per row"):
         clone(CATEGORICAL).fit(X, da.from_array(frame["label"][:-1].to_numpy(), chunks=100))
 
 

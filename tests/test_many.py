@@ -20,13 +20,13 @@ from skdirdp.accounting import (
 )
 from skdirdp.accounting.composition import _SmallProduct
 from skdirdp.accounting.cumulants import (
-    CLOSE,
+    MAX_RADIUS_FRACTION,
     TERMS,
     _scaled_zeta,
     gamma_series,
     gaussian_series,
     laplace_series,
-    response_series,
+    randomized_response_series,
 )
 from skdirdp.accounting.pairs import (
     BetaPair,
@@ -116,8 +116,8 @@ SERIES = [
     (GammaPair(1e-5, 2e-3, "remove"), lambda s: gamma_series(*one(1e-5, 2e-3, 1.0), s, 1)),
     (GammaPair(0.02, 1.2, "remove"), lambda s: gamma_series(*one(0.02, 1.2, 1.0), s, 1)),
     (GaussianPair(0.3), lambda s: gaussian_series(0.09, s)),
-    (PureDPPair(0.027), lambda s: response_series(*one(0.027, 1.0), s)),
-    (PureDPPair(1e-9), lambda s: response_series(*one(1e-9, 1.0), s)),
+    (PureDPPair(0.027), lambda s: randomized_response_series(*one(0.027, 1.0), s)),
+    (PureDPPair(1e-9), lambda s: randomized_response_series(*one(1e-9, 1.0), s)),
     (LaplacePair(0.027), lambda s: laplace_series(*one(0.027, 1.0), s)),
     (LaplacePair(1e-4), lambda s: laplace_series(*one(1e-4, 1.0), s)),
 ]
@@ -166,7 +166,7 @@ def test_scaled_zeta_functions_agree_with_mpmath():
             for j, m in enumerate(map(mpmath.mpf, arguments)):
                 exact = m ** int(power) * mpmath.zeta(int(power), m)
                 # The weight of a power beside the first in a series, at the edge of its disc.
-                weight = CLOSE ** (power - 2) * 2 / (power * (power - 1))
+                weight = MAX_RADIUS_FRACTION ** (power - 2) * 2 / (power * (power - 1))
                 assert abs(computed[i, j] / exact - 1) * weight <= 2e-15
 
 

@@ -1,10 +1,10 @@
-"""Cumulants of many pairs: power series, and the inversion of their sum on a contour.
+"""Cumulants of many dominating pairs: power series, and numerical inversion of their sum.
 
-Cumulants are analytic around ``t = -1/2``, so any number of pairs is represented by a few dozen
-coefficients (docs/theory.md, "Compositions of many kinds of releases"). A series is used where
-``|t + 1/2|`` is at most `CLOSE` times its radius of convergence. There its even and its odd
-coefficients decrease by a factor of ``CLOSE^2`` or faster, so the omitted terms sum to less than
-the last term that is kept. Pairs with too small a radius are evaluated one by one.
+"Cumulant" is short for cumulant generating function. It is analytic around ``t = -1/2``, so a few
+dozen coefficients represent any number of pairs (docs/theory.md, "Compositions of many kinds of
+releases"). With ``q = MAX_RADIUS_FRACTION``, a series is used if ``|t + 1/2|`` is at most q times
+its radius of convergence. Its even and odd terms then decrease by a factor of ``q^2`` or faster,
+so the omitted terms sum to less than the last term kept. Other pairs are evaluated one by one.
 """
 
 from dataclasses import dataclass, field, replace
@@ -26,22 +26,22 @@ from ..numerics.conservative import (
 from ..numerics.log_gamma import gamma_add_cumulant, gamma_remove_cumulant
 from .pairs import RENYI_ROUNDING, DominatingPair, Floats, LaplacePair, PureDPPair
 
-#: The fraction of the radius of convergence up to which a series is used.
-CLOSE = 0.7
-TERMS = 52  # CLOSE ** (2 * 52) is 1e-16
+#: Fraction of the radius of convergence up to which a series is used.
+MAX_RADIUS_FRACTION = 0.7
+TERMS = 52  # MAX_RADIUS_FRACTION ** (2 * 52) is 1e-16
 # (fraction of the radius, number of terms): a series used near its centre needs fewer terms.
-_SHORTER = ((0.1, 10), (0.35, 20), (CLOSE, TERMS))
+_TERMS_BY_FRACTION = ((0.1, 10), (0.35, 20), (MAX_RADIUS_FRACTION, TERMS))
 _BLOCK = 1 << 12
-# Above this argument the asymptotic expansion of zeta has double precision for all powers that
-# matter. SciPy's zeta loses precision for much larger arguments.
+# Above this argument, the asymptotic expansion of zeta has double precision for all powers used
+# here. SciPy's zeta loses precision for much larger arguments.
 _LARGE = 64.0
 # B_2j / (2j)! of the Euler-Maclaurin formula
 _EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
 _POWERS = np.arange(1, TERMS + 1)
 _ZERO = np.zeros(TERMS)
 
-#: By family: an array with one column per kind of pair and the rows step, prior and number of
-#: releases. For bounded losses the step is the largest loss and the prior is 1.
+#: Maps each family to an array with one column per kind of pair and the rows step, prior and
+#: number of releases. For bounded losses the step is the largest loss and the prior is 1.
 Kinds = dict[str, Floats]
 #: Families whose losses have densities, with the sign of the odd terms of their series.
 ODD_SIGNS = {"replace": 0, "add": -1, "remove": 1}
@@ -67,10 +67,10 @@ class Series:
     k = 1, ..., `TERMS`, with ``s = t + 1/2``.
     """
 
-    scale: float  # the largest modulus of s at which it may be used
+    scale: float  # largest modulus of s at which the series may be used
     even: Floats = field(default_factory=lambda: _ZERO)
     odd: Floats = field(default_factory=lambda: _ZERO)
-    error: float = 0.0  # bound on the omitted terms, for every s within the scale
+    error: float = 0.0  # bound on the sum of the omitted terms, for every s within the scale
 
     def __add__(self, other: "Series") -> "Series":
         assert self.scale == other.scale
@@ -78,24 +78,24 @@ class Series:
         return Series(self.scale, even, odd, self.error + other.error)
 
     def __call__(self, tilt: np.ndarray) -> np.ndarray:
-        """Evaluate the cumulant; the relative error is small for small real tilts too."""
+        """Evaluate the cumulant; the relative error is small even for small real tilts."""
         s = (tilt + 0.5) / self.scale
-        w, least = s * s, 0.25 / self.scale**2
-        # w^k - least^k is w - least times a polynomial of positive terms, and
-        # w - least = t (1 + t) / scale^2. Horner's rule, for both sums at once.
+        w, v = s * s, 0.25 / self.scale**2
+        # w^k - v^k is w - v times a polynomial with positive terms, and
+        # w - v = t (1 + t) / scale^2. Evaluate both sums by Horner's rule.
         even, odd = np.zeros_like(w), np.zeros_like(w)
         even_tail = odd_tail = 0.0
         with_odd = self.odd.any()
         for k in range(TERMS - 1, -1, -1):
-            even_tail = self.even[k] + least * even_tail
+            even_tail = self.even[k] + v * even_tail
             even = even * w + even_tail
             if with_odd:
-                odd_tail = self.odd[k] + least * odd_tail
+                odd_tail = self.odd[k] + v * odd_tail
                 odd = odd * w + odd_tail
         return tilt * (1 + tilt) / self.scale**2 * (even + s * odd)
 
     def curvature(self, tilt: float) -> float:
-        """Second derivative at a real tilt, which is the variance of the tilted loss."""
+        """Return the second derivative at a real tilt: the variance of the tilted loss."""
         s = (tilt + 0.5) / self.scale
         powers = s ** (2 * _POWERS - 2.0)
         even = self.even * (2 * _POWERS) * (2 * _POWERS - 1) * powers
@@ -114,7 +114,7 @@ def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: i
     """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0)."""
     total = Series(scale)
     centre = alpha + r / 2
-    ratio = gamma_reach(r, alpha) * scale
+    ratio = gamma_inverse_radius(r, alpha) * scale
     for block, terms in _blocks(ratio):
         x, m = ratio[block] ** 2, centre[block]
         weights = counts[block] * (2.0 if sign == 0 else 1.0)
@@ -131,17 +131,17 @@ def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: i
     return total
 
 
-def gamma_reach(r: Floats, alpha: Floats) -> Floats:
+def gamma_inverse_radius(r: Floats, alpha: Floats) -> Floats:
     """Inverse radius of convergence, set by the nearest pole of the gamma function."""
     return r / (alpha + r / 2)
 
 
-def response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
+def randomized_response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
     """Series of randomised response. The nearest zeros of cosh are i pi / 2 and -i pi / 2."""
     total = Series(scale)
     # ln cosh x = sum over n of ln(1 + (x / (pi (n - 1/2)))^2)
     coefficients = (-1.0) ** (_POWERS + 1) * zeta(2.0 * _POWERS, 0.5) / (np.pi ** (2.0 * _POWERS))
-    for block, terms in _blocks(bounded_reach(epsilon) * scale):
+    for block, terms in _blocks(bounded_inverse_radius(epsilon) * scale):
         x = (epsilon[block] * scale) ** 2
         k = _POWERS[:terms, np.newaxis]
         even = np.zeros(TERMS)
@@ -157,7 +157,7 @@ def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
     are the eigenvalues of a string with an elastic end.
     """
     total = Series(scale)
-    for block, terms in _blocks(bounded_reach(shift) * scale):
+    for block, terms in _blocks(bounded_inverse_radius(shift) * scale):
         a = shift[block]
         x = (a * scale) ** 2
         # Power series of the argument, with leading coefficient 1, and of its logarithm.
@@ -175,20 +175,20 @@ def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
     return total
 
 
-def bounded_reach(max_loss: Floats) -> Floats:
+def bounded_inverse_radius(max_loss: Floats) -> Floats:
     """Inverse radius of convergence of randomised response and of Laplace noise."""
     return max_loss / (np.pi / 2)
 
 
 def _blocks(ratio: Floats):
-    """Yield blocks of indices that need the same number of terms, with that number."""
-    assert np.all(ratio <= CLOSE)
-    above = -1.0
-    for at_most, terms in _SHORTER:
-        (chosen,) = np.nonzero((ratio > above) & (ratio <= at_most))
+    """Yield blocks of indices of pairs that need equally many terms, and the number of terms."""
+    assert np.all(ratio <= MAX_RADIUS_FRACTION)
+    lower = -1.0
+    for upper, terms in _TERMS_BY_FRACTION:
+        (chosen,) = np.nonzero((ratio > lower) & (ratio <= upper))
         for start in range(0, chosen.size, _BLOCK):
             yield chosen[start : start + _BLOCK], terms
-        above = at_most
+        lower = upper
 
 
 def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
@@ -217,7 +217,7 @@ def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
 class CondensedPairs:
     """Pairs represented by power series up to a scale, and residual pairs."""
 
-    scale: float  # the largest modulus of t + 1/2 at which the series may be used
+    scale: float  # largest modulus of t + 1/2 at which the series may be used
     smooth: Series  # of pairs whose losses have densities
     bounded: Series  # of the other pairs
     squares: float  # Gaussian part of the smooth series
@@ -246,8 +246,8 @@ class CondensedPairs:
         """Renyi divergence of order 1 + tilt, rounded up."""
         smooth, bounded = self.cumulants(tilt, rough=False)
         # (w^k - v^k) / (w - v) is at most k, for all powers omitted from the series.
-        left_out = 2 * TERMS * (self.smooth.error + self.bounded.error) / self.scale**2
-        return ((smooth + bounded) / tilt + left_out * (1 + tilt)) * (1 + RENYI_ROUNDING)
+        truncation_error = 2 * TERMS * (self.smooth.error + self.bounded.error) / self.scale**2
+        return ((smooth + bounded) / tilt + truncation_error * (1 + tilt)) * (1 + RENYI_ROUNDING)
 
     def cumulants(self, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
         """Cumulants of the smooth pairs and of the pairs with bounded losses."""
@@ -267,10 +267,10 @@ def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
             joined[family] = np.concatenate([distinct, counts[np.newaxis]])
             continue
         for column in added.T:
-            (found,) = np.nonzero((known[0] == column[0]) & (known[1] == column[1]))
-            if found.size:
+            (index,) = np.nonzero((known[0] == column[0]) & (known[1] == column[1]))
+            if index.size:
                 known = known.copy()
-                known[2, found[0]] += column[2]
+                known[2, index[0]] += column[2]
             else:
                 known = np.concatenate([known, column[:, np.newaxis]], axis=1)
         joined[family] = known
@@ -280,34 +280,34 @@ def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
 def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
     smooth, bounded, largest = gaussian_series(squares, scale), Series(scale), 0.0
     for family, values in kinds.items():
-        step, prior, counts = values[:, _is_small(family, values, scale)]
+        step, prior, counts = values[:, _within_radius(family, values, scale)]
         if family in ODD_SIGNS:
             smooth = smooth + gamma_series(step, prior, counts, scale, ODD_SIGNS[family])
             continue
         largest = max(largest, float(np.max(step, initial=0.0)))
-        series = laplace_series if family == "laplace" else response_series
+        series = laplace_series if family == "laplace" else randomized_response_series
         bounded = bounded + series(step, counts, scale)
     residual = residual_kinds(kinds, scale)
     return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
 
 
-def _is_small(family: str, values: Floats, scale: float) -> np.ndarray:
-    step, prior, _ = values
-    reach = gamma_reach(step, prior) if family in ODD_SIGNS else bounded_reach(step)
-    return reach * scale <= CLOSE
+def _within_radius(family: str, values: Floats, scale: float) -> np.ndarray:
+    is_smooth = family in ODD_SIGNS
+    inverse = gamma_inverse_radius(*values[:2]) if is_smooth else bounded_inverse_radius(values[0])
+    return inverse * scale <= MAX_RADIUS_FRACTION
 
 
 def residual_kinds(kinds: Kinds, scale: float) -> Kinds:
-    found = ((name, values[:, ~_is_small(name, values, scale)]) for name, values in kinds.items())
-    return {family: values for family, values in found if values.size}
+    residual = {name: kind[:, ~_within_radius(name, kind, scale)] for name, kind in kinds.items()}
+    return {family: values for family, values in residual.items() if values.size}
 
 
 def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the cumulants of smooth and of bounded pairs, each pair evaluated by itself."""
+    """Sum the cumulants of smooth and of bounded pairs, evaluating the pairs one by one."""
     smooth, bounded = np.zeros_like(tilt), np.zeros_like(tilt)
     rows = max(1, _ELEMENTS // max(tilt.size, 1))
     for family, values in kinds.items():
-        # Sorted, since the cumulants of a block of small priors are computed faster.
+        # Sort the pairs: the cumulants of a block of small priors are computed faster.
         order = np.argsort(values[0] + values[1]) if family in ODD_SIGNS else slice(None)
         values = values[:, order]
         for start in range(0, values.shape[1], rows):
@@ -349,7 +349,7 @@ def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
 
 
 class TailBound(NamedTuple):
-    """Bounds on the modulus at nodes beyond the last node of a contour."""
+    """Bounds on the modulus at further nodes, beyond the last node of a contour."""
 
     u: Floats
     log_modulus: Floats
@@ -358,13 +358,13 @@ class TailBound(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Contour:
-    """Nodes ``tilt + i u`` with the cumulants of the residual pairs; any pairs can be added."""
+    """Nodes ``tilt + i u`` with the cumulants of the residual pairs; more pairs can be added."""
 
     condensed: CondensedPairs
     tilt: float
     u: Floats
     releases: float  # of the residual pairs
-    smooth: np.ndarray  # at the tilt itself and at the nodes, as `bounded`
+    smooth: np.ndarray  # at the tilt and at the nodes, like `bounded`
     bounded: np.ndarray
     tail: TailBound | None = None
 
@@ -385,7 +385,7 @@ class Contour:
         )
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
-        """Compute an upper bound on log delta, and whether the bound is tight."""
+        """Return an upper bound on log delta, and whether the bound is tight."""
         condensed = self.condensed
         c, t, u, step = self.tilt, self.nodes, self.u, self.u[0]
         smooth = condensed.smooth(t) + self.smooth
@@ -394,7 +394,7 @@ class Contour:
             smooth = smooth + 0.5 * self.tail.squares * t * (1 + t)
         cumulant = smooth + bounded
         growth = float(cumulant[0].real) - c * epsilon
-        # If the growth is large, the result would suffer from cancellation.
+        # If the growth is large, cancellation makes the result inaccurate.
         if not (abs(growth) < np.inf and growth < ALIASING):
             return 0.0, False
         allowance = INVERSION_ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
@@ -406,7 +406,7 @@ class Contour:
         values = np.exp(cumulant[1:] - t[1:] * epsilon - growth) / (t[1:] * (1 + t[1:]))
         total = 0.5 / (c * (1 + c)) + float(values.real.sum())
         magnitude = 0.5 / (c * (1 + c)) + float(np.abs(values).sum())
-        # The modulus of the smooth part decreases along the line; the other is at most 1.
+        # The modulus of the smooth part decreases along the line; the bounded part's is at most 1.
         last = float((smooth[-1] - smooth[0]).real)
         if self.tail is None:
             has_atoms = condensed.largest > 0 or bool(self.bounded.any())
@@ -415,7 +415,7 @@ class Contour:
         else:
             rest = self._tail_sum(last, self.tail)
         total += rest + 1e-15 * magnitude
-        if not 0 < total < np.inf:  # lost to rounding
+        if not 0 < total < np.inf:  # rounding errors dominate
             return float(min(chernoff, 0.0)), False
         inverted = growth + np.log(step / np.pi * total) + allowance
         return float(min(inverted, chernoff, 0.0)), rest < TIGHT * total
@@ -424,15 +424,15 @@ class Contour:
         """Add bounds for the nodes beyond the last one if losses with atoms require them.
 
         Their characteristic functions do not decrease, but Poisson's formula needs only the moduli
-        at the nodes. Each is bounded by some of the factors, all at most 1. Beyond all nodes the
-        bound comes from a small Gaussian pair that is added. This is valid because a product
-        dominates each of its factors.
+        at the nodes. Each modulus is bounded by the product of some of its factors (all are at
+        most 1). Beyond all nodes, the bound comes from an additional small Gaussian pair. This is
+        valid because a product dominates each of its factors.
         """
         atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
         condensed, c, end, step = self.condensed, self.tilt, self.u[-1], self.u[0]
         smooth = condensed.smooth(self.nodes[[0, -1]]) + self.smooth[[0, -1]]
         last = float((smooth[1] - smooth[0]).real)
-        # Logarithm of the largest admissible tail, relative to the term of the first node.
+        # Logarithm of the largest allowed tail, relative to the term of the first node.
         goal = np.log(_TAIL_TRUNCATION / (2 * c * (1 + c)))
         if not atoms or last - np.log(end * step) < goal:
             return self
@@ -460,23 +460,23 @@ class Contour:
 
 
 def new_contour(
-    condensed: CondensedPairs, grid: Floats, action: Floats
+    condensed: CondensedPairs, grid: Floats, log_bound: Floats
 ) -> tuple[Contour | None, bool]:
-    """Create the contour through the best tilt, and say whether the scale was large enough."""
-    best = int(np.argmin(action))
+    """Create the contour through the best tilt, and return whether the scale was large enough."""
+    best = int(np.argmin(log_bound))
     c = float(grid[best])
-    if not np.isfinite(action[best]):
+    if not np.isfinite(log_bound[best]):
         return None, True
-    step = bromwich_step(grid, action)
+    step = bromwich_step(grid, log_bound)
     end = np.sqrt(max(condensed.scale**2 - (c + 0.5) ** 2, 0.0))
-    most = int(min(end / step, _MAX_NODES))
-    if most < 1:
+    n_nodes = int(min(end / step, _MAX_NODES))
+    if n_nodes < 1:
         return None, False
     releases = count_releases(condensed.residual_pairs)
     rough = releases * (1 + c) < ROUGH_TILT
     smooth, bounded, start, done = [], [], 0, False
-    while not done and start <= most:
-        j = np.arange(start, min(start + _NODES + start // 2, most + 1))
+    while not done and start <= n_nodes:
+        j = np.arange(start, min(start + _NODES + start // 2, n_nodes + 1))
         t = c + 1j * step * j
         residual = sum_cumulants(condensed.residual_pairs, t, rough)
         smooth.append(residual[0])
@@ -489,4 +489,4 @@ def new_contour(
         done = bool(j[-1] > 0 and last < np.log(TRUNCATION))
     u: Floats = step * np.arange(1.0, start)
     both = np.concatenate(smooth), np.concatenate(bounded)
-    return Contour(condensed, c, u, releases, *both), done or most == _MAX_NODES
+    return Contour(condensed, c, u, releases, *both), done or n_nodes == _MAX_NODES

@@ -302,13 +302,13 @@ class PairProduct:
         return condensed, tilts, values
 
     def _new_contour(self, epsilon: float) -> Contour | None:
-        def action(condensed: CondensedPairs, tilt: Floats) -> Floats:
+        def log_bound(condensed: CondensedPairs, tilt: Floats) -> Floats:
             smooth, bounded = condensed.cumulants(tilt, rough=True)
             return smooth + bounded - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
 
         start = max(epsilon / self._spread - 0.5, 0.0) + self._spread**-0.5
         for _ in range(_MAX_DOUBLINGS):
-            condensed, grid, values = self._search(action, start, _CONTOUR_ZOOMS)
+            condensed, grid, values = self._search(log_bound, start, _CONTOUR_ZOOMS)
             contour, reached = new_contour(condensed, grid, values)
             if reached or condensed.scale > _LARGEST:
                 if contour is not None:

@@ -159,6 +159,12 @@ class Family:
 Families = Mapping[Hashable, Family]
 
 
+def count_joint(nodes: Sequence[Hashable], shape: tuple[int, ...], codes: Codes) -> np.ndarray:
+    """Return the number of records in each combination of states, with an axis per node."""
+    family = Family(nodes[-1], tuple(nodes[:-1]), shape[-1], shape[:-1])
+    return family.count(codes).reshape(shape)
+
+
 class BaseBayesNet(DensityMixin, CountingEstimator):
     """Base class of the estimators that release a discrete Bayesian network.
 

@@ -24,6 +24,7 @@ from .base import (
     Parents,
     Records,
     as_records,
+    count_joint,
     log_likelihood,
     sample_codes,
 )
@@ -265,7 +266,7 @@ class PrivateBayesNet(BaseBayesNet):
             records = as_records(X, self.columns)
             names = records.names
             if records.n_records == 0:
-                raise ValueError("X must hold at least one record; got 0")
+                raise ValueError("X must contain at least one record; got 0")
             if self.target is not None and self.target not in names:
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
             constraints = parse_constraints(self.constraints, names, int(self.max_parents))
@@ -343,36 +344,38 @@ class PrivateBayesNet(BaseBayesNet):
         noisy = schedule.release_columns(counts)
         total = estimate_total(noisy.values()) if n_records is None else float(n_records)
         self.n_records_ = total
-        self._released_ = columns = {
-            name: ReleasedColumn.from_counts(
-                domain,
-                noisy[name].values,
-                total,
-                sigma=schedule.column_sigma,
-                min_count=_MIN_SIGNAL_TO_NOISE * max(schedule.column_sigma, schedule.clique_sigma),
-                max_groups=isqrt(int(self.max_family_cells)),
-                keep_all=name == self.target,
-            )
-            for name, domain in table.domains.items()
-        }
+        self._released_ = columns = self._group_cells(table.domains, noisy, schedule)
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
         self.structure_ = self._choose_parents(codes, schedule, constraints)
-        sizes = {name: column.n_groups for name, column in columns.items()}
+        sizes = {name: len(column.group_shares) for name, column in columns.items()}
         tree = CliqueTree.from_parents(self.structure_, sizes)
         repeated = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
         cliques, again = schedule.release_cliques(tree.count(codes), repeated)
         for name, measurement in again.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
-        self.states_ = {name: column.states for name, column in columns.items()}
         self.sigma_ = {
             "columns": schedule.column_sigma,
             "pairs": schedule.pair_sigma,
             "cliques": {clique: each.sigma for clique, each in cliques.items()},
         }
-        beliefs = self._fit_cliques(tree, cliques, noisy)
-        self.probabilities_ = {
-            node: self._smooth(tree, beliefs, family) for node, family in self._families.items()
+        self._set_probabilities(tree, cliques, noisy)
+
+    def _group_cells(
+        self, domains: Mapping, noisy: Mapping[Hashable, Measurement], schedule: ReleaseSchedule
+    ) -> dict[Hashable, ReleasedColumn]:
+        """Group the cells of each column by its noisy counts."""
+        return {
+            name: ReleasedColumn.from_counts(
+                domain,
+                noisy[name].values,
+                self.n_records_,
+                sigma=schedule.column_sigma,
+                min_count=_MIN_SIGNAL_TO_NOISE * max(schedule.column_sigma, schedule.clique_sigma),
+                max_groups=isqrt(int(self.max_family_cells)),
+                keep_all=name == self.target,
+            )
+            for name, domain in domains.items()
         }
 
     def _choose_parents(
@@ -391,21 +394,27 @@ class PrivateBayesNet(BaseBayesNet):
             constraints,
         )
 
-    def _fit_cliques(
+    def _set_probabilities(
         self,
         tree: CliqueTree,
         cliques: Mapping[Clique, Measurement],
         noisy: Mapping[Hashable, Measurement],
-    ) -> list[np.ndarray]:
-        """Return a distribution for each clique from the noisy counts."""
-        if not self.postprocess:
-            return [clip_counts(cliques[clique].values) for clique in tree.cliques]
-        grouped = [
-            Measurement((name,), *self._released_[name].sum_groups(each.values, float(each.sigma)))
-            for name, each in noisy.items()
-        ]
-        measurements = combine_measurements(cliques, grouped, self.n_records_)
-        return fit_tables(tree, measurements, self.n_records_, _MAX_FIT_STEPS)
+    ) -> None:
+        """Set states and probabilities from the noisy counts of cliques and columns."""
+        columns, total = self._released_, self.n_records_
+        self.states_ = {name: column.states for name, column in columns.items()}
+        if self.postprocess:
+            grouped = [
+                Measurement((name,), *columns[name].sum_groups(each.values, float(each.sigma)))
+                for name, each in noisy.items()
+            ]
+            measurements = combine_measurements(cliques, grouped, total)
+            beliefs = fit_tables(tree, measurements, total, _MAX_FIT_STEPS)
+        else:
+            beliefs = [clip_counts(cliques[clique].values) for clique in tree.cliques]
+        self.probabilities_ = {
+            node: self._smooth(tree, beliefs, family) for node, family in self._families.items()
+        }
 
     def _smooth(self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family) -> np.ndarray:
         """Return P(node | parents), smoothed by records that are distributed as the column."""
@@ -553,8 +562,7 @@ class PrivateBayesNet(BaseBayesNet):
         shares = {}
         for nodes in margins:
             shape = tuple(len(self.states_[name]) for name in nodes)
-            counts = Family(nodes[-1], tuple(nodes[:-1]), shape[-1], shape[:-1]).count(codes)
-            shares[tuple(nodes)] = (counts / records.n_records).reshape(shape)
+            shares[tuple(nodes)] = count_joint(nodes, shape, codes) / records.n_records
         return shares
 
     def _check_wanted(self, columns: Any) -> list[Hashable]:

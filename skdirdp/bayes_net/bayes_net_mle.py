@@ -268,7 +268,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         records = as_records(part.X, self.columns)
         self._check_columns(records.names)
         if records.n_records == 0:
-            raise ValueError("X must hold at least one record; got 0")
+            raise ValueError("X must contain at least one record; got 0")
         counted = select_rows(part.groups, records.n_records, self.max_rows)
         given = check_states(self.states or {}, self.structure_)
         self.states_, codes = {}, {}
@@ -434,19 +434,16 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
 @dataclass(frozen=True)
 class FamilyCounter:
-    """Counts of all families in a table that is not in memory, part by part.
-
-    `columns` has the names of the columns of an array.
-    """
+    """Counts of all families in a table that is not in memory, part by part."""
 
     families: dict[Hashable, Family]
     states: dict[Hashable, list]
-    columns: Sequence[Hashable] | None
+    columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
 
-    def count_part(self, part: Part, before: CountedRows | None) -> TableCounts:
+    def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         records = as_records(part.X, self.columns)
-        counted = select_rows(part.groups, records.n_records, self.max_rows, before)
+        counted = select_rows(part.groups, records.n_records, self.max_rows, previous)
         codes = {
             node: encode(node, records.columns[node], states, counted.rows)
             for node, states in self.states.items()

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from .base import Codes, Family
+from .base import Codes, Family, count_joint
 
 Clique = tuple[Hashable, ...]
 #: One table for each clique.
@@ -71,12 +71,7 @@ class CliqueTree:
 
     def count(self, codes: Codes) -> dict[Clique, np.ndarray]:
         """Return the exact counts of each clique."""
-        counts = {}
-        for clique in self.cliques:
-            shape = self.shape(clique)
-            family = Family(clique[-1], clique[:-1], shape[-1], shape[:-1])
-            counts[clique] = family.count(codes).reshape(shape)
-        return counts
+        return {clique: count_joint(clique, self.shape(clique), codes) for clique in self.cliques}
 
     @cached_property
     def _cliques_with(self) -> dict[Hashable, set[int]]:

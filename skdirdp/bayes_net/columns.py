@@ -152,15 +152,11 @@ def _check_found(name: Hashable, found: np.ndarray, *, allow_missing: bool = Fal
 
 @dataclass(frozen=True)
 class Categories:
-    """Cells of a categorical column: one for each state, and the last for missing values.
-
-    If it `has_other`, the last state stands for all values that are not among the others.
-    Values are drawn as a pandas categorical if it `is_categorical`.
-    """
+    """Cells of a categorical column: one for each state, and the last for missing values."""
 
     states: tuple[Hashable, ...]
-    has_other: bool = False
-    is_categorical: bool = False
+    has_other: bool = False  # whether the last state stands for all values without a state
+    is_categorical: bool = False  # whether values are drawn as a pandas categorical
 
     @property
     def n_cells(self) -> int:

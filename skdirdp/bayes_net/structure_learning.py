@@ -36,12 +36,9 @@ _OTHER_STATE = "other"
 
 @dataclass(frozen=True)
 class StructureConstraints:
-    """Public constraints on a structure that is learnt.
+    """Public constraints on a structure that is learnt; columns are added in `order`."""
 
-    `required` has the required parents of each column, which are connected with each other;
-    `forbidden` has edges (parent, child); columns are added in `order`.
-    """
-
+    # Required parents of each column, which are connected with each other.
     required: Mapping[Hashable, frozenset[Hashable]] = field(default_factory=dict)
     forbidden: frozenset[tuple[Hashable, Hashable]] = frozenset()
     order: tuple[Hashable, ...] = ()
@@ -318,15 +315,12 @@ def estimate_total(columns: Iterable[Measurement]) -> float:
 
 @dataclass(frozen=True)
 class _ColumnBlock:
-    """Columns that are counted together: codes of the combinations of their states.
-
-    `has_state` is 1 where a combination has a state of a column, None for a single column.
-    """
+    """Columns that are counted together: codes of the combinations of their states."""
 
     start: int
     sizes: list[int]
     codes: np.ndarray
-    has_state: np.ndarray | None
+    has_state: np.ndarray | None  # 1 where a combination has a state; None for a single column
 
     @classmethod
     def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "_ColumnBlock":

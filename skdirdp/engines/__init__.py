@@ -18,7 +18,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from .in_memory import Part, TableCounts, TableInMemory
+from .in_memory import InMemoryTable, Part, TableCounts
 
 __all__ = ["Part", "TableCounts", "compute_dask", "lazy_for_dask", "open_batch", "open_table"]
 
@@ -81,7 +81,7 @@ def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = N
     """Return a table with its engine; the others may be names of columns if X is a frame."""
     given = {"y": y, "sample_weight": sample_weight, "groups": groups}
     kind = _find_kind(X)
-    return TableInMemory(X, given) if kind is None else kind.open(X, given)
+    return InMemoryTable(X, given) if kind is None else kind.open(X, given)
 
 
 def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:

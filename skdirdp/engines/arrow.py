@@ -41,15 +41,15 @@ class ArrowTable:
 
     def count(self, counter: Counter) -> Any:
         """Return the counts of all batches."""
-        total, before = None, None
+        total, previous = None, None
         with errors_without_data():
             for frame in self._frames():
                 part = self._roles.split(frame)
-                total = in_memory.add_counts([total, in_memory.count_part(counter, part, before)])
+                total = in_memory.add_counts([total, in_memory.count_part(counter, part, previous)])
                 if isinstance(total, FailedCount):
                     break
                 if "groups" in self.given:
-                    before = in_memory.count_persons(before, part.groups, counter.max_rows)
+                    previous = in_memory.count_per_person(previous, part.groups, counter.max_rows)
         return in_memory.check_total(total)
 
     def _frames(self) -> Iterator[pd.DataFrame]:

@@ -1,8 +1,8 @@
-"""Dask arrays and frames, counted on the workers and added in a tree.
+"""Count Dask arrays and DataFrames on the workers, and add the counts in a tree reduction.
 
-One sum of tables is sent to the client. The workers get the public parameters of the estimator,
-without its accountant and random generator. If a worker is lost, a part may be counted twice, but
-the release is drawn once, in the process that called `fit`.
+Only the sum of the counts is sent to the client. The workers receive the public parameters of
+the estimator, without its accountant and random generator. If a worker is lost, a part may be
+counted twice, but the release is drawn once, in the process that called `fit`.
 """
 
 from dataclasses import replace
@@ -19,14 +19,14 @@ from ..records import as_labels
 from . import in_memory
 from .in_memory import ColumnRoles, Counter, Part
 
-# Number of tables that are added in one task.
+# Number of counts that are added in one task.
 _FAN_IN = 8
 
 
 class DaskTable:
-    """Dask array or frame, with the labels, weights and ids of its records.
+    """Dask array or DataFrame, with the labels, weights and ids of its records.
 
-    `sample` is an empty table of the type of a part, and `given` names the given parameters.
+    `sample` is an empty table like a part. `given` names the `fit` parameters that were passed.
     """
 
     in_memory = False
@@ -51,35 +51,35 @@ class DaskTable:
         self.given = {role for role, value in given.items() if value is not None}
 
     def select_features(self, features: list[Any]) -> "DaskTable":
-        """Restrict a frame to some of the features."""
+        """Restrict a DataFrame to some of the features."""
         if self._is_frame:
             self._roles = replace(self._roles, features=features)
         return self
 
     def _align(self, role: str, value: Any) -> list[Delayed]:
-        """Split labels, weights or ids into the parts of X."""
-        known = None if self._is_frame else self._X.chunks[0]
-        if known is not None and np.isnan(known).any():
-            known = None
+        """Partition labels, weights or ids like X."""
+        chunks = None if self._is_frame else self._X.chunks[0]
+        if chunks is not None and np.isnan(chunks).any():
+            chunks = None
         if not dask.is_dask_collection(value):
-            if known is None or isinstance(value, str):
+            if chunks is None or isinstance(value, str):
                 raise TypeError(
-                    f"{role} must be a Dask array or series with the partitions of X or, if X is a "
-                    f"frame, the name of a column; got {type(value).__name__}"
+                    f"{role} must be a Dask array or Series that is partitioned like X or, if X is "
+                    f"a DataFrame, the name of a column; got {type(value).__name__}"
                 )
             with errors_without_data(**{role: value}):
                 values = as_labels(value)
-                if values.ndim != 1 or len(values) != sum(known):
-                    raise ValueError(f"{role} must have an entry for each row of X; it does not")
-            value = da.from_array(values, chunks=(known,))
-        elif known is not None and hasattr(value, "rechunk") and not np.isnan(value.shape[0]):
-            if value.shape[0] != sum(known):
-                raise ValueError(f"{role} must have an entry for each row of X; it does not")
-            value = value.rechunk({0: known})
+                if values.ndim != 1 or len(values) != sum(chunks):
+                    raise ValueError(f"{role} must have one entry per row of X")
+            value = da.from_array(values, chunks=(chunks,))
+        elif chunks is not None and hasattr(value, "rechunk") and not np.isnan(value.shape[0]):
+            if value.shape[0] != sum(chunks):
+                raise ValueError(f"{role} must have one entry per row of X")
+            value = value.rechunk({0: chunks})
         parts = np.ravel(value.to_delayed()).tolist()
-        wanted = len(self._parts())
-        if len(parts) != wanted:
-            raise ValueError(f"{role} must have the partitions of X, {wanted}; got {len(parts)}")
+        n = len(self._parts())
+        if len(parts) != n:
+            raise ValueError(f"{role} must have as many partitions as X, {n}; got {len(parts)}")
         return parts
 
     def _parts(self) -> list[Delayed]:
@@ -87,18 +87,18 @@ class DaskTable:
         return np.ravel(X.to_delayed()).tolist()
 
     def count(self, counter: Counter) -> Any:
-        """Return the counts of all parts, added on the workers."""
-        # Sent once for all tasks, and not searched for collections.
+        """Return the sum of the counts of all parts, computed on the workers."""
+        # Send the counter once for all tasks, and do not search it for Dask collections.
         shared = dask.delayed(counter, traverse=False)
         split = partial(_split, self._roles if self._is_frame else None)
-        before, counts = None, []
+        previous, counts = None, []
         for k, records in enumerate(self._parts()):
             others = {role: parts[k] for role, parts in self._others.items()}
             part = dask.delayed(split, pure=False)(records, **others)
-            counts.append(dask.delayed(in_memory.count_part, pure=False)(shared, part, before))
+            counts.append(dask.delayed(in_memory.count_part, pure=False)(shared, part, previous))
             if "groups" in self.given:
-                # Ids are sent from worker to worker, and not to the client.
-                before = dask.delayed(_count_persons, pure=False)(before, part, counter.max_rows)
+                # Ids are sent from worker to worker, but not to the client.
+                previous = dask.delayed(_count_rows, pure=False)(previous, part, counter.max_rows)
         while len(counts) > 1:
             counts = [
                 dask.delayed(in_memory.add_counts, pure=False)(counts[start : start + _FAN_IN])
@@ -107,14 +107,14 @@ class DaskTable:
         return in_memory.check_total(_compute(counts[0]))
 
     def map_method(self, model: Any, method: str, n_columns: int | None, meta: Any) -> Any:
-        """Return the results of a method of a fitted model as a lazy array."""
+        """Return the result of a method of a fitted model as a lazy array."""
         shared = dask.delayed(model, traverse=False)
         lengths = [np.nan] * len(self._parts()) if self._is_frame else self._X.chunks[0]
         results = []
         for records, length in zip(self._parts(), lengths, strict=True):
-            found = dask.delayed(_call, pure=False)(shared, method, records, meta)
+            result = dask.delayed(_call, pure=False)(shared, method, records, meta)
             shape = (length,) if n_columns is None else (length, n_columns)
-            results.append(da.from_delayed(found, shape, meta=meta))
+            results.append(da.from_delayed(result, shape, meta=meta))
         return da.concatenate(results)
 
 
@@ -122,12 +122,12 @@ def _split(roles: ColumnRoles | None, records: Any, **others: Any) -> Part:
     return Part(records, **others) if roles is None else roles.split(records, **others)
 
 
-def _count_persons(before: Any, part: Part, max_rows: int) -> Any:
-    return in_memory.count_persons(before, part.groups, max_rows)
+def _count_rows(previous: Any, part: Part, max_rows: int) -> Any:
+    return in_memory.count_per_person(previous, part.groups, max_rows)
 
 
 def _call(model: Any, method: str, records: Any, meta: Any) -> Any:
-    """Return the result of a method for a part; `meta` for an empty part."""
+    """Return the result of a method for a part, or `meta` if the part is empty."""
     return getattr(model, method)(records) if records.shape[0] else meta
 
 
@@ -136,14 +136,14 @@ def _compute(counts: Delayed) -> Any:
     with errors_without_data():
         try:
             return _compute_with_progress(counts)
-        except BaseException as error:  # a cancelled future raises no Exception
-            # Only errors of the cluster itself certainly hold no data.
+        except BaseException as error:  # a cancelled future does not raise an Exception
+            # Only errors of the cluster itself are certain to contain no data.
             if type(error).__module__.partition(".")[0] not in ("distributed", "asyncio"):
                 raise
             lost = type(error).__name__
     raise RuntimeError(
         f"X could not be counted because workers or their scheduler were lost ({lost}). Nothing "
-        "was released, and the accountant is not charged; fit again"
+        "was released, and the accountant was not charged; call fit again"
     )
 
 
@@ -160,7 +160,7 @@ def _compute_with_progress(counts: Delayed) -> Any:
     from dask.callbacks import Callback
     from dask.diagnostics import ProgressBar
 
-    if Callback.active:  # the user shows progress
+    if Callback.active:  # the user already has a progress bar
         return counts.compute()
     with ProgressBar(minimum=in_memory.PROGRESS_DELAY):
         return counts.compute()

@@ -221,7 +221,7 @@ class LazyTable:
         # The bound on the records of a person is checked but not enforced: a table in which someone
         # has more records raises an error, so the unit is declared and not selected by ids.
         if n_rows == 0:
-            raise ValueError("X must hold at least one record; got 0")
+            raise ValueError("X must contain at least one record; got 0")
         return CountedRows(Unit(max_rows), n_rows)
 
     def _check_persons(self, max_rows: int) -> None:
@@ -279,7 +279,7 @@ class LazyTable:
         rows = frame.group_by(*own, drop_null_keys=False).agg(*sums)
         found = self._collect(rows.head(n_cells + 1))
         if found.empty:
-            raise ValueError("X must hold at least one record; got 0")
+            raise ValueError("X must contain at least one record; got 0")
         records = found[own].set_axis(columns, axis=1)
         with errors_without_data(X=records):
             codes = encode(records)

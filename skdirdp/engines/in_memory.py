@@ -1,6 +1,6 @@
-"""Tables and parts of tables in memory, and the sum of the counts of parts.
+"""Tables and parts of tables in memory, and functions that add the counts of parts.
 
-A part is counted like a table of its own. All counts are multiples of a public grid, on which
+A part is counted like a separate table. All counts are multiples of a public grid, on which
 sums are exact in any order (docs/theory.md, 2.6), so the result does not depend on how a table is
 divided into parts.
 """
@@ -33,12 +33,12 @@ class Part(NamedTuple):
 
 
 class Counter(Protocol):
-    """Counting code of an estimator, which may be sent to workers; it holds no accountant."""
+    """Counting code of an estimator, which may be sent to workers; it contains no accountant."""
 
     max_rows: int
 
-    def count_part(self, part: Part, before: CountedRows | None) -> Any:
-        """Return counts that can be added; `before` has the persons of earlier parts."""
+    def count_part(self, part: Part, previous: CountedRows | None) -> Any:
+        """Return counts that can be added; `previous` contains the people in earlier parts."""
 
     def count_frame(self, frame: Any) -> Any:
         """Return the same counts for a `LazyTable`."""
@@ -46,7 +46,7 @@ class Counter(Protocol):
 
 @dataclass(frozen=True)
 class TableCounts:
-    """Counts of several tables, in each of which every record is counted once."""
+    """Counts of several tables; each table counts every record once."""
 
     counted: CountedRows
     tables: list[np.ndarray]
@@ -60,10 +60,10 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Roles of the columns of a frame."""
+    """Roles of the columns of a DataFrame."""
 
-    features: list[Any]  # in the order of the frame
-    named: dict[str, Any]  # parameters of `fit` that are names of columns
+    features: list[Any]  # in the order of the DataFrame
+    named: dict[str, Any]  # parameters of `fit` that are column names
 
     @classmethod
     def from_names(
@@ -86,17 +86,17 @@ class ColumnRoles:
 
     @property
     def columns(self) -> list[Any]:
-        """All columns that are used."""
+        """Names of all columns that are used."""
         return [*self.features, *self.named.values()]
 
     def split(self, frame: pd.DataFrame, **others: Any) -> Part:
-        """Return the features and the other columns of a frame as a part."""
+        """Return the features and the other columns of a DataFrame as a part."""
         columns = {role: frame[name] for role, name in self.named.items()}
         return Part(frame[self.features], **columns, **others)
 
 
-class TableInMemory:
-    """Table in memory: an array, a sparse matrix or a frame."""
+class InMemoryTable:
+    """Table in memory: an array, a sparse matrix or a DataFrame."""
 
     in_memory = True
 
@@ -113,7 +113,7 @@ class TableInMemory:
 
 @dataclass(frozen=True)
 class FailedCount:
-    """Error of a part, returned as a value: engines would log the arguments of a failed task."""
+    """Error in a part. It is returned, not raised: engines would log the arguments of the task."""
 
     kind: type[Exception]
     message: str
@@ -125,21 +125,21 @@ class FailedCount:
         return cls(kind, str(error))
 
 
-def count_part(counter: Counter, part: Part, before: Any = None) -> Any:
-    """Return the counts of a part; None if it is empty, a `FailedCount` after an error."""
+def count_part(counter: Counter, part: Part, previous: Any = None) -> Any:
+    """Return the counts of a part, None if it is empty, or a `FailedCount` after an error."""
     if part.X.shape[0] == 0:
         return None
-    if isinstance(before, FailedCount):
-        return before
+    if isinstance(previous, FailedCount):
+        return previous
     try:
         with errors_without_data(X=part.X):
-            return counter.count_part(part._replace(y=to_object_array(part.y)), before)
+            return counter.count_part(part._replace(y=to_object_array(part.y)), previous)
     except Exception as error:
         return FailedCount.from_error(error)
 
 
 def to_object_array(values: Any) -> Any:
-    """Return texts of a pandas series as objects, with NaN for missing values."""
+    """Return a pandas Series of strings as an object array, with NaN for missing values."""
     if isinstance(values, pd.Series) and (
         isinstance(values.dtype, pd.StringDtype) or values.dtype == object
     ):
@@ -147,13 +147,13 @@ def to_object_array(values: Any) -> Any:
     return values
 
 
-def count_persons(before: Any, groups: Any, max_rows: int) -> Any:
-    """Return the counted records of each person up to the end of a part, or a `FailedCount`."""
-    if isinstance(before, FailedCount) or len(groups) == 0:
-        return before
+def count_per_person(previous: Any, groups: Any, max_rows: int) -> Any:
+    """Return the number of counted records of each person up to the end of a part."""
+    if isinstance(previous, FailedCount) or len(groups) == 0:
+        return previous
     try:
         # The next part does not need the positions of the rows.
-        return replace(select_rows(groups, len(groups), max_rows, before), rows=None)
+        return replace(select_rows(groups, len(groups), max_rows, previous), rows=None)
     except Exception as error:
         return FailedCount.from_error(error)
 
@@ -161,20 +161,20 @@ def count_persons(before: Any, groups: Any, max_rows: int) -> Any:
 def add_counts(counts: list[Any]) -> Any:
     """Return the sum of the counts of parts, or the first failure."""
     total = None
-    for found in counts:
-        if isinstance(found, FailedCount):
-            return found
-        if found is not None:
-            total = found if total is None else total + found
+    for part_counts in counts:
+        if isinstance(part_counts, FailedCount):
+            return part_counts
+        if part_counts is not None:
+            total = part_counts if total is None else total + part_counts
     return total
 
 
 def check_total(counts: Any) -> Any:
-    """Return the counts of a table; raise the error of a failed or empty count."""
+    """Return the counts of a table; raise an error if counting failed or the table is empty."""
     if isinstance(counts, FailedCount):
         raise counts.kind(counts.message)
     if counts is None:
-        raise ValueError("X must hold at least one record; got 0")
+        raise ValueError("X must contain at least one record; got 0")
     return counts
 
 

@@ -49,17 +49,13 @@ _NEARLY_EMPTY = 0.1
 
 @dataclass(frozen=True)
 class FineGrid:
-    """Fine bins between public bounds; values beyond them count in the end bins.
-
-    Cells of equal width are numbered from `first`, the position of the lower bound in cells
-    from 0. `starts` has the first cell of each fine bin.
-    """
+    """Fine bins between public bounds; values beyond them count in the end bins."""
 
     low: float
     high: float
-    width: float
-    first: float
-    starts: np.ndarray
+    width: float  # of a cell
+    first: float  # position of the lower bound, in cells from 0
+    starts: np.ndarray  # first cell of each fine bin
 
     @property
     def n_bins(self) -> int:
@@ -188,14 +184,11 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndar
 
 @dataclass(frozen=True)
 class FeatureBins:
-    """Bins that are asked for, number of categories, and fine bins of numeric features.
-
-    `sizes` is None for numeric features, and `grids` for categorical and constant ones.
-    """
+    """Bins of each feature, and the fine bins that are counted."""
 
     n_bins: list[int]
-    sizes: list[int | None]
-    grids: list[FineGrid | None]
+    sizes: list[int | None]  # number of categories; None for numeric features
+    grids: list[FineGrid | None]  # None for categorical and constant features
 
     def edges(self) -> list[np.ndarray]:
         """Return the edges of the bins of each feature."""

@@ -145,11 +145,11 @@ class _OutOfCoreCounter:
     def max_rows(self) -> int:
         return self.model.max_rows
 
-    def count_part(self, part: Part, before: CountedRows | None) -> ClassCounts:
+    def count_part(self, part: Part, previous: CountedRows | None) -> ClassCounts:
         # A copy: threads share the model, and checks of records set attributes.
         model = self.model._for_workers()
-        counts = model._count_batch(part, None, model._is_private, before, is_part=True)
-        # The persons of a part are passed on from part to part, and not with its counts.
+        counts = model._count_batch(part, None, model._is_private, previous, is_part=True)
+        # The people of a part are passed on from part to part, and not with its counts.
         return replace(counts, rows=replace(counts.rows, rows=None, kept={}))
 
     def count_frame(self, frame: Any) -> ClassCounts:

@@ -230,21 +230,21 @@ def inverted_log_delta(
 
     The bound is not tight when the integrand decreases too slowly to be summed to its end.
     """
-    grid, action = _saddle_search(cumulant, max_tilt, epsilon)
-    best = int(np.argmin(action))
+    grid, log_bound = _saddle_search(cumulant, max_tilt, epsilon)
+    best = int(np.argmin(log_bound))
     c = float(grid[best])
     # Approximate cumulants suffice while their error, at most about 1e-13 per release and
     # unit of 1 + c, stays below the allowance.
     rough = releases * (1 + c) < ROUGH_TILT
     growth = float(cumulant(np.asarray(c), rough)) - c * epsilon
     # If the growth is large, the result would suffer from cancellation.
-    if not (np.isfinite(action[best]) and abs(growth) < np.inf and growth < ALIASING and c > 0):
+    if not (np.isfinite(log_bound[best]) and abs(growth) < np.inf and growth < ALIASING and c > 0):
         return 0.0, False
     allowance = INVERSION_ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
     chernoff = chernoff_bound(growth, c) + allowance
     if allowance > 1:
         return float(min(chernoff, 0.0)), False
-    step = bromwich_step(grid, action)
+    step = bromwich_step(grid, log_bound)
     total = magnitude = 0.5 / (c * (1 + c))
     last, start = np.inf, 1
     while start < _MAX_NODES:
@@ -273,19 +273,19 @@ def chernoff_bound(growth: float, c: float) -> float:
     return growth + c * np.log(c) - (1 + c) * np.log1p(c)
 
 
-def bromwich_step(grid: np.ndarray, action: np.ndarray) -> float:
-    """Return a distance of the nodes on the contour through the tilt of the least action.
+def bromwich_step(grid: np.ndarray, log_bound: np.ndarray) -> float:
+    """Return the distance of the nodes on the contour through the tilt of the smallest bound.
 
     Terms m < 0 are at most exp(-c T); terms m > 0 obey Chernoff's bound at any tilt above c. The
     period T makes both small compared with the required term.
     """
-    best = int(np.argmin(action))
+    best = int(np.argmin(log_bound))
     c = float(grid[best])
-    wanted = min(float(action[best]), 0.0) - ALIASING
+    wanted = min(float(log_bound[best]), 0.0) - ALIASING
     period = -wanted / c
     above = grid > c * (1 + 1e-6)
     if above.any():
-        bound = action[above] + np.log(grid[above]) + np.log1p(grid[above]) - wanted
+        bound = log_bound[above] + np.log(grid[above]) + np.log1p(grid[above]) - wanted
         period = max(period, float(np.min(bound / (grid[above] - c))))
     return float(2 * np.pi / period)
 
@@ -296,12 +296,12 @@ def _saddle_search(cumulant, max_tilt, epsilon):
     unlimited = max_tilt > np.exp(60.0)
     low, high = (-60.0, 60.0) if unlimited else (-40.0 - max(np.log(max_tilt), 0.0), 40.0)
 
-    def action(x):
+    def log_bound(x):
         tilt = np.exp(x) if unlimited else max_tilt / (1 + np.exp(-x))
         with np.errstate(over="ignore", invalid="ignore"):
             return tilt, cumulant(tilt, True) - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
 
-    return zoomed_search(action, low, high, _ZOOMS)
+    return zoomed_search(log_bound, low, high, _ZOOMS)
 
 
 def zoomed_search(
