@@ -51,14 +51,14 @@ Solution = tuple[Mechanism, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """Tables of several kinds, with the number of each, to be released within one budget."""
+    """Tables to release within one budget, each with the number of tables of its kind."""
 
     tables: tuple[tuple[CountTable, int], ...]
     budget: Budget
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
-        """Return the log excess over the budget: continuous, and positive if it is exceeded."""
+        """Return the log excess over the budget: continuous in the noise, positive if exceeded."""
         counts = [count for _, count in self.tables]
         total = Composition(zip(mechanisms, counts, strict=True))
         if isinstance(self.budget, RenyiDP):
@@ -77,7 +77,7 @@ class Problem:
         return _slope(self.budget)
 
     def additive(self, kind: type[Mechanism], scale: float) -> Solution:
-        """Return mechanisms with additive noise of a common scale."""
+        """Return mechanisms that add noise with a common scale."""
         return tuple(_additive(kind, table, self.adjacency, scale) for table, _ in self.tables)
 
     @property
@@ -100,7 +100,7 @@ def _slope(budget: Budget, mu: float | None = None) -> float:
 
 
 def make_budget(epsilon: float, delta: float, order: float | None, adjacency: str) -> Budget:
-    """Return the guarantee of a budget: (epsilon, delta)-DP, or RDP if an order is given."""
+    """Return the budget as a guarantee: (epsilon, delta)-DP, or RDP if an order is given."""
     if order is None:
         return ApproximateDP(float(epsilon), float(delta), adjacency)
     return RenyiDP(float(order), float(epsilon), adjacency)
@@ -219,7 +219,7 @@ def calibrate_tables(
     if np.isinf(epsilon):
         return [_without_noise(table, mechanism, adjacency) for table in tables]
     if order is None and delta == 0:
-        # The losses of Laplace noise add up to epsilon.
+        # The privacy losses of Laplace noise add up to epsilon.
         total = sum(table.precision * table.contribution.total(adjacency) for table in tables)
         scale = total / epsilon * (1 + 1e-12)
         return [_additive(LaplaceMechanism, table, adjacency, scale) for table in tables]
@@ -297,7 +297,7 @@ def _dirichlet(
 
 
 def _exact_dirichlet(problem: Problem) -> Solution:
-    """Return the best point of the frontier: for each alpha, the largest r within the budget.
+    """Return the best pair of an alpha and the largest r within the budget at this alpha.
 
     For a fixed alpha the release approaches the counts as r increases, and the privacy loss
     increases from zero to infinity. The largest r is therefore unique.
@@ -306,7 +306,7 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     if all(table.postprocess for table, _ in problem.tables):
         # With such a large prior, the privacy loss is nearly that of Gaussian noise.
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
-    # Below a prior of 1/2, a record with a bounded total is only dominated by many small cells.
+    # For a prior below 1/2, only many small cells dominate a record with a bounded total.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     min_alpha = 0.5 if spread else 0.0
 
@@ -350,7 +350,7 @@ def _walk_downhill(function: Callable[[float], float], start: float) -> float:
 
 
 class _Frontier:
-    """The largest r for each alpha, within the budget and with the smallest smoothing.
+    """Largest r for each alpha within the budget and with at least the minimum smoothing.
 
     Results at earlier alphas improve the initial guess and the slope at the next one.
     """
@@ -360,7 +360,7 @@ class _Frontier:
         scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
         self._per_alpha = 1 / scale if scale > 0 else np.inf
         self._slope: float | None = None  # None if unknown
-        self._offsets: dict[float, float] = {}  # errors of the guesses, by log(alpha)
+        self._offsets: dict[float, float] = {}  # maps log(alpha) to the error of the guess
 
     def at(self, alpha: float, *, like_gaussian: bool = False) -> Solution:
         """Return the mechanisms at alpha, within the budget."""
@@ -375,7 +375,7 @@ class _Frontier:
         return self._mechanisms(log_r, alpha)
 
     def near(self, alpha: float) -> Solution:
-        """Return mechanisms close to the frontier, on either side, to compare alphas."""
+        """Return mechanisms near the frontier, possibly slightly over budget, to compare alphas."""
         guess, log_ceiling = self._guess(alpha)
         excess, slope = self._excess(alpha), self._slope or self._problem.slope
         log_r, value = guess, excess(guess)
@@ -385,7 +385,7 @@ class _Frontier:
                 break  # an infinite excess has no slope
             # A slope from a nearby alpha has a relative error of about a tenth.
             if abs(next_log_r - log_r) < (_COARSE if self._slope is None else 10 * _COARSE):
-                # A slope steeper than expected is local, and not used at other alphas.
+                # A slope steeper than expected is local: do not use it at other alphas.
                 self._slope = slope if slope < self._problem.slope else None
                 offset = next_log_r - _guess_log_r(self._problem, alpha)
                 self._offsets[float(np.log(alpha))] = offset
@@ -406,9 +406,9 @@ class _Frontier:
         return tuple(_dirichlet(each, adjacency, r * each.precision, alpha) for each in tables)
 
     def _guess(self, alpha: float) -> tuple[float, float]:
-        """Return the guess of log r at alpha, and the largest log r."""
+        """Return the initial guess of log r at alpha, and the upper limit of log r."""
         log_alpha, log_ceiling = float(np.log(alpha)), float(np.log(alpha * self._per_alpha))
-        # The error of the guess is extrapolated linearly from the two nearest alphas.
+        # Extrapolate the error of the guess linearly from the two nearest alphas.
         nearest = sorted(self._offsets, key=lambda known: abs(known - log_alpha))[:2]
         offset = self._offsets[nearest[0]] if nearest else 0.0
         if len(nearest) == 2:
@@ -419,7 +419,7 @@ class _Frontier:
 
 
 def _guess_log_r(problem: Problem, alpha: float) -> float:
-    """Guess log r from a Gaussian loss of the same variance, and from the tail of the loss."""
+    """Guess log r from a Gaussian loss with the same variance, and from the tail of the loss."""
     budget = problem.budget
     if isinstance(budget, RenyiDP):
         mu = np.sqrt(2 * budget.epsilon / budget.order)
@@ -445,7 +445,7 @@ def largest_allowed(
     The excess is increasing; `slope` is its approximate slope at the root.
     """
     excess = cache(excess)
-    # The margin keeps the total within the budget even if it is computed with other rounding.
+    # The margin keeps the total within the budget even if other rounding errors occur.
     margin = 10 * tolerance
     limits = (_MIN_LOG, min(upper, _MAX_LOG))
     guess = float(np.clip(guess, *limits))
@@ -532,11 +532,11 @@ def _laplace(problem: Problem) -> Solution:
     def excess(log_inverse_scale):
         return problem.excess(problem.additive(LaplaceMechanism, np.exp(-log_inverse_scale)))
 
-    # The losses of many small shifts add up to those of Gaussian noise: Laplace noise of scale 1
+    # The total loss of many small shifts is nearly that of Gaussian noise: Laplace noise of scale 1
     # has the same Fisher information as a normal distribution with standard deviation 1.
     guess = np.log(largest_gaussian_mu(problem.budget) / np.sqrt(problem.squared_norm))
     scale = np.exp(-largest_allowed(excess, float(guess), 1e-6, problem.slope))
-    # At this scale all releases together are epsilon-DP, which is within either budget.
+    # At this scale all releases together are epsilon-DP, which satisfies either budget.
     pure = sum(
         count * table.precision * table.contribution.total(problem.adjacency)
         for table, count in problem.tables

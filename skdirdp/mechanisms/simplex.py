@@ -135,8 +135,8 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def equivalent(self) -> DirichletMechanism:
-        """The Dirichlet mechanism for counts with the same worst case."""
-        # Neighbours are rounded to floats, and shapes to a grid: they may differ by slightly more.
+        """Dirichlet mechanism for counts with the same worst case."""
+        # Neighbours are floats, and shapes are rounded up: both can increase the change slightly.
         change = min(self.b / 2, self._slack + _ROUNDING) / self.n_vectors + _ROUNDING
         change += 2.0**-self._places / self.k
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
@@ -169,7 +169,7 @@ class SimplexMechanism(PrivacyCurves):
         Parameters
         ----------
         delta : float in (0, 1)
-            Probability that the privacy loss is larger.
+            The delta of (epsilon, delta)-differential privacy.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
             "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. (Theorem 2 states
             b / (2 n) with the dimension n; its proof needs the number of vectors.) "union" uses the
@@ -188,7 +188,7 @@ class SimplexMechanism(PrivacyCurves):
         Parameters
         ----------
         gamma : float
-            Positive, and less than 1 over the number of protected entries.
+            Between 0 and 1 / (number of protected entries), exclusive.
         lemma5 : bool, default=False
             Whether to use the bounds of Lemma 5 for the beta functions.
         """
@@ -234,7 +234,7 @@ class SimplexMechanism(PrivacyCurves):
         Parameters
         ----------
         delta : float in (0, 1)
-            Probability that the privacy loss is larger.
+            The delta of (epsilon, delta)-differential privacy.
         """
         self._check_paper()
         names = [name for name in CLAIMS if name != "lemma5" or self.k * self.eta > 1]
@@ -248,7 +248,7 @@ class SimplexMechanism(PrivacyCurves):
         accountant: Any = None,
         label: str | None = None,
     ) -> np.ndarray:
-        """Publish a probability vector.
+        """Release a probability vector with noise.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class SimplexMechanism(PrivacyCurves):
         accountant: Any = None,
         label: str | None = None,
     ) -> np.ndarray:
-        """Publish the mean of probability vectors.
+        """Release the mean of probability vectors with noise.
 
         Parameters
         ----------
@@ -345,7 +345,7 @@ class SimplexMechanism(PrivacyCurves):
         epsilon, delta : float
             Budget of one release.
         protected, eta, eta_bar, b, n_vectors
-            As in the class.
+            Parameters of the mechanism.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
             As in `epsilon`.
         """
@@ -381,7 +381,7 @@ class SimplexMechanism(PrivacyCurves):
             if self.k * value < 1 - 1e-12:
                 raise ValueError(
                     f"k * {name} must be at least 1 for the paper's claims, whose proof assumes "
-                    f"it; got {self.k * value:g}. The exact curves need no such limit."
+                    f"it; got {self.k * value:g}. The exact claim has no such limit."
                 )
 
     def _check_vectors(self, name: str, values: ArrayLike, ndim: int) -> np.ndarray:
@@ -397,9 +397,9 @@ class SimplexMechanism(PrivacyCurves):
             raise ValueError(f"{name} must have only positive entries")
         total = values.sum(axis=-1, keepdims=True)
         if not np.all(np.abs(total - 1) <= _SUM_TOLERANCE):
-            raise ValueError(f"{name} must sum to 1 along the last axis; it does not")
-        # Neighbours have equal sums. The released vector therefore sums to exactly 1, and no
-        # protected entry is below eta, not even by rounding.
+            raise ValueError(f"{name} must sum to 1 along the last axis")
+        # Normalize because neighbours must have equal sums, and clip below because no protected
+        # entry may be less than eta, not even by rounding.
         vectors = values / total
         protected = list(self.protected)
         chosen = vectors[..., protected]
@@ -459,7 +459,7 @@ def _best_gamma(k, size, eta, eta_bar, delta, union) -> float:
 
 
 def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> float:
-    """Return P[some Y_i < threshold] for Dirichlet entries Y_i of the given shapes.
+    """Return P[some Y_i < threshold] for Dirichlet entries Y_i with the given shapes.
 
     `rest` is the sum of the shapes of all other entries (Lemma 1 of the paper).
 
@@ -469,7 +469,7 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s. All terms
     are positive, so that small probabilities keep their relative accuracy.
     """
-    # The order does not matter. With large entries last, the integrands are smoothest.
+    # The result does not depend on the order. With large entries last, integrands are smoothest.
     shapes = np.sort(np.asarray(shapes, dtype=float))
     size = shapes.size
     if threshold * size >= 1:
@@ -515,9 +515,9 @@ def _integrate_entry(lengths, threshold, others, a, b, logit_range, log_probabil
     point = low + half * (1 + _POINTS)
     # The density of logit(u), which is smooth and has a single peak.
     log_density = xlogy(a, expit(point)) + xlogy(b, expit(-point)) - betaln(a, b)
-    left = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
-    middle = np.exp(log_density + log_probability(left))
-    return np.clip(short + (half * middle) @ _WEIGHTS, _TINY, 1.0)
+    remaining = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
+    integrand = np.exp(log_density + log_probability(remaining))
+    return np.clip(short + (half * integrand) @ _WEIGHTS, _TINY, 1.0)
 
 
 def _interpolant(log_values, shortest, longest):

@@ -75,7 +75,7 @@ def budget_for_accuracy(
 ) -> float:
     """Find the smallest epsilon for which `accuracy_from_budget` reaches a target.
 
-    The result is within 0.1%, or infinite if an epsilon of 1000 is not enough.
+    The result is accurate to within 0.1%, or infinite if an epsilon of 1000 is not enough.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def rows_for_accuracy(
 ) -> float:
     """Find the smallest number of rows for which `accuracy_from_budget` reaches a target.
 
-    The result is a whole number within 0.1%, or infinite if 10^12 rows are not enough.
+    The result is a whole number, accurate to 0.1%, or infinite if 10^12 rows are not enough.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def rows_for_accuracy(
 def _smallest_reaching(
     target: float, error: Callable[[float], float], start: float, lower: float, upper: float
 ) -> float:
-    """Find the smallest value, within 0.1%, at which a decreasing error reaches the target."""
+    """Find the smallest value (to 0.1%) at which a decreasing error reaches target, or infinity."""
     target = check_real("target", target, above=0)
 
     def excess(log_value: float) -> float:
@@ -278,7 +278,7 @@ def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
     first, second : array-like of shape (n_categories,)
         Concentration parameters; all positive.
     order : float
-        Greater than 1.
+        Order of the divergence, greater than 1.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def places_for(value: float, bits: int) -> int:
 
 
 def round_down(value: float, places: int) -> float:
-    """Round down to a multiple of ``2^-places``. The result is exact: it needs no more bits."""
+    """Round down to a multiple of ``2^-places``, exactly. This needs no more bits than `value`."""
     return math.ldexp(math.floor(Fraction(value) * Fraction(2) ** places), -places)
 
 
@@ -58,7 +58,7 @@ def gamma_shapes(
     counts = np.asarray(counts)
     scaled = np.ldexp(counts.astype(float), count_places) if count_places else counts
     with np.errstate(invalid="ignore"):
-        integers = scaled.astype(np.int64)  # values that overflow fail the comparison below
+        integers = scaled.astype(np.int64)  # values that overflow int64 fail the comparison below
     if not np.all(integers == scaled):
         raise ValueError(f"counts must be multiples of 2^-{count_places}; some are not")
     (r_numerator, r_places), (alpha_numerator, alpha_places) = map(_as_fraction, (r, alpha))
@@ -95,9 +95,9 @@ def _as_fraction(value: float) -> tuple[int, int]:
 def noise_grid(scale: float, max_grid: float = 1.0) -> float:
     """Return the public grid for additive noise: a power of two much smaller than the scale.
 
-    It is the largest power of two up to ``scale / 2^20`` and up to `max_grid`, a power of two. If
-    `max_grid` is the grid of the values to which noise is added, rounding the noisy value is the
-    same as rounding the noise.
+    It is the largest power of two that is at most ``scale / 2^20`` and at most `max_grid`, a power
+    of two. If `max_grid` is the grid of the values to which noise is added, rounding the noisy
+    value is the same as rounding the noise.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
