@@ -16,7 +16,7 @@ from skdirdp import PrivacyAccountant
 from skdirdp.accountant.codec import encode
 from skdirdp.accounting import NoPrivacy, PureDP, RenyiDP
 from skdirdp.command import main
-from skdirdp.command.terminal import Column, cut, table, width_of, wrapped
+from skdirdp.command.terminal import Column, display_width, format_table, truncate, wrap
 from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
 
 from .test_reporting import assert_loads_nothing
@@ -153,7 +153,7 @@ def test_what_is_shown_fits_the_terminal(study, width, capsys, monkeypatch):
     capsys.readouterr()
     assert run("show", "study.sqlite") == DONE
     out = capsys.readouterr().out
-    assert max(width_of(line) for line in out.splitlines()) <= width
+    assert max(display_width(line) for line in out.splitlines()) <= width
     assert "\x1b" not in out
     assert "income" in out
 
@@ -511,20 +511,20 @@ def test_the_console_script_is_the_command():
 
 
 def test_a_text_is_cut_to_the_cells_it_has():
-    assert cut("abcdef", 6) == "abcdef"
-    assert cut("abcdef", 4) == "abc…"
-    assert width_of(cut("名前名前", 4)) <= 4
-    assert width_of("e\u0301") == 1
+    assert truncate("abcdef", 6) == "abcdef"
+    assert truncate("abcdef", 4) == "abc…"
+    assert display_width(truncate("名前名前", 4)) <= 4
+    assert display_width("e\u0301") == 1
 
 
 def test_columns_that_are_needed_less_go_first():
     columns = [Column("number", 0, 2), Column("label", 8, 1), Column("rest", 12, 0)]
     rows = [[1, "x" * 30, "y" * 30]]
-    header, *_ = table(columns, rows, 80).splitlines()
+    header, *_ = format_table(columns, rows, 80).splitlines()
     assert header.split() == ["number", "label", "rest"]
     narrow = [Column("number", 0, 2), Column("label", 20, 1), Column("rest", 20, 0)]
-    assert "rest" not in table(narrow, rows, 40)
+    assert "rest" not in format_table(narrow, rows, 40)
 
 
 def test_a_paragraph_is_wrapped():
-    assert wrapped(["one two three", "four"], 7) == "one two\nthree\nfour"
+    assert wrap(["one two three", "four"], 7) == "one two\nthree\nfour"

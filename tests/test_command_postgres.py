@@ -123,7 +123,7 @@ def test_a_database_that_is_something_else_is_one_line(action, server, folder, c
     server.sql(f"CREATE DATABASE {shop}")
     execute_in(shop, server, "CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
     told = complaint(capsys, DAMAGED, action, server.url_of("postgres", "s3kret", shop))
-    assert "belongs to something else" in told
+    assert "belongs to other software" in told
     assert "s3kret" not in told
 
 

@@ -162,7 +162,7 @@ def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypat
         (("bounds = [18, 90]", "bounds = [18]"), "two numbers"),
         (("bounds = [18, 90]", "bounds = [90, 18]"), "low < high"),
         (('"?"]', '"]'), "schema.toml"),
-        (("missing", "absent"), "and no others"),
+        (("missing", "absent"), "may only have the parts"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_before_any_charge(folder, capsys, change, message):
@@ -409,8 +409,8 @@ def test_a_draft_from_a_code_book_is_a_schema(folder, capsys):
     ("text", "message"),
     [
         ("column,value\n", "at least one row"),
-        ("name,value\na,b\n", "under 'column'"),
-        ("column,value,low,high\na,,x,1\n", "'low' of column 'a' must be a number"),
+        ("name,value\na,b\n", "an entry in 'column'"),
+        ("column,value,low,high\na,,x,1\n", "'low' of 'a' must be a number"),
         ("column,value,low,high\na,,0,1\na,b,,\n", "both values and a range"),
     ],
 )

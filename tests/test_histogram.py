@@ -987,7 +987,7 @@ def test_what_is_not_a_bin_has_no_inverse():
         with pytest.raises(ValueError, match="bins from 0 to n_bins_ - 1"):
             model.inverse_transform(np.full((2, 3), bad))
     model.set_params(encode="onehot")
-    with pytest.raises(ValueError, match="one bin per feature"):
+    with pytest.raises(ValueError, match="one 1 per feature"):
         model.inverse_transform(sparse.csr_array((2, 12)))
     with pytest.raises(ValueError, match="must have 12 columns"):
         model.inverse_transform(np.zeros((2, 3)))

@@ -308,7 +308,7 @@ def test_opening_makes_no_ledger_and_takes_no_other(place):
     assert PrivacyAccountant.open(place.path, place.name).name == place.name
     elsewhere = f"{place.path}-2" if isinstance(place, InFile) else place.path
     for _ in range(2):
-        with pytest.raises(LedgerError, match=r"does not exist|no budget of that name"):
+        with pytest.raises(LedgerError, match=r"does not exist|no budget with this name"):
             PrivacyAccountant.open(elsewhere, "a typo")
 
 

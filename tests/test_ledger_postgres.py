@@ -233,7 +233,7 @@ def test_where_nobody_can_be_asked_the_charge_is_an_error_and_its_key_settles_it
 
         patch.setattr(Session, "commit", commit_and_vanish)
         patch.setattr(module, "_RECONNECT_SECONDS", 0.3)
-        with pytest.raises(LedgerError, match=r"cannot be asked .*nothing may be released"):
+        with pytest.raises(LedgerError, match=r"cannot be reached .*nothing may be released"):
             accountant.charge(PureDP(0.1), key="job 17")
     accountant.charge(PureDP(0.1), key="job 17")
     assert len(accountant) == 1
@@ -299,7 +299,7 @@ def stopped(process):
 def backend_of(accountant):
     """The process of the server behind the one connection that waits for the next charge."""
     storage = accountant._ledger._storage
-    connection = module._engine(storage._url, storage.place).raw_connection()
+    connection = module._engine(storage._url, storage.location).raw_connection()
     try:
         return connection.driver_connection.info.backend_pid
     finally:
@@ -309,7 +309,7 @@ def backend_of(accountant):
 @pytest.fixture
 def impatient(monkeypatch):
     """Short times, as arguments of the module."""
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(module, "_RESPONSE_SECONDS", 0.5)
     monkeypatch.setattr(module, "_RECONNECT_SECONDS", 0.3)
     begin = module._BEGIN.replace("'lock_timeout', '60s'", "'lock_timeout', '300ms'")
     monkeypatch.setattr(module, "_BEGIN", begin)
@@ -329,7 +329,7 @@ def test_a_stopped_backend_does_not_hold_a_charge_for_ever(accountant, postgres,
         except LedgerError as error:
             outcome = str(error)
     assert time.monotonic() - start < 10
-    assert outcome is None or "did not answer within 0.5 seconds" in outcome
+    assert outcome is None or "did not respond within 0.5 seconds" in outcome
     accountant.charge(PureDP(0.1), key="job")
     # The stopped one has gone on, and found that the charge was made.
     gone = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {backend}"
@@ -361,9 +361,9 @@ def test_a_backend_that_stops_with_the_lock_is_an_error_for_all_and_nothing_is_l
 
     start = time.monotonic()
     with ExitStack() as stack:
-        with pytest.raises(LedgerError, match=r"did not answer within 0\.5|cannot be asked"):
+        with pytest.raises(LedgerError, match=r"did not respond within 0\.5|cannot be reached"):
             charge_and_stop()
-        with pytest.raises(LedgerError, match=r"kept it locked|cannot be asked"):
+        with pytest.raises(LedgerError, match=r"kept it locked|cannot be reached"):
             accountant.charge(PureDP(0.1))
         assert time.monotonic() - start < 10
     wait_until(lambda: can_charge(accountant))
@@ -648,7 +648,7 @@ def test_a_database_that_is_something_else_is_one_line(postgres):
     url = postgres.url_of("postgres", database="shop")
     with psycopg.connect(host=str(postgres.folder), user="postgres", dbname="shop") as connection:
         connection.execute("CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
-    refusal("the schema skdirdp of this database belongs to something else", path=url)
+    refusal("the schema skdirdp of this database belongs to other software", path=url)
 
 
 def test_a_newer_layout_is_one_line(postgres):
@@ -657,7 +657,7 @@ def test_a_newer_layout_is_one_line(postgres):
     PrivacyAccountant(path=url)
     with psycopg.connect(host=str(postgres.folder), user="postgres", dbname="newer") as connection:
         connection.execute("UPDATE skdirdp.layout SET version = 3")
-    refusal("has version 3, and this skdirdp knows 2", path=url)
+    refusal("has version 3, but this version of skdirdp supports 2", path=url)
 
 
 @pytest.mark.parametrize(
@@ -697,7 +697,7 @@ def test_an_address_of_something_else_is_one_line(address, match):
     ],
 )
 def test_an_address_that_could_show_a_secret_is_refused(address):
-    refusal("address of a ledger .*cannot be", path=address)
+    refusal("URL of a ledger .*cannot be", path=address)
 
 
 @pytest.mark.parametrize("made", [str, Path, os.fsencode])
@@ -785,7 +785,7 @@ def test_a_pickle_in_another_process_takes_the_password_from_the_environment(
     command = [sys.executable, "-c", textwrap.dedent(script)]
     without = {key: value for key, value in os.environ.items() if key != "PGPASSWORD"}
     failed = subprocess.run(command, capture_output=True, text=True, env=without)
-    assert "Pickles do not contain it: set PGPASSWORD" in failed.stderr.splitlines()[-1]
+    assert "Pickles do not contain the password: set PGPASSWORD" in failed.stderr.splitlines()[-1]
     subprocess.run(command, check=True, env=without | {"PGPASSWORD": PASSWORD})
     assert len(accountant) == 1
 

@@ -25,7 +25,7 @@ from skdirdp.mechanisms.sampling import (
     gamma_cells,
     gamma_shapes,
     laplace_cells,
-    middles,
+    midpoints,
     noise_grid,
     normal_cells,
     places_for,
@@ -610,7 +610,7 @@ def test_midpoints_of_cells_are_exact(extremes):
     exponent = np.array([extremes[0], 0, extremes[1]])
     with np.errstate(over="ignore"):
         expected = np.ldexp(mantissa + 0.5, exponent)
-        assert_array_equal(middles(mantissa, exponent), expected)
+        assert_array_equal(midpoints(mantissa, exponent), expected)
 
 
 # Interface --------------------------------------------------------------------------

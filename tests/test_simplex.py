@@ -403,7 +403,7 @@ def test_the_largest_k_for_a_budget(claim):
 
 
 def test_a_budget_below_the_floor_is_refused():
-    with pytest.raises(ValueError, match="out of reach"):
+    with pytest.raises(ValueError, match="cannot be reached"):
         SimplexMechanism.calibrate(
             epsilon=0.1, delta=1e-6, protected=(0, 1), eta=0.05, eta_bar=0.05
         )
@@ -421,7 +421,7 @@ def test_a_budget_below_the_floor_is_refused():
         ({"protected": (1, 1)}, "at least 2 distinct"),
         ({"protected": (0, -1)}, "protected must be at least 0"),
         ({"eta": 0.0}, "eta must be greater than 0"),
-        ({"eta": 0.5}, "no vector is left"),
+        ({"eta": 0.5}, "no vector satisfies"),
         ({"eta_bar": 1.0}, "eta_bar must be"),
         ({"b": 0.0}, "b must be greater than 0"),
         ({"b": 1.5}, "b must be greater than 0 and at most 1"),
@@ -442,7 +442,7 @@ def test_bad_parameters_are_refused(change, message):
         ([0.5, 0.47, 0.03], "eta_bar=0.05"),
         ([0.5, 0.5, 0.0], "positive entries"),
         ([0.5, np.nan, 0.5], "positive entries"),
-        ([0.4, 0.6], "beyond the protected"),
+        ([0.4, 0.6], "besides those in protected"),
         ([[0.3, 0.3, 0.4]], "1 dimension"),
         (["a", "b", "c"], "array of numbers"),
     ],

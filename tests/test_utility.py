@@ -7,7 +7,7 @@ from scipy.stats import dirichlet
 
 from skdirdp import utility
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.utility.accuracy import _first_within
+from skdirdp.utility.accuracy import _smallest_reaching
 
 COUNTS = np.array([70.0, 20.0, 10.0, 0.0])
 
@@ -223,12 +223,12 @@ def test_rows_for_an_accuracy_give_that_accuracy():
 def test_the_search_for_a_budget_ends_from_above_or_at_its_limits():
     limits = 1.0, 1e-3, 1e3
     for root in (0.007, 0.74, 1.0, 9.0, 400.0):
-        found = _first_within(2.0, lambda u, root=root: 2 * root / u, *limits)
+        found = _smallest_reaching(2.0, lambda u, root=root: 2 * root / u, *limits)
         assert root * (1 - 1e-12) <= found <= root * (1 + 2e-3)
-    steep = _first_within(2.0, lambda u: np.inf if u < 12.2 else 2.0 / u, *limits)
+    steep = _smallest_reaching(2.0, lambda u: np.inf if u < 12.2 else 2.0 / u, *limits)
     assert 12.2 <= steep <= 12.2 * (1 + 2e-3)
-    assert _first_within(2.0, lambda u: 3.0, *limits) == np.inf
-    assert _first_within(2.0, lambda u: 1.0, *limits) == np.exp(np.log(1e-3))
+    assert _smallest_reaching(2.0, lambda u: 3.0, *limits) == np.inf
+    assert _smallest_reaching(2.0, lambda u: 1.0, *limits) == np.exp(np.log(1e-3))
 
 
 def test_a_calibrated_release_is_as_accurate_as_promised():
@@ -247,7 +247,7 @@ def test_a_calibrated_release_is_as_accurate_as_promised():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: utility.expected_kl([0, 0], 1.0, 1.0), "at least one record"),
+        (lambda: utility.expected_kl([0, 0], 1.0, 1.0), "a vector with a positive sum"),
         (lambda: utility.expected_kl([1, -1], 1.0, 1.0), "counts must be at least 0"),
         (lambda: utility.expected_kl([1, 1], 0.0, 1.0), "r must be greater than 0"),
         (lambda: utility.bias([1, 1], 1.0, -2.0), "alpha must be greater than 0"),

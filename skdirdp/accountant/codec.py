@@ -439,8 +439,8 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
         raise LedgerError(f"the file {path} is not the export of a ledger")
     if content.get("version") != _VERSION:
         raise LedgerError(
-            f"the export {path} has version {content.get('version')!r}, and this skdirdp knows "
-            f"{_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+            f"the export {path} has version {content.get('version')!r}, but this version of "
+            f"skdirdp supports {_VERSION}; use the version of skdirdp that wrote it, or a newer one"
         )
     if content.get("sha256") != _digest(content):
         raise LedgerError(f"the export {path} was changed after it was written, or is damaged")

@@ -47,9 +47,9 @@ _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 class Storage(Protocol):
-    """Location of a ledger. `place` names it, without secrets."""
+    """Location of a ledger. `location` is its path or URL, without the password."""
 
-    place: str
+    location: str
 
     def find(self) -> int | None:
         """Return the number of the ledger, or None if it does not exist."""
@@ -60,7 +60,7 @@ class Storage(Protocol):
     def create(self, header: Header) -> int:
         """Create the ledger, unless another process just did; return its number."""
 
-    def transaction(self, number: int, *, to_write: bool) -> Any:
+    def transaction(self, number: int, *, write: bool) -> Any:
         """Return a context with a `Session` on one ledger that excludes others."""
 
 
@@ -74,7 +74,7 @@ class _Checked:
     first: First | None = None
 
 
-# By place and identity of the ledger. Values stay valid, because a ledger only grows.
+# By location and identity of the ledger. Values stay valid, because a ledger is append-only.
 _CHECKED: "OrderedDict[tuple[str, str], _Checked]" = OrderedDict()
 _MAX_CHECKED = 256
 
@@ -82,13 +82,13 @@ _MAX_CHECKED = 256
 class Transaction:
     """Reads and writes that no other process can interrupt."""
 
-    def __init__(self, session: Session, header: Header, place: str):
+    def __init__(self, session: Session, header: Header, location: str):
         self._session = session
         self._header = header
-        self._place = (place, header.identity)
+        self._key = (location, header.identity)
         start = _Checked(0, header_hash(header), {})
         # Before the ledger is read, which then contains everything that was checked before.
-        self._checked = _CHECKED.get(self._place, start)
+        self._checked = _CHECKED.get(self._key, start)
         found, self.entries, self.hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
             raise UnusableError("it was replaced by another ledger")
@@ -96,9 +96,9 @@ class Transaction:
             raise UnusableError("its limit or another value in its header was changed")
         self._has_written = False
         known = [("this process", self._checked.entries, self._checked.hash)]
-        remembered = self._session.remembered(self._header.identity)
-        if remembered is not None:
-            known.append(("its lock file", *remembered))
+        stored = self._session.stored_head(self._header.identity)
+        if stored is not None:
+            known.append(("its lock file", *stored))
         for who, entries, head in known:
             if type(self.entries) is not int or self.entries < entries:
                 raise UnusableError(
@@ -215,17 +215,17 @@ class Transaction:
         """Check all charges, also those checked before, and return their number."""
         if expect == (0, header_hash(self._header)):
             expect = None
-        remembered = self._session.remembered(self._header.identity)
+        stored = self._session.stored_head(self._header.identity)
         sums: Sums = {}
         first: First | None = None
         for entry, head in self._entries_after(0):
             _add(sums, entry)
             first = first or _first(entry)
-            if remembered == (entry[0], head):
-                remembered = None
+            if stored == (entry[0], head):
+                stored = None
             if expect == (entry[0], head):
                 expect = None
-        if remembered is not None and remembered[0] > 0:
+        if stored is not None and stored[0] > 0:
             raise UnusableError("its charges differ from those that its lock file has seen")
         if expect is not None:
             raise UnusableError(
@@ -235,7 +235,7 @@ class Transaction:
             )
         if not self._has_written:
             self._keep(_Checked(self.entries, self.hash, sums, first))
-            self._session.saw(self._header.identity, self.entries, self.hash)
+            self._session.store_head(self._header.identity, self.entries, self.hash)
         return self.entries
 
     def _catch_up(self) -> _Checked:
@@ -254,7 +254,7 @@ class Transaction:
             self._keep(self._checked)
 
     def _keep(self, checked: _Checked) -> None:
-        self._checked = _CHECKED[self._place] = checked
+        self._checked = _CHECKED[self._key] = checked
         while len(_CHECKED) > _MAX_CHECKED:
             _CHECKED.popitem(last=False)
 
@@ -330,8 +330,8 @@ class Ledger:
         self._storage = storage
         self.header = header
         self.identity = header.identity
-        self.path = storage.place  # the file, or the address without a password
-        self._temporary = _TEMPORARY.get(storage.place)
+        self.path = storage.location  # path of the file, or URL without the password
+        self._temporary = _TEMPORARY.get(storage.location)
 
     @classmethod
     def create_or_open(
@@ -374,16 +374,16 @@ class Ledger:
 
     @classmethod
     def _open(cls, storage: Storage, number: int) -> "Ledger":
-        with storage.transaction(number, to_write=False) as session:
+        with storage.transaction(number, write=False) as session:
             session.check_structure()
             header = select_header(session, number)[0]
-            Transaction(session, header, storage.place).verify_charges()
+            Transaction(session, header, storage.location).verify_charges()
         return cls(storage, header)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Open a consistent view of the ledger."""
-        with self._storage.transaction(self.header.number, to_write=False) as session:
+        with self._storage.transaction(self.header.number, write=False) as session:
             yield Transaction(session, self.header, self.path)
 
     @contextmanager
@@ -393,7 +393,7 @@ class Ledger:
         After an exit without error the charges are on disk; an error changes nothing. After a
         ConnectionLostError nothing was written, and everything can be repeated.
         """
-        with self._storage.transaction(self.header.number, to_write=True) as session:
+        with self._storage.transaction(self.header.number, write=True) as session:
             transaction = Transaction(session, self.header, self.path)
             yield transaction
         transaction.committed()

@@ -1,12 +1,11 @@
 """Ledgers in a PostgreSQL database: many budgets, and analysts on many machines.
 
-Triggers and the roles of `roles_sql` let analysts add charges under their own name only. A writing
-transaction locks the row of the budget's head, and ``synchronous_commit`` is on in each.
-
-If a connection breaks before the commit was sent, nothing was written, and the charge is retried.
-If it breaks during the commit, a new connection waits for the lock, which the server releases
-only when the old transaction has ended, and looks for the charge. If the server cannot be asked,
-the charge is an error: it may have been recorded, and nothing is released.
+Triggers and the roles of `roles_sql` let analysts add charges only under their own name. A writing
+transaction locks the head of the budget and uses ``synchronous_commit``, so a charge is on disk
+when `charge` returns. If a connection is lost before the commit was sent, nothing was written, and
+the charge is retried. If it is lost during the commit, a new connection waits for the lock, which
+the server releases only when the old transaction has ended, and looks for the charge. If the server
+cannot be reached, an error is raised: the charge may be recorded, but nothing is released.
 """
 
 import os
@@ -42,29 +41,29 @@ from .schema import (
 )
 from .sqlite import BUSY_SECONDS, GATE
 
-#: Name of a budget whose accountant has none.
+#: Name of a budget if the accountant has no name.
 DEFAULT_NAME = "default"
 
 _RECONNECT_SECONDS = 10.0
-# How long Ctrl-C waits for a database before a second one interrupts at once.
-_PATIENCE_SECONDS = 3.0
-_CREATED_MEANWHILE = ("42P06", "23505")  # the schema exists, or a row of it in the catalogue
-# After this time the server releases the lock of a client that it cannot see any more.
+# Seconds after the first Ctrl-C from which another Ctrl-C interrupts immediately.
+_INTERRUPT_DELAY_SECONDS = 3.0
+_ALREADY_EXISTS_STATES = ("42P06", "23505")  # duplicate_schema and unique_violation
+# After this time, the server releases the lock of an unresponsive client.
 _IDLE_SECONDS = 300.0
-# How long a server may be silent. Longer than it may wait for a lock, which it reports.
-_ANSWER_SECONDS = BUSY_SECONDS + 15.0
+# Timeout for a response. Longer than the lock timeout, which the server reports itself.
+_RESPONSE_SECONDS = BUSY_SECONDS + 15.0
 _CONNECT = {
     "connect_timeout": 10,
-    "prepare_threshold": None,  # a connection pool in between may not keep statements
-    # A peer that vanished silently must not hold a charge forever.
+    "prepare_threshold": None,  # a connection pooler may not support prepared statements
+    # A server that disappears without closing the connection must not block a charge forever.
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
 _DRIVERS = ("postgresql", "postgresql+psycopg")
-# Parameters allowed in the query of an address: none that is secret or specific to the driver.
-# The timeouts of `_CONNECT` override the address.
+# Parameters allowed in the query of a URL: none of them is secret or specific to the driver.
+# The timeouts of `_CONNECT` override the URL.
 _PARAMETER = re.compile(
     r"host|hostaddr|port|user|dbname|password|application_name|fallback_application_name|options"
     r"|service|target_session_attrs|load_balance_hosts|channel_binding|require_auth|requirepeer"
@@ -81,7 +80,7 @@ _FUNCTIONS = (
             TG_OP || ' on ' || TG_TABLE_NAME || ' is not allowed: a ledger only grows';
     END $$
     """,
-    # With the rights of the owner, for the head, which nobody else may move.
+    # Runs with the permissions of the owner, because nobody else may update the head.
     """
     CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = skdirdp, pg_temp AS $$
@@ -124,9 +123,9 @@ _TRIGGERS = {
     "ledgers_are_kept": "BEFORE TRUNCATE ON ledgers EXECUTE FUNCTION refuse()",
 }
 
-# One message to the server. Settings are local to the transaction, so that this also works
-# through a connection pool. READ COMMITTED: reads after the lock was obtained see what its last
-# holder wrote.
+# Sent as one message. Settings are local to the transaction, so that a connection pooler can be
+# used. READ COMMITTED: reads after the lock was obtained see what the last transaction that held
+# the lock wrote.
 _BEGIN = f"""
     BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT set_config('search_path', 'skdirdp, pg_temp', true),
@@ -138,9 +137,9 @@ _BEGIN = f"""
 
 
 def roles_sql() -> str:
-    """Return the SQL that creates the roles of analyst and auditor, for ``psql``.
+    """Return the SQL that creates the analyst and auditor roles, to be run with ``psql``.
 
-    The owner of the ledgers runs it once, after creating the first one.
+    The owner of the ledgers runs it once, after creating the first ledger.
 
     Examples
     --------
@@ -154,49 +153,49 @@ def roles_sql() -> str:
 # Connections -------------------------------------------------------------------------
 
 
-class NoAnswerError(psycopg.OperationalError):
-    """The server was silent for too long. The connection is closed."""
+class ServerTimeoutError(psycopg.OperationalError):
+    """The server did not respond in time. The connection is closed."""
 
 
 class _Connection(psycopg.Connection[Any]):
-    """Connection that waits for a limited time. A stopped server keeps the socket open."""
+    """Connection with a client-side timeout, because a suspended server keeps the socket open."""
 
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
         try:
-            wanted = next(gen)
+            events = next(gen)
             with selectors.DefaultSelector() as selector:
-                selector.register(self.pgconn.socket, wanted)
+                selector.register(self.pgconn.socket, events)
                 while True:
-                    ready = selector.select(_ANSWER_SECONDS)
+                    ready = selector.select(_RESPONSE_SECONDS)
                     if not ready:
-                        raise NoAnswerError(
-                            f"the server did not answer within {_ANSWER_SECONDS:g} seconds"
+                        raise ServerTimeoutError(
+                            f"the server did not respond within {_RESPONSE_SECONDS:g} seconds"
                         )
-                    wanted = gen.send(ready[0][1])
-                    selector.modify(self.pgconn.socket, wanted)
+                    events = gen.send(ready[0][1])
+                    selector.modify(self.pgconn.socket, events)
         except StopIteration as end:
             return end.value
-        except (NoAnswerError, KeyboardInterrupt):
+        except (ServerTimeoutError, KeyboardInterrupt):
             self.pgconn.finish()
             raise
 
 
-def _parse_address(address: str) -> tuple[URL, str | None]:
-    """Return the address without its password, and the password."""
+def _parse_url(location: str) -> tuple[URL, str | None]:
+    """Return the URL without its password, and the password."""
     try:
-        url = make_url(address)
+        url = make_url(location)
     except (ArgumentError, ValueError):
         raise LedgerError(
-            "the address of a ledger must be like postgresql+psycopg://user@host/database; "
+            "the URL of a ledger must have the form postgresql+psycopg://user@host/database; "
             "got one that cannot be parsed"
         ) from None
     if url.drivername not in _DRIVERS:
         raise LedgerError(
-            f"the address of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
+            f"the URL of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
         )
     if not all(map(_PARAMETER.fullmatch, url.query)):
         raise LedgerError(
-            "the address of a ledger cannot be used: it has a parameter that is unknown or could "
+            "the URL of a ledger cannot be used: it has a parameter that is unknown or could "
             "be secret. Use lower-case parameters of libpq such as host, port and sslmode. The "
             "password may come from ~/.pgpass"
         )
@@ -205,7 +204,7 @@ def _parse_address(address: str) -> tuple[URL, str | None]:
     url = url.difference_update_query(["password"])
     if _may_show_password(url):
         raise LedgerError(
-            "the address of a ledger cannot be used: the end of its password is ambiguous. "
+            "the URL of a ledger cannot be used: the end of its password is ambiguous. "
             "Write the characters : / @ of a password as %3A %2F %40"
         )
     # `URL.set` ignores values that are None.
@@ -214,25 +213,25 @@ def _parse_address(address: str) -> tuple[URL, str | None]:
 
 
 def _may_show_password(url: URL) -> bool:
-    """Return whether a visible part of the address may contain the password."""
+    """Return whether a visible part of the URL may contain the password."""
     values = [value if isinstance(value, str) else " ".join(value) for value in url.query.values()]
-    # A folder of sockets may have any name.
+    # The directory of a Unix socket may have any name.
     shown = (url.host, url.database, *(value for value in values if not value.startswith("/")))
     return ":" in f"{url.username}{url.database}" or any(
         "@" in part or "=***" in without_password(part) for part in shown if part
     )
 
 
-# Of this process alone, by place.
+# Passwords and engines of this process, by URL without the password.
 _PASSWORDS: dict[str, str] = {}
 _ENGINES: dict[tuple[str, str | None], Engine] = {}
 _INHERITED: list[dict[tuple[str, str | None], Engine]] = []
 
 
-def _engine(url: URL, place: str) -> Engine:
-    """Return the connections of this process to a database."""
-    password = _PASSWORDS.get(place)
-    engine = _ENGINES.get((place, password))
+def _engine(url: URL, location: str) -> Engine:
+    """Return the SQLAlchemy engine of this process for a database."""
+    password = _PASSWORDS.get(location)
+    engine = _ENGINES.get((location, password))
     if engine is None:
         engine = create_engine(
             url.set(password=password),
@@ -244,12 +243,12 @@ def _engine(url: URL, place: str) -> Engine:
             hide_parameters=True,
         )
         event.listen(engine, "do_connect", lambda _, __, args, kw: _Connection.connect(*args, **kw))
-        engine = _ENGINES.setdefault((place, password), engine)
+        engine = _ENGINES.setdefault((location, password), engine)
     return engine
 
 
 def _forget_connections() -> None:
-    """Drop the connections of the parent, which a child must neither use nor close."""
+    """Forget the connections of the parent process, which a child must neither use nor close."""
     _INHERITED.append(dict(_ENGINES))
     _ENGINES.clear()
 
@@ -262,27 +261,27 @@ if hasattr(os, "register_at_fork"):
 def _delayed_interrupts() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block, unless it is repeated.
 
-    An interrupt inside a foreign library can leave its locks locked forever, and a connection
-    open that blocks others. Only the main thread is ever interrupted.
+    An interrupt inside a third-party library can leave its locks held forever, or leave a
+    connection open that blocks others. Only the main thread receives interrupts.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    came: list[tuple[float, int, FrameType | None]] = []
+    received: list[tuple[float, int, FrameType | None]] = []
 
-    def wait(number: int, frame: FrameType | None) -> None:
-        came.append((time.monotonic(), number, frame))
-        if came[-1][0] - came[0][0] > _PATIENCE_SECONDS:
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        received.append((time.monotonic(), number, frame))
+        if received[-1][0] - received[0][0] > _INTERRUPT_DELAY_SECONDS:
             handler(number, frame)
 
     try:
-        signal.signal(signal.SIGINT, wait)
+        signal.signal(signal.SIGINT, on_interrupt)
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if came:
-            handler(*came[-1][1:])
+        if received:
+            handler(*received[-1][1:])
 
 
 # Storage -----------------------------------------------------------------------------
@@ -291,7 +290,7 @@ def _delayed_interrupts() -> Iterator[None]:
 class PostgresSession:
     """Transaction on one ledger; see `schema.Session`."""
 
-    SIGNATURE = "CAST(session_user AS text), clock_timestamp()"
+    USER_AND_TIME_SQL = "CAST(session_user AS text), clock_timestamp()"
 
     def __init__(self, connection: Connection):
         self.connection = connection
@@ -307,19 +306,19 @@ class PostgresSession:
             raise
 
     def commit(self) -> None:
-        # The server answers a commit after an error with a rollback, and without an error.
+        # After a failed statement, the server turns COMMIT into a rollback and reports no error.
         if self._failed:
             raise UnusableError("an earlier statement failed, so nothing was written")
         self.connection.exec_driver_sql("COMMIT")
 
-    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+    def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
         return user, time.astimezone(timezone.utc).isoformat()
 
-    def remembered(self, identity: str) -> tuple[int, str] | None:
+    def stored_head(self, identity: str) -> tuple[int, str] | None:
         return None
 
-    def saw(self, identity: str, entries: int, head: str) -> None:
-        pass  # an anchor must be kept outside: see `Transaction.verify`
+    def store_head(self, identity: str, entries: int, head: str) -> None:
+        pass  # an anchor must be stored outside the database: see `Transaction.verify`
 
     def check_structure(self) -> None:
         rows = self.execute(
@@ -332,50 +331,50 @@ class PostgresSession:
 
 
 class PostgresStorage:
-    """One budget of a database, at an URL ``postgresql+psycopg://user:password@host/database``.
+    """One budget of a database, at a URL ``postgresql+psycopg://user:password@host/database``.
 
-    A pickle contains the address without the password. Where it is loaded, the password is the
-    one that the same process received before, or comes from where PostgreSQL's own programs find
-    it: the variable PGPASSWORD or the file ~/.pgpass.
+    A pickle contains the URL without the password. A process that loads the pickle uses the
+    password that it received before or, if there is none, the usual PostgreSQL sources: the
+    variable PGPASSWORD or the file ~/.pgpass.
     """
 
-    def __init__(self, address: str, name: str | None):
-        self._url, password = _parse_address(address)
-        self.place = self._url.render_as_string(hide_password=False)  # it contains none
+    def __init__(self, url: str, name: str | None):
+        self._url, password = _parse_url(url)
+        self.location = self._url.render_as_string(hide_password=False)  # it has no password
         self.name = DEFAULT_NAME if name is None else name
         if password:
-            _PASSWORDS[self.place] = password
+            _PASSWORDS[self.location] = password
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PostgresStorage, (self.place, self.name)
+        return PostgresStorage, (self.location, self.name)
 
     def find(self) -> int | None:
         """Return the number of the budget, or None if it does not exist."""
-        with self._explained(), self._connected() as session:
+        with self._ledger_errors(), self._connected() as session:
             if not _has_schema(session):
                 return None
             if session.execute("SELECT to_regclass('skdirdp.layout') IS NULL") == [(True,)]:
-                raise UnusableError("the schema skdirdp of this database belongs to something else")
+                raise UnusableError("the schema skdirdp of this database belongs to other software")
             versions = session.execute("SELECT version FROM layout")
             if versions != [(SCHEMA_VERSION,)]:
-                found = ", ".join(str(version) for (version,) in versions) or "none"
+                stored = ", ".join(str(version) for (version,) in versions) or "none"
                 raise UnusableError(
-                    f"its schema has version {found}, and this skdirdp knows "
+                    f"its schema has version {stored}, but this version of skdirdp supports "
                     f"{SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
                 )
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             return rows[0][0] if rows else None
 
     def missing(self) -> str:
-        return self._unusable("this database has no budget of that name")
+        return self._unusable("this database has no budget with this name")
 
     def create(self, header: Header) -> int:
-        """Create the budget, and the tables before the first, unless another process does."""
-        with self._explained():
+        """Create the budget, and the tables if there are none, unless another process does so."""
+        with self._ledger_errors():
             try:
                 return self._create(header)
             except DBAPIError as error:
-                if getattr(error.orig, "sqlstate", None) not in _CREATED_MEANWHILE:
+                if getattr(error.orig, "sqlstate", None) not in _ALREADY_EXISTS_STATES:
                     raise
             return self._create(header)
 
@@ -384,7 +383,7 @@ class PostgresStorage:
             if _has_schema(session):
                 session.execute("LOCK TABLE ledgers IN SHARE ROW EXCLUSIVE MODE")
             else:
-                _make_schema(session)
+                _create_schema(session)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             if rows:
                 return rows[0][0]
@@ -394,9 +393,9 @@ class PostgresStorage:
             return number
 
     @contextmanager
-    def transaction(self, number: int, *, to_write: bool) -> Iterator[PostgresSession]:
-        """Open a transaction on one ledger; one that writes excludes other writers."""
-        with self._explained(), self._connected(number if to_write else None) as session:
+    def transaction(self, number: int, *, write: bool) -> Iterator[PostgresSession]:
+        """Open a transaction on one ledger; a writing transaction excludes other writers."""
+        with self._ledger_errors(), self._connected(number if write else None) as session:
             yield session
             if session.head is not None:
                 try:
@@ -406,28 +405,29 @@ class PostgresStorage:
                     self._check_committed(number, session.head)
 
     def _check_committed(self, number: int, head: tuple[str, int, str]) -> None:
-        """Find out whether a commit without an answer succeeded, with a new connection."""
+        """Use a new connection to check whether a commit succeeded whose response was lost."""
         _, id_, hash_ = head
-        give_up = time.monotonic() + _RECONNECT_SECONDS
+        deadline = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
-                _engine(self._url, self.place).dispose()  # other connections may be broken too
+                _engine(self._url, self.location).dispose()  # other connections may be broken too
                 with self._connected(number, _RECONNECT_SECONDS) as session:
                     rows = select_charges(session, number, id_ - 1, id_)
                 break
             except SQLAlchemyError:
-                if time.monotonic() > give_up:
+                if time.monotonic() > deadline:
                     raise LedgerError(
                         self._unusable(
-                            "the connection broke while a charge was written, and the server "
-                            "cannot be asked whether it was recorded. It may count, and nothing "
-                            "may be released; a retry with the same key counts once"
+                            "the connection was lost while a charge was written, and the server "
+                            "cannot be reached to check whether the charge was recorded. It may "
+                            "count against the limit, but nothing may be released; a retry with "
+                            "the same key is counted once"
                         )
                     ) from None
             time.sleep(0.2)
         if not rows or rows[0][-1] != hash_:
             raise ConnectionLostError(
-                self._unusable("the connection broke, and the charge was not recorded")
+                self._unusable("the connection was lost, and the charge was not recorded")
             )
 
     @contextmanager
@@ -436,14 +436,14 @@ class PostgresStorage:
     ) -> Iterator[PostgresSession]:
         """Open a transaction that is rolled back unless it commits.
 
-        `lock` is the number of a budget to lock, and `wait` how long to wait for it at most. The
-        gate prevents a fork while a connection is in use.
+        `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds. The gate
+        prevents a fork while a connection is in use.
         """
         begin = _BEGIN
         if lock is not None:
             begin += "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"
-            # A row lock needs the permission to update a column. Everybody could take an
-            # advisory lock.
+            # A row lock requires the permission to update a column. An advisory lock would not:
+            # any login could take it and block charges.
             begin += f"; SELECT 1 FROM skdirdp.heads WHERE ledger = {lock:d} FOR UPDATE"
         with _delayed_interrupts(), GATE.operation():
             connection = self._begin(begin)
@@ -454,8 +454,8 @@ class PostgresStorage:
                     connection.close()
 
     def _begin(self, begin: str, retry: bool = True) -> Connection:
-        """Begin a transaction; if an old connection is broken, with a new one."""
-        engine = _engine(self._url, self.place)
+        """Begin a transaction; if a pooled connection is broken, retry with a new one."""
+        engine = _engine(self._url, self.location)
         connection = engine.connect()
         try:
             connection.exec_driver_sql(begin)
@@ -472,10 +472,10 @@ class PostgresStorage:
         return self._begin(begin, retry=False)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn every error into a LedgerError of one line without a password.
+    def _ledger_errors(self) -> Iterator[None]:
+        """Convert every error to a LedgerError with a one-line message without the password.
 
-        The errors of the driver are not chained: they could show how it was called.
+        Errors of the driver are not chained: they could show the arguments of its functions.
         """
         try:
             yield
@@ -484,7 +484,7 @@ class PostgresStorage:
         except (SQLAlchemyError, psycopg.Error) as error:
             if isinstance(error, DBAPIError) and _may_retry(error):
                 raise ConnectionLostError(
-                    self._unusable("the connection broke, and nothing was written")
+                    self._unusable("the connection was lost, and nothing was written")
                 ) from None
             raise LedgerError(self._unusable(self._reason(error))) from None
 
@@ -497,33 +497,33 @@ class PostgresStorage:
             return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
         if state == "42501":
             reason += (
-                ". The administrator of the database creates budgets and grants permissions; those "
-                "granted with an earlier version must be granted again, with roles_sql()"
+                ". The administrator of the database creates budgets and grants permissions. After "
+                "an upgrade of skdirdp, permissions must be granted again with roles_sql()"
             )
         if "no password supplied" in reason or "fe_sendauth" in reason:
-            reason += ". Pickles do not contain it: set PGPASSWORD, or use ~/.pgpass"
-        password = _PASSWORDS.get(self.place)
+            reason += ". Pickles do not contain the password: set PGPASSWORD, or use ~/.pgpass"
+        password = _PASSWORDS.get(self.location)
         return reason.replace(password, "***") if password else reason
 
     def _unusable(self, reason: str) -> str:
-        return f"the ledger {self.name!r} in {self.place} cannot be used: {reason}"
+        return f"the ledger {self.name!r} in {self.location} cannot be used: {reason}"
 
 
 def _may_retry(error: DBAPIError) -> bool:
-    """Return whether a new connection may succeed; a silent server took long enough."""
-    return error.connection_invalidated and not isinstance(error.orig, NoAnswerError)
+    """Return whether a new connection may succeed; there is no retry after a timeout."""
+    return error.connection_invalidated and not isinstance(error.orig, ServerTimeoutError)
 
 
-# The ledger has few statements.
+# Cache parsed statements; there are only a few.
 _statement = lru_cache(maxsize=64)(text)
 
 
 def _has_schema(session: PostgresSession) -> bool:
-    # From the table: functions of the server may return the answer from before the lock.
+    # Functions such as to_regnamespace may return a result from before the lock.
     return bool(session.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'skdirdp'"))
 
 
-def _make_schema(session: PostgresSession) -> None:
+def _create_schema(session: PostgresSession) -> None:
     session.execute("CREATE SCHEMA skdirdp")
     session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
     session.execute("INSERT INTO layout VALUES (:version)", version=SCHEMA_VERSION)

@@ -65,7 +65,7 @@ class UnusableError(LedgerError):
 
 
 class ConnectionLostError(LedgerError):
-    """A connection broke before the charge was recorded.
+    """The connection was lost before the charge was recorded.
 
     The charge may still arrive at the server, so a retry must use the same key.
     """
@@ -380,24 +380,24 @@ _HEADER = tuple(_HEADER_COLUMNS.split(", "))
 class Session(Protocol):
     """Transaction of a database.
 
-    `head` is None until a charge is written; then it holds the identity of the ledger and the
-    number and hash of the last charge. `SIGNATURE` is the SQL whose values `sign` takes.
+    `head` is None until a charge is written; then it contains the identity of the ledger and the
+    number and hash of the last charge. `user_and_time` takes the values of `USER_AND_TIME_SQL`.
     """
 
-    SIGNATURE: str
+    USER_AND_TIME_SQL: str
     head: tuple[str, int, str] | None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         """Run a statement with parameters written as ``:name``, and return its rows."""
 
-    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
-        """Return the user and the time, as the database or the operating system knows them."""
+    def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
+        """Return the user and the time, from the database or the operating system."""
 
-    def remembered(self, identity: str) -> tuple[int, str] | None:
+    def stored_head(self, identity: str) -> tuple[int, str] | None:
         """Return the head of the ledger that is stored outside the database, if any."""
 
-    def saw(self, identity: str, entries: int, head: str) -> None:
-        """Store the head of a verified ledger where `remembered` finds it."""
+    def store_head(self, identity: str, entries: int, head: str) -> None:
+        """Store the head of a verified ledger for `stored_head`."""
 
     def check_structure(self) -> None:
         """Raise UnusableError if tables or triggers differ from the schema."""
@@ -425,7 +425,7 @@ def insert_header(session: Session, header: Header) -> None:
 def select_header(session: Session, number: int) -> tuple[Header, int, str, tuple[str | None, str]]:
     """Return header, number of charges, last hash, and the current user and time."""
     rows = session.execute(
-        f"SELECT {_HEADER_COLUMNS}, entries, hash, {session.SIGNATURE}"
+        f"SELECT {_HEADER_COLUMNS}, entries, hash, {session.USER_AND_TIME_SQL}"
         " FROM ledgers JOIN heads ON heads.ledger = ledgers.id WHERE ledgers.id = :number",
         number=number,
     )
@@ -437,7 +437,7 @@ def select_header(session: Session, number: int) -> tuple[Header, int, str, tupl
     limit = LimitParameters(epsilon, delta, order, bool(adaptive))
     name, adjacency, unit, origin = rest
     header = Header(identity, limit, created, name, adjacency, unit, origin, number)
-    return header, entries, head, session.sign(user, time)
+    return header, entries, head, session.user_and_time(user, time)
 
 
 def insert_charge(session: Session, header: Header, entry: tuple[Any, ...], hash_: str) -> None:

@@ -123,7 +123,7 @@ class FileLock:
         self._file: FileIO | None = None
 
     @contextmanager
-    def held(self, *, to_write: bool) -> Iterator[None]:
+    def held(self, *, write: bool) -> Iterator[None]:
         """Exclude others, also from reading: with shared locks, readers could starve writers.
 
         An interrupt may come at any moment, also before this thread owns the lock.
@@ -133,12 +133,12 @@ class FileLock:
         with GATE.operation():
             try:
                 if depth == 0:
-                    give_up = time.monotonic() + BUSY_SECONDS
-                    for _ in _attempts(give_up, "thread"):
+                    deadline = time.monotonic() + BUSY_SECONDS
+                    for _ in _attempts(deadline, "thread"):
                         if self._owner.setdefault("thread", me) == me:
                             break
                     if fcntl is not None:
-                        self._wait_for_processes(to_write, give_up)
+                        self._wait_for_processes(write, deadline)
                 self._depth = depth + 1
                 yield
             finally:
@@ -150,7 +150,7 @@ class FileLock:
                         if file is not None:
                             file.close()
 
-    def _wait_for_processes(self, to_write: bool, give_up: float) -> None:
+    def _wait_for_processes(self, write: bool, deadline: float) -> None:
         """Lock the file. Without the permission to do so, read under SQLite's own locks.
 
         In that case no charge is committed between the first read and the last, so the stored
@@ -161,13 +161,13 @@ class FileLock:
             try:
                 self._file = FileIO(self._open(), "r+")
             except OSError as error:
-                if error.errno in _NO_LOCK_TO_READ and not to_write:
+                if error.errno in _NO_LOCK_TO_READ and not write:
                     with suppress(OSError):
                         self._file = FileIO(os.open(self.path, _READ_ONLY), "r")
                     return
                 raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
             descriptor = self._file.fileno()
-            for _ in _attempts(give_up, "process"):
+            for _ in _attempts(deadline, "process"):
                 if _flock(descriptor):
                     break
             if self._is_current(descriptor):
@@ -210,7 +210,7 @@ class FileLock:
             return os.path.samestat(os.fstat(descriptor), there)
         return False
 
-    def remembered(self) -> tuple[str, int, str] | None:
+    def stored_head(self) -> tuple[str, int, str] | None:
         """Return the stored identity, number of charges and last hash of the ledger.
 
         They are written after a commit, without waiting for the disk. So they may be older than
@@ -236,7 +236,7 @@ class FileLock:
             f"its lock {self.path} is damaged, or is a file of another program. {self.advice()}"
         )
 
-    def remember(self, identity: str, entries: int, head: str) -> None:
+    def store_head(self, identity: str, entries: int, head: str) -> None:
         if self._file is not None:
             with suppress(OSError):  # a full disk; the charge itself is safe
                 os.pwrite(self._file.fileno(), _lock_content(identity, entries, head), 0)
@@ -269,12 +269,12 @@ def _flock(descriptor: int) -> bool:
         raise UnusableError(reason) from error
 
 
-def _attempts(give_up: float, who: str) -> Iterator[None]:
+def _attempts(deadline: float, who: str) -> Iterator[None]:
     """Yield for each attempt, with pauses in between; raise UnusableError after the last."""
     pause = _MIN_PAUSE
     while True:
         yield
-        if time.monotonic() > give_up:
+        if time.monotonic() > deadline:
             raise UnusableError(
                 f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
             )
@@ -298,7 +298,7 @@ def file_lock(path: str) -> FileLock:
 class SQLiteSession:
     """Transaction on the file; see `schema.Session`."""
 
-    SIGNATURE = "NULL, NULL"
+    USER_AND_TIME_SQL = "NULL, NULL"
 
     def __init__(self, connection: sqlite3.Connection, lock: FileLock):
         self.connection = connection
@@ -308,11 +308,11 @@ class SQLiteSession:
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return _run(self.connection, sql, values)
 
-    def sign(self, user: Any, time: Any) -> tuple[str | None, str]:
+    def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
         return _user(), datetime.now(timezone.utc).isoformat()
 
-    def remembered(self, identity: str) -> tuple[int, str] | None:
-        known = self._lock.remembered()
+    def stored_head(self, identity: str) -> tuple[int, str] | None:
+        known = self._lock.stored_head()
         if known is None:
             return None
         seen, entries, head = known
@@ -327,9 +327,9 @@ class SQLiteSession:
             )
         return (entries, head) if seen == identity else None
 
-    def saw(self, identity: str, entries: int, head: str) -> None:
-        if self._lock.remembered() not in (None, (identity, entries, head)):
-            self._lock.remember(identity, entries, head)
+    def store_head(self, identity: str, entries: int, head: str) -> None:
+        if self._lock.stored_head() not in (None, (identity, entries, head)):
+            self._lock.store_head(identity, entries, head)
 
     def check_structure(self) -> None:
         ((damage,),) = self.execute("PRAGMA integrity_check(1)")
@@ -343,40 +343,40 @@ class SQLiteStorage:
     """File of one ledger, at an absolute path."""
 
     def __init__(self, path: str, survives_power_loss: bool = True):
-        self.place = path
+        self.location = path
         self._survives_power_loss = survives_power_loss
         self._lock = file_lock(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SQLiteStorage, (self.place, self._survives_power_loss)
+        return SQLiteStorage, (self.location, self._survives_power_loss)
 
     def find(self) -> int | None:
         """Return the number of the ledger, or None if there is none yet."""
-        with self._explained():
-            if len(os.fsencode(os.path.basename(self.place))) > _MAX_NAME_BYTES:
+        with self._ledger_errors():
+            if len(os.fsencode(os.path.basename(self.location))) > _MAX_NAME_BYTES:
                 raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
-            exists = os.path.exists(self.place)
+            exists = os.path.exists(self.location)
             if exists:
-                _check_format(self.place)  # before a lock is created next to a foreign file
-            draft = self.place + DRAFT
+                _check_format(self.location)  # before a lock is created next to a foreign file
+            draft = self.location + DRAFT
             if os.path.exists(draft):  # of a process that was killed
-                with self._lock.held(to_write=True):
+                with self._lock.held(write=True):
                     _remove(draft)
-        return 1 if exists or os.path.exists(self.place) else None
+        return 1 if exists or os.path.exists(self.location) else None
 
     def missing(self) -> str:
         return self._unusable(_MISSING)
 
     def create(self, header: Header) -> int:
         """Create the ledger atomically, unless another process does; return its number."""
-        with self._explained(), self._lock.held(to_write=True):
-            if not os.path.exists(self.place):
+        with self._ledger_errors(), self._lock.held(write=True):
+            if not os.path.exists(self.location):
                 self._check_free()
-                draft = self.place + DRAFT
+                draft = self.location + DRAFT
                 try:
                     _write_empty(draft, header)
-                    self._lock.remember(header.identity, 0, header_hash(header))
-                    _give_name(draft, self.place)
+                    self._lock.store_head(header.identity, 0, header_hash(header))
+                    _give_name(draft, self.location)
                 except OSError as error:
                     raise UnusableError(error.strerror or str(error)) from error
                 finally:
@@ -389,26 +389,26 @@ class SQLiteStorage:
 
         SQLite would apply an existing journal to the new ledger, or remove it.
         """
-        known = self._lock.remembered()
+        known = self._lock.stored_head()
         if known is not None and known[1] > 0:
             raise UnusableError(
                 f"a ledger with {known[1]} charges was here, and its file is gone; it is not "
                 f"replaced by an empty one. To start again, remove {self._lock.path}"
             )
-        if self.place.endswith(DRAFT):
+        if self.location.endswith(DRAFT):
             raise UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
-        ledger = companion_of(self.place)
+        ledger = companion_of(self.location)
         if ledger is not None:
             raise UnusableError(f"the ledger {ledger} uses a file of this name")
         for ending in ("-journal", "-wal"):
-            if os.path.lexists(self.place + ending):
+            if os.path.lexists(self.location + ending):
                 raise UnusableError(
-                    f"{self.place}{ending} exists and belongs to another database; use another "
+                    f"{self.location}{ending} exists and belongs to another database; use another "
                     "name, or move that file"
                 )
 
     @contextmanager
-    def transaction(self, number: int, *, to_write: bool) -> Iterator[SQLiteSession]:
+    def transaction(self, number: int, *, write: bool) -> Iterator[SQLiteSession]:
         """Open a consistent view. It is on disk after an exit without error; else unchanged.
 
         The file is checked before SQLite opens it, which would roll back another database's
@@ -416,11 +416,11 @@ class SQLiteStorage:
         process. IMMEDIATE locks for writing before the first read, so that the values read are
         still valid when writing, even if another program ignores our lock.
         """
-        with self._explained(), self._lock.held(to_write=to_write):
-            _check_file(self.place)
-            with closing(_connect(self.place, self._survives_power_loss)) as connection:
+        with self._ledger_errors(), self._lock.held(write=write):
+            _check_file(self.location)
+            with closing(_connect(self.location, self._survives_power_loss)) as connection:
                 session = SQLiteSession(connection, self._lock)
-                _run(connection, "BEGIN IMMEDIATE" if to_write else "BEGIN")
+                _run(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
                 try:
                     yield session
                 except BaseException:
@@ -429,11 +429,11 @@ class SQLiteStorage:
                     raise
                 connection.execute("COMMIT")
                 if session.head is not None:
-                    self._lock.remember(*session.head)
+                    self._lock.store_head(*session.head)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn every error into a LedgerError that names the file."""
+    def _ledger_errors(self) -> Iterator[None]:
+        """Convert every error to a LedgerError that names the file."""
         try:
             yield
         except UnusableError as error:
@@ -442,7 +442,7 @@ class SQLiteStorage:
             raise LedgerError(self._unusable(_explain(error))) from error
 
     def _unusable(self, reason: str) -> str:
-        return f"the ledger {self.place} cannot be used: {reason}; the file is left unchanged"
+        return f"the ledger {self.location} cannot be used: {reason}; the file is left unchanged"
 
 
 def _connect(path: str, survives_power_loss: bool = True) -> sqlite3.Connection:
@@ -506,8 +506,8 @@ def _check_format(path: str) -> bytes:
     version = int.from_bytes(header[60:64], "big")
     if version != SCHEMA_VERSION:
         raise UnusableError(
-            f"its schema has version {version}, and this skdirdp knows {SCHEMA_VERSION}; "
-            "use the version of skdirdp that wrote it, or a newer one"
+            f"its schema has version {version}, but this version of skdirdp supports "
+            f"{SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
         )
     return header
 

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..accountant import LedgerError
-from . import ledger, synthesize
-from .terminal import DAMAGED, DONE, REFUSED, STOPPED, USAGE, Refused, one_line
+from . import ledger, synthesize, terminal
+from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError
 
 __all__ = ["main"]
 
@@ -22,10 +22,10 @@ _EPILOG = f"""\
 Without a command, a demonstration on real data runs.
 
 exit codes:
-  {DONE}  done
-  {REFUSED}  refused: the request is not possible, or the limit is exceeded
-  {USAGE}  the command line is wrong
-  {DAMAGED}  the ledger cannot be used: missing, out of reach, damaged, or not a ledger
+  {EXIT_OK}  done
+  {EXIT_ERROR}  refused: the request is not possible, or the limit is exceeded
+  {EXIT_USAGE}  the command line is wrong
+  {EXIT_DAMAGED}  the ledger cannot be used: missing, out of reach, damaged, or not a ledger
 """
 _EPSILONS = (0.3, 1.0, 3.0, 10.0)
 _REPEATS = 10
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
     """Parser whose errors have one line. It may quote a password, which `main` removes."""
 
     def error(self, message: str) -> NoReturn:
-        raise Refused(f"{message}; see {self.prog} --help", USAGE)
+        raise CommandError(f"{message}; see {self.prog} --help", EXIT_USAGE)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,16 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given:
         return _run(demonstrate, [])
     if any("\0" in argument for argument in given):
-        return _complain("an argument must not contain a null character", USAGE, given)
+        return _complain("an argument must not contain a null character", EXIT_USAGE, given)
     try:
         options = _parser().parse_args(given)
     except SystemExit as end:  # after help
         return int(end.code or 0)
-    except Refused as refusal:
-        return _complain(str(refusal), refusal.code, given)
+    except CommandError as error:
+        return _complain(str(error), error.code, given)
     run = getattr(options, "run", None)
     if run is None:
-        return _complain("a command is missing; skdirdp --help lists them", USAGE, given)
+        return _complain("a command is missing; skdirdp --help lists them", EXIT_USAGE, given)
     return _run(lambda: run(options), given)
 
 
@@ -90,24 +90,24 @@ def _run(command: Callable[[], int], given: Sequence[str]) -> int:
         code = command()
         sys.stdout.flush()
         return code
-    except Refused as refusal:
-        return _complain(str(refusal), refusal.code, given)
+    except CommandError as error:
+        return _complain(str(error), error.code, given)
     except LedgerError as error:
-        return _complain(str(error), DAMAGED, given)
+        return _complain(str(error), EXIT_DAMAGED, given)
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
+        return EXIT_OK
     except KeyboardInterrupt:
-        return STOPPED
+        return EXIT_INTERRUPTED
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{place}{error.strerror or error}", REFUSED, given)
+        return _complain(f"{place}{error.strerror or error}", EXIT_ERROR, given)
     except (ValueError, TypeError, ImportError, ArithmeticError, RuntimeError) as error:
-        return _complain(str(error) or type(error).__name__, REFUSED, given)
+        return _complain(str(error) or type(error).__name__, EXIT_ERROR, given)
 
 
 def _complain(message: str, code: int, given: Sequence[str]) -> int:
-    print(f"skdirdp: {one_line(message, given)}", file=sys.stderr)
+    print(f"skdirdp: {terminal.redact_message(message, given)}", file=sys.stderr)
     return code
 
 
@@ -127,7 +127,7 @@ def demonstrate() -> int:
     levels = DirichletCategoricalNB(n_categories=5, classes=range(10))
     _compare(X.astype(int) // 4, y, CategoricalNB(min_categories=5), levels)
     print("\nNext: docs/quickstart.md")
-    return DONE
+    return EXIT_OK
 
 
 def _compare(X: Any, y: Any, plain: Any, private: Any) -> None:

@@ -24,7 +24,8 @@ from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
 from ..reporting.statements import ADAPTIVE_LIMIT, number, rounded_up
-from .terminal import DAMAGED, DONE, REFUSED, USAGE, Column, Refused, table, terminal_width, wrapped
+from . import terminal
+from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, Column, CommandError
 
 _LEDGER_HELP = (
     "the file of the ledger, or the address of a database: "
@@ -32,14 +33,14 @@ _LEDGER_HELP = (
 )
 _ROWS = 20
 _COLUMNS = (
-    Column("number", 0, 9, right=True),
+    Column("number", 0, 9, align_right=True),
     Column("time (UTC)", 0, 8),
     Column("by", 4, 3),
     Column("label", 8, 7),
     Column("part", 6, 2),
     Column("mechanism", 10, 4),
-    Column("releases", 0, 1, right=True),
-    Column("epsilon", 0, 6, right=True),
+    Column("releases", 0, 1, align_right=True),
+    Column("epsilon", 0, 6, align_right=True),
 )
 
 
@@ -144,12 +145,12 @@ def _anchor(text: str) -> str:
 def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
     """Open an existing ledger; opening never creates one."""
     if not is_url(place) and name is not None:
-        raise Refused("--name must name a ledger in a database; a file has only one", USAGE)
+        raise CommandError("--name is for ledgers in a database; a file has only one", EXIT_USAGE)
     if not _exists(place, name):
         where = f"there is no ledger at {without_password(place)}"
         if is_url(place):
             where += f" called {name}" if name else " called default; choose another by --name"
-        raise Refused(f"{where}; create one by skdirdp ledger create", DAMAGED)
+        raise CommandError(f"{where}; create one by skdirdp ledger create", EXIT_DAMAGED)
     return PrivacyAccountant(path=place, name=name)
 
 
@@ -160,11 +161,11 @@ def _exists(place: str, name: str | None) -> bool:
 
 def _create(options: Any) -> int:
     if not is_url(options.ledger) and os.path.lexists(options.ledger):
-        raise Refused(f"{options.ledger} exists already; it is left unchanged")
+        raise CommandError(f"{options.ledger} exists already; it is left unchanged")
     asked = ("epsilon", "delta", "order", "adaptive", "name", "adjacency", "unit")
     given = {name: getattr(options, name) for name in asked if getattr(options, name) is not None}
     if is_url(options.ledger) and _exists(options.ledger, options.name):
-        raise Refused("the database has a ledger of this name already; it is left unchanged")
+        raise CommandError("the database has a ledger of this name already; it is left unchanged")
     accountant = PrivacyAccountant(path=options.ledger, **given)
     place = without_password(str(accountant.path))
     return _print(options, _facts(accountant), [f"Created {place}", *_describe(accountant)])
@@ -222,8 +223,8 @@ def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
     if options.json:
         print(json.dumps(_plain(result), indent=1, allow_nan=False))
     else:
-        print(wrapped(lines, terminal_width()))
-    return DONE
+        print(terminal.wrap(lines, terminal.terminal_width()))
+    return EXIT_OK
 
 
 def _plain(value: Any) -> Any:
@@ -249,19 +250,19 @@ def _show(options: Any) -> int:
         lines += _describe_spending(accountant, spending)
     except LedgerError as error:  # its charges are shown, but have no total
         failure = error
-    anchor, width = accountant.anchor(), terminal_width()
+    anchor, width = accountant.anchor(), terminal.terminal_width()
     facts |= {"anchor": anchor, "shown": [{"number": n, **row} for n, row in rows]}
     parts = (anchor[i : i + width] for i in range(0, len(anchor), width))
     lines.append(f"anchor:     {' '.join(parts)}")
     _print(options, facts, lines)
     if rows and not options.json:
-        print("\n" + table(_COLUMNS, [_cells(n, row) for n, row in rows], width))
+        print("\n" + terminal.format_table(_COLUMNS, [_cells(n, row) for n, row in rows], width))
         if first:
             more = f"{first} earlier charges are not shown; --last {len(history)} shows all."
-            print(wrapped([more], width))
+            print(terminal.wrap([more], width))
     if failure is not None:
         raise failure
-    return DONE
+    return EXIT_OK
 
 
 def _cells(number: int, row: Any) -> list[object]:
@@ -293,7 +294,7 @@ def _verify(options: Any) -> int:
     result = {**_facts(accountant), **spending, "intact": True, "anchor": accountant.anchor()}
     line = f"intact: {plural(entries, 'charge')}, none changed or missing"
     _print(options, result, [line, *_describe_spending(accountant, spending)[1:]])
-    return DONE if spending["within_limit"] else REFUSED
+    return EXIT_OK if spending["within_limit"] else EXIT_ERROR
 
 
 def _export(options: Any) -> int:
@@ -301,7 +302,7 @@ def _export(options: Any) -> int:
     name = "ledger.json" if to_stdout else options.output
     kind = options.format or Path(name).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise Refused("--format is needed if FILE ends in neither .json nor .csv", USAGE)
+        raise CommandError("--format is needed if FILE ends in neither .json nor .csv", EXIT_USAGE)
     accountant = open_ledger(options.ledger, options.name)
     text = FORMATS[kind](accountant)
     if not to_stdout:
@@ -312,7 +313,7 @@ def _export(options: Any) -> int:
         sys.stdout.buffer.write(text.encode("utf-8"))
     else:
         sys.stdout.write(text)
-    return DONE
+    return EXIT_OK
 
 
 def _report(options: Any) -> int:
@@ -322,7 +323,7 @@ def _report(options: Any) -> int:
         stem = "ledger" if is_url(options.ledger) else Path(options.ledger).stem
         output = f"{stem}.html"
         if os.path.exists(output):
-            raise Refused(f"{output} exists already; --output {output} replaces it")
+            raise CommandError(f"{output} exists already; --output {output} replaces it")
     path = accountant.report(output)
     return _print(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
 
@@ -337,4 +338,4 @@ def _merge(options: Any) -> int:
     new = spending["charges"] - before
     lines = [f"{plural(new, 'charge')} new", *_describe_spending(accountant, spending)]
     _print(options, {**_facts(accountant), **spending, "new": new}, lines)
-    return DONE if spending["within_limit"] else REFUSED
+    return EXIT_OK if spending["within_limit"] else EXIT_ERROR

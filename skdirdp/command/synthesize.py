@@ -28,7 +28,7 @@ from .._messages import plural
 from ..reporting.pages import write
 from ..reporting.redact import check_output, is_stream
 from .ledger import add_command, add_output, open_ledger, real_number, whole_number
-from .terminal import DONE, USAGE, Refused, terminal_width, wrapped
+from .terminal import EXIT_OK, EXIT_USAGE, CommandError, terminal_width, wrap
 
 _BLOCK_ROWS = 10_000  # encoded at once
 _MANY_MISSING = 0.5  # share of missing values that suggests a wrong schema
@@ -77,7 +77,7 @@ def _synthesize(options: argparse.Namespace) -> int:
     _check_writable(options.output, inputs)
     _check_writable(options.report, [*inputs, options.output])
     if options.name is not None and options.ledger is None:
-        raise Refused("--name must name a ledger in a database; give it by --ledger", USAGE)
+        raise CommandError("--name is for ledgers in a database; pass one to --ledger", EXIT_USAGE)
     accountant = None if options.ledger is None else open_ledger(options.ledger, options.name)
     _print_progress(options, "reading the table")
     table, groups = _read(options.table, schema)
@@ -106,7 +106,7 @@ def _synthesize(options: argparse.Namespace) -> int:
     if options.report is not None:
         model.privacy_.report(options.report)
     _summarise(options, model, records)
-    return DONE
+    return EXIT_OK
 
 
 def _check_writable(path: str | None, inputs: list[str]) -> None:
@@ -115,7 +115,7 @@ def _check_writable(path: str | None, inputs: list[str]) -> None:
         return
     check_output(path, inputs)
     if Path(path).is_dir():
-        raise Refused(f"{path} is a folder; give a file")
+        raise CommandError(f"{path} is a folder; give a file")
     if not is_stream(path):
         with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".skdirdp"):
             pass
@@ -136,7 +136,7 @@ def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
         for name in records
         if records[name].isna().mean() > _MANY_MISSING
     ]
-    print(wrapped(lines, terminal_width()))
+    print(wrap(lines, terminal_width()))
 
 
 def _print_progress(options: argparse.Namespace, what: str) -> None:
@@ -190,7 +190,7 @@ def _csv_rows(path: str) -> Iterator[Iterator[list[str]]]:
             # Python 3.10 refuses a file that contains a null character.
             yield csv.reader((line.replace("\0", "\ufffd") for line in file), strict=True)
     except csv.Error:
-        raise Refused(
+        raise CommandError(
             f"{path} must be a CSV file: a field that starts with a quote must end with one, and "
             "quotes within it must be doubled"
         ) from None
@@ -204,13 +204,13 @@ def _check_header(path: str, header: list[str], schema: "Schema") -> None:
     hint = f"the first line of {path} must hold the names of its columns, separated by commas"
     lacking = [name for name in schema.names if name not in header]
     if lacking:
-        raise Refused(f"{path} has no column {lacking[0]!r}, which the schema names; {hint}")
+        raise CommandError(f"{path} has no column {lacking[0]!r}, which the schema names; {hint}")
     twice = [name for name in schema.names if header.count(name) > 1]
     if twice:
-        raise Refused(f"{path} has more than one column {twice[0]!r}")
+        raise CommandError(f"{path} has more than one column {twice[0]!r}")
     unknown = [place for place, name in enumerate(header, 1) if name not in schema.names]
     if unknown:
-        raise Refused(
+        raise CommandError(
             f"{path} has {plural(len(unknown), 'column')} that the schema does not name, the first "
             f"at position {unknown[0]}; add it to the schema with states, bounds, find = true or "
             "drop = true"
@@ -274,22 +274,22 @@ def read_schema(path: str) -> Schema:
         text = Path(path).read_text(encoding="utf-8")
         given = (json if path.lower().endswith(".json") else tomllib).loads(text)
     except ValueError as error:  # of either format, or of the encoding
-        raise Refused(f"{path}: {error}") from None
+        raise CommandError(f"{path}: {error}") from None
     except RecursionError:
-        raise Refused(f"{path}: a schema must not be nested so deeply") from None
+        raise CommandError(f"{path}: a schema must not be nested so deeply") from None
     if not isinstance(given, Mapping) or not set(given) <= _KEYS:
-        raise Refused(f"{path}: a schema has the parts {', '.join(sorted(_KEYS))} and no others")
+        raise CommandError(f"{path}: a schema may only have the parts {', '.join(sorted(_KEYS))}")
     parts = _split_by_kind(path, given.get("columns"))
     missing = _texts(path, "missing", given.get("missing", [""]))
     states = {name: _texts(path, name, texts) for name, texts in parts["states"].items()}
     for name, texts in states.items():
         if not set(missing).isdisjoint(texts):
-            raise Refused(f"{path}: a state of column {name!r} must not be in missing too")
+            raise CommandError(f"{path}: a state of column {name!r} must not be in missing too")
     persons = given.get("persons", {})
     if not isinstance(persons, Mapping) or not set(persons) <= {"column", "max_rows"}:
-        raise Refused(f"{path}: persons must have a column, and may have max_rows")
+        raise CommandError(f"{path}: persons must have a column, and may have max_rows")
     if not isinstance(persons.get("column", ""), str):
-        raise Refused(f"{path}: the column of persons must be a text")
+        raise CommandError(f"{path}: the column of persons must be a text")
     return Schema(
         states,
         {name: _pair(path, name, bounds) for name, bounds in parts["bounds"].items()},
@@ -305,12 +305,12 @@ def read_schema(path: str) -> Schema:
 def _split_by_kind(path: str, columns: Any) -> dict[str, dict[str, Any]]:
     """Return the columns of each kind."""
     if not isinstance(columns, Mapping) or not columns:
-        raise Refused(f"{path}: columns must be a table with an entry for each column")
+        raise CommandError(f"{path}: columns must be a table with an entry for each column")
     parts: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
     for name, column in columns.items():
         kinds = [kind for kind in _KINDS if isinstance(column, Mapping) and kind in column]
         if len(kinds) != 1 or len(column) != 1 or column[kinds[0]] is False:
-            raise Refused(
+            raise CommandError(
                 f"{path}: column {name!r} must have one of states = [...], bounds = [low, high], "
                 "find = true and drop = true"
             )
@@ -321,9 +321,9 @@ def _split_by_kind(path: str, columns: Any) -> dict[str, dict[str, Any]]:
 def _texts(path: str, name: str, values: Any) -> list[str]:
     """Check a list of texts; a whole number may be given without quotes."""
     if not isinstance(values, list):
-        raise Refused(f"{path}: {name!r} must be a list of texts")
+        raise CommandError(f"{path}: {name!r} must be a list of texts")
     if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
-        raise Refused(
+        raise CommandError(
             f"{path}: {name!r} must be a list of texts as in the table, or of whole numbers; put "
             'others in quotes, such as "250.00" or "True"'
         )
@@ -335,7 +335,7 @@ def _pair(path: str, name: str, bounds: Any) -> tuple[float, float]:
         isinstance(bound, int | float) and not isinstance(bound, bool) for bound in bounds
     )
     if not numbers or len(bounds) != 2:
-        raise Refused(f"{path}: bounds of {name!r} must be two numbers, [low, high]")
+        raise CommandError(f"{path}: bounds of {name!r} must be two numbers, [low, high]")
     return bounds[0], bounds[1]
 
 
@@ -346,7 +346,7 @@ def _draft(options: Any) -> int:
         print(text, end="")
     else:
         print(f"Wrote {write(options.output, text, [options.codebook])}")
-    return DONE
+    return EXIT_OK
 
 
 def _draft_schema(path: str, rows: Iterable[Mapping[str, Any]]) -> str:
@@ -355,19 +355,19 @@ def _draft_schema(path: str, rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         cells = {str(key).strip().lower(): (value or "").strip() for key, value in row.items()}
         if not cells.get("column"):
-            raise Refused(f"{path}: every row of a code book must name its column under 'column'")
+            raise CommandError(f"{path}: every row of a code book must have an entry in 'column'")
         entry = columns.setdefault(cells["column"], {"states": [], "bounds": []})
         if cells.get("low") or cells.get("high"):
             entry["bounds"] = [_number(path, cells, key) for key in ("low", "high")]
         elif cells.get("value"):
             entry["states"].append(cells["value"])
     if not columns:
-        raise Refused(f"{path}: a code book must have at least one row below its header")
+        raise CommandError(f"{path}: a code book must have at least one row below its header")
     lines = ['missing = [""]']
     for name, entry in columns.items():
         lines += ["", f"[columns.{_quoted(name)}]"]
         if entry["states"] and entry["bounds"]:
-            raise Refused(f"{path}: column {name!r} has both values and a range")
+            raise CommandError(f"{path}: column {name!r} has both values and a range")
         if entry["bounds"]:
             lines.append(f"bounds = [{', '.join(entry['bounds'])}]")
         elif entry["states"]:
@@ -388,7 +388,7 @@ def _number(path: str, cells: Mapping[str, str], key: str) -> str:
     try:
         value = float(cells.get(key, ""))
     except ValueError:
-        raise Refused(f"{path}: {key!r} of column {cells['column']!r} must be a number") from None
+        raise CommandError(f"{path}: {key!r} of {cells['column']!r} must be a number") from None
     try:
         return str(int(cells[key]))
     except ValueError:

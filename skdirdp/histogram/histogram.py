@@ -1,8 +1,8 @@
 """Histograms of numeric columns: public fine bins, their counts, and released estimates.
 
-Fine bins are runs of cells whose width is a power of two and whose borders are multiples of it.
-These are exact in floating point, so a value is on the same side of a border when it is counted
-and when it is binned later. Released histograms use only the release and the mechanism.
+A fine bin consists of adjacent cells. The width of the cells is a power of two, and their borders
+are multiples of it, so borders are exact, and a value is on the same side of a border when it is
+counted and when it is binned later. Released histograms never use exact counts.
 """
 
 from dataclasses import dataclass
@@ -23,24 +23,24 @@ from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_histogram
 
-#: Fraction of the borders that follow the logarithm of |x|; the others are evenly spaced.
+#: Fraction of the borders that are spaced by the logarithm of |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
 
-# Largest number of cells of a grid: a lookup table of all cells fits in the second-level cache.
+# Maximum number of cells of a grid: a lookup table of all cells fits in the second-level cache.
 _MAX_CELLS = 1 << 17
 # Logarithmic borders become evenly spaced below this fraction of the larger bound. With the
 # default number of fine bins, the narrowest are then one cell wide.
 _SMALLEST_SCALE = 1 / 4096
-# Entries of X that are processed at once, and rows whose cells are kept between counts.
+# Number of entries of X processed at once, and of rows whose cells are buffered before counting.
 BLOCK_ENTRIES = 1 << 15
 _COUNTED_ROWS = 1 << 18
-# Up to this number of borders, comparing with each is faster than a binary search.
+# Up to this number of borders, comparing with every border is faster than a binary search.
 _FEW_BORDERS = 48
-# Codes of engines for numbers without a cell, and the numbers that they stand for.
+# Codes that engines use for non-finite values, and these values.
 _INVALID_CODES = {-1: np.nan, -2: np.inf}
 #: Edges of the one bin of a constant feature, as in scikit-learn.
-EVERYTHING = np.array([-np.inf, np.inf])
-# A quantile bin with less than this fraction of its share is merged with another.
+CONSTANT_EDGES = np.array([-np.inf, np.inf])
+# A quantile bin with less than this fraction of an equal share is merged with another.
 _NEARLY_EMPTY = 0.1
 
 
@@ -49,12 +49,12 @@ _NEARLY_EMPTY = 0.1
 
 @dataclass(frozen=True)
 class FineGrid:
-    """Fine bins between public bounds; values beyond them count in the end bins."""
+    """Fine bins between public bounds; values outside are counted in the first or last bin."""
 
     low: float
     high: float
     width: float  # of a cell
-    first: float  # position of the lower bound, in cells from 0
+    first: float  # lower bound divided by the width, rounded down
     starts: np.ndarray  # first cell of each fine bin
 
     @property
@@ -67,7 +67,7 @@ class FineGrid:
 
     @cached_property
     def bin_of_cell(self) -> np.ndarray:
-        """Fine bin of each cell, and of one more, which the upper bound itself may start."""
+        """Fine bin of each cell, and of one more, in case the upper bound is a border of cells."""
         sizes = np.diff(self.starts, append=self.n_cells + 1)
         return np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
 
@@ -79,14 +79,14 @@ class FineGrid:
 
 @lru_cache(maxsize=256)
 def fine_grid(low: float, high: float, n_bins: int, scale: str) -> FineGrid:
-    """Return a grid of `n_bins` fine bins, chosen from the bounds alone.
+    """Return a grid of `n_bins` fine bins that depends only on the bounds, not on the data.
 
     There are fewer bins if there are fewer floating-point numbers between the bounds.
     """
-    # Half as many cells are enough for the bins.
-    most = max(_MAX_CELLS, 2 << (n_bins - 1).bit_length())
-    # Cells are no finer than the numbers themselves, so that borders stay exact.
-    width = max(high / most - low / most, _resolution(low, high))
+    # Rounding the width up to a power of two may halve the number of cells.
+    max_cells = max(_MAX_CELLS, 2 << (n_bins - 1).bit_length())
+    # Cells are not narrower than the spacing of floats, so that borders are exact.
+    width = max(high / max_cells - low / max_cells, _resolution(low, high))
     width = 2.0 ** np.ceil(np.log2(width))
     first = np.floor(low / width)
     n_cells = _n_cells(high, width, first)
@@ -98,12 +98,12 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str) -> FineGrid:
     unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
     stretched = np.arcsinh(position / unit)
     stretched -= stretched[0]
-    # Between close bounds the logarithm may have a single value.
+    # If the bounds are close, all logarithms may be equal after rounding.
     if fraction > 0 and stretched[-1] > 0:
         progress = (1 - fraction) * progress + fraction * (stretched / stretched[-1])
     starts = np.searchsorted(progress, np.arange(n_bins) / n_bins)
     starts[0] = 0
-    # Several borders in one cell move to the next cells and, at the upper end, to those before.
+    # If several borders fall into one cell, move them to the next or, at the end, previous cells.
     steps = np.arange(n_bins)
     starts = np.maximum.accumulate(starts - steps) + steps
     starts = np.minimum(starts, n_cells - n_bins + steps)
@@ -122,12 +122,12 @@ def _resolution(low: float, high: float) -> float:
 
 
 def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
-    """Return the smallest and largest value, or wider bounds that have room for `n_bins` bins.
+    """Return the smallest and largest value, or wider bounds if `n_bins` bins do not fit.
 
-    The bounds of a constant column are widened too: the data must not choose the number of bins.
+    Bounds of a constant column are widened too: the number of bins must not depend on the data.
     """
     low, high = float(column.min()), float(column.max())
-    # With several numbers in a bin, edges at equal distances are distinct after rounding.
+    # If each bin contains several floats, equidistant edges remain distinct after rounding.
     if high - low >= 4 * n_bins * _resolution(low, high):
         return low, high
     half = max(1.0, abs(low), abs(high)) / 2
@@ -136,21 +136,21 @@ def observed_bounds(column: np.ndarray, n_bins: int = 0) -> tuple[float, float]:
 
 
 def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) -> list[np.ndarray]:
-    """Count the fine bins of some columns: each row of X is in one bin of each."""
+    """Return the number of rows of X in each fine bin of some columns."""
     ends = [(grid.low, grid.high, 1 / grid.width, grid.first) for grid in grids]
     low, high, scale, first = np.array(ends).T
     reaches_below = bool(first.min() < 0)
     counts = [np.zeros(grid.n_bins) for grid in grids]
-    everything = columns == list(range(X.shape[1]))
+    all_columns = columns == list(range(X.shape[1]))
     cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
     for part in range(0, len(X), _COUNTED_ROWS):
         rows = X[part : part + _COUNTED_ROWS]
         for block in row_blocks(len(rows), rows.shape[1], BLOCK_ENTRIES):
-            chosen = rows[block] if everything else rows[block][:, columns]
+            chosen = rows[block] if all_columns else rows[block][:, columns]
             inside = np.clip(chosen, low, high, dtype=np.float64)
             inside *= scale
             if reaches_below:
-                # The difference below would round a value just below a border up to it.
+                # Otherwise the subtraction could round a value just below a border up to it.
                 np.floor(inside, out=inside)
             inside -= first
             cells[:, block] = inside.T
@@ -160,11 +160,11 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
 
 
 def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndarray:
-    """Return the number of a column's borders that are at most each value."""
+    """Return the bin of each value: the number of borders of its column that do not exceed it."""
     bins = np.empty(X.shape, dtype=dtype)
-    most = max(len(inner) for inner in borders)
-    if most <= _FEW_BORDERS:
-        levels = np.full((most, X.shape[1]), np.inf)
+    n_levels = max(len(inner) for inner in borders)
+    if n_levels <= _FEW_BORDERS:
+        levels = np.full((n_levels, X.shape[1]), np.inf)
         for column, inner in enumerate(borders):
             levels[: len(inner), column] = inner
         for block in row_blocks(len(X), X.shape[1], BLOCK_ENTRIES):
@@ -184,36 +184,36 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndar
 
 @dataclass(frozen=True)
 class FeatureBins:
-    """Bins of each feature, and the fine bins that are counted."""
+    """Requested number of bins, number of categories and fine grid of each feature."""
 
     n_bins: list[int]
-    sizes: list[int | None]  # number of categories; None for numeric features
+    n_categories: list[int | None]  # None for numeric features
     grids: list[FineGrid | None]  # None for categorical and constant features
 
     def edges(self) -> list[np.ndarray]:
         """Return the edges of the bins of each feature."""
-        edges = [EVERYTHING if size is None else np.arange(size + 1) - 0.5 for size in self.sizes]
+        edges = [CONSTANT_EDGES if n is None else np.arange(n + 1) - 0.5 for n in self.n_categories]
         for k, grid in enumerate(self.grids):
             edges[k] = edges[k] if grid is None else grid.edges
         return edges
 
     def count(self, X: np.ndarray) -> list[np.ndarray]:
-        """Return exact counts of the bins; one empty bin for constant features."""
+        """Return exact counts of the bins; constant features have one bin with count 0."""
         counts = [
             np.zeros(1) if size is None else count_cells(X[:, k].astype(np.intp), size)
-            for k, size in enumerate(self.sizes)
+            for k, size in enumerate(self.n_categories)
         ]
         numeric = {k: grid for k, grid in enumerate(self.grids) if grid is not None}
         if numeric:
-            found = count_fine_bins(X, list(numeric), list(numeric.values()))
-            for k, bins in zip(numeric, found, strict=True):
+            fine_counts = count_fine_bins(X, list(numeric), list(numeric.values()))
+            for k, bins in zip(numeric, fine_counts, strict=True):
                 counts[k] = bins
         return counts
 
 
 @dataclass(frozen=True)
 class BinCounter:
-    """Counts of fine bins in a table that is not in memory, part by part."""
+    """Counter of fine bins in a table that is not in memory."""
 
     model: Any
     bins: FeatureBins
@@ -222,13 +222,13 @@ class BinCounter:
     def max_rows(self) -> int:
         return self.model.max_rows
 
-    def count_part(self, part: Part, before: CountedRows | None) -> TableCounts:
-        # Validation sets attributes of the model, which threads share, so it is copied.
+    def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
+        # Validation sets attributes of the model, which threads share, so the model is copied.
         X = self.model._for_workers()._validate(part.X, reset=False)
-        counted = select_rows(part.groups, len(X), self.max_rows, before)
+        counted = select_rows(part.groups, len(X), self.max_rows, previous)
         X = counted.take(X)
         if len(X):
-            check_categories(X, self.bins.sizes)
+            check_categories(X, self.bins.n_categories)
         return TableCounts(CountedRows(counted.unit, counted.n_rows), self.bins.count(X))
 
     def count_frame(self, frame: Any) -> TableCounts:
@@ -237,21 +237,21 @@ class BinCounter:
             self._check(numbers.extreme_rows(None))
         tables = []
         for k, name in enumerate(frame.with_progress(frame.names)):
-            size, grid = self.bins.sizes[k], self.bins.grids[k]
+            size, grid = self.bins.n_categories[k], self.bins.grids[k]
             if grid is None:
                 assert size is not None
-                found = frame.group([name], size, partial(self._categories, k))
-                tables.append(count_cells(found.codes, size, found.weights))
+                groups = frame.group([name], size, partial(self._categories, k))
+                tables.append(count_cells(groups.codes, size, groups.weights))
             else:
                 n_cells = grid.n_cells + 1
-                found = frame.group_cells(name, grid, n_cells, self._cells)
-                cells = count_cells(found.codes, n_cells, found.weights)
+                groups = frame.group_cells(name, grid, n_cells, self._cells)
+                cells = count_cells(groups.codes, n_cells, groups.weights)
                 tables.append(np.add.reduceat(cells, grid.starts))
-        return TableCounts(frame.counted(found.n_rows, self.max_rows), tables)
+        return TableCounts(frame.counted(groups.n_rows, self.max_rows), tables)
 
     def _categories(self, feature: int, records: pd.DataFrame) -> np.ndarray:
         X = self._check(records)
-        check_categories(X, [self.bins.sizes[feature]], feature)
+        check_categories(X, [self.bins.n_categories[feature]], feature)
         return X[:, 0].astype(np.intp)
 
     def _cells(self, records: pd.DataFrame) -> np.ndarray:
@@ -263,15 +263,15 @@ class BinCounter:
 
 
 def check_categories(X: np.ndarray, sizes: list[Any], first: int = 0) -> None:
-    """Refuse values that are no categories, in the features from the first on."""
+    """Raise an error if a value is not a category. `first` is the index of the first column."""
     for k, size in enumerate(sizes, first):
         if size is None:
             continue
         column = X[:, k - first]
         if column.min() < 0 or column.max() >= size or np.any(column != np.floor(column)):
             raise ValueError(
-                f"X must hold whole numbers from 0 to {size - 1} in feature {k}, which has "
-                f"n_categories {size}; some are not"
+                f"X must contain integers from 0 to {size - 1} in feature {k}, which has "
+                f"n_categories {size}; some values are not"
             )
 
 
@@ -284,7 +284,7 @@ def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
     marks = X @ sparse.csr_array((np.ones(owner.size, X.dtype), (rows, owner)), shape)
     marks = marks.toarray() if sparse.issparse(marks) else marks
     if np.any(marks != 1):
-        raise ValueError("X must mark one bin per feature and row, as transform does")
+        raise ValueError("X must be one-hot encoded, with one 1 per feature in each row")
     bins = X @ sparse.csr_array((position, (rows, owner)), shape)
     return bins.toarray() if sparse.issparse(bins) else bins
 
@@ -295,9 +295,9 @@ def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
 def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
     """Return the positions of the edges of `n_bins` bins with about equally many records.
 
-    A value that many records share covers several levels, whose borders would separate nothing.
-    These borders split other bins instead: always the one whose smaller half is the largest. So
-    the number of bins never depends on the data, as the noise of later steps requires.
+    If many records share a value, several quantiles are equal, and their borders would coincide.
+    The extra borders split other bins: in each step, the bin whose smaller half is the largest.
+    The number of bins never depends on the data, as the noise of later steps requires.
     `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins
@@ -309,30 +309,30 @@ def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
     return borders if len(borders) > n_bins else _split_largest(cdf, borders, n_bins)
 
 
-def _merge_nearly_empty(cdf: np.ndarray, borders: np.ndarray, least: float) -> np.ndarray:
-    """Merge each bin that holds too little with its smaller neighbour."""
+def _merge_nearly_empty(cdf: np.ndarray, borders: np.ndarray, min_share: float) -> np.ndarray:
+    """Merge each bin with a share below `min_share` with its smaller neighbour."""
     while len(borders) > 2:
-        parts = np.diff(cdf[borders])
-        smallest = int(np.argmin(parts))
-        if parts[smallest] >= least:
+        shares = np.diff(cdf[borders])
+        smallest = int(np.argmin(shares))
+        if shares[smallest] >= min_share:
             break
-        beside = np.concatenate([[np.inf], parts, [np.inf]])
-        borders = np.delete(borders, smallest + (beside[smallest + 2] <= beside[smallest]))
+        padded = np.concatenate([[np.inf], shares, [np.inf]])
+        borders = np.delete(borders, smallest + (padded[smallest + 2] <= padded[smallest]))
     return borders
 
 
 def _split_largest(cdf: np.ndarray, borders: np.ndarray, n_bins: int) -> np.ndarray:
-    """Split bins, between fine bins, until there are `n_bins`."""
-    found = borders.tolist()
-    candidates = [_best_split(cdf, *ends) for ends in pairwise(found) if ends[1] - ends[0] > 1]
+    """Split bins at borders of fine bins until there are `n_bins`."""
+    split = borders.tolist()
+    candidates = [_best_split(cdf, *ends) for ends in pairwise(split) if ends[1] - ends[0] > 1]
     heapify(candidates)
-    while len(found) <= n_bins:
+    while len(split) <= n_bins:
         _, _, start, middle, stop = heappop(candidates)
-        found.append(middle)
+        split.append(middle)
         for ends in ((start, middle), (middle, stop)):
             if ends[1] - ends[0] > 1:
                 heappush(candidates, _best_split(cdf, *ends))
-    return np.sort(found)
+    return np.sort(split)
 
 
 def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int, int, int]:
@@ -343,7 +343,7 @@ def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int
     smaller, middle = max(
         (min(cdf[middle] - cdf[start], cdf[stop] - cdf[middle]), middle) for middle in between
     )
-    if smaller <= 0:  # one fine bin holds all records, or there are none
+    if smaller <= 0:  # one fine bin contains all records, or there are none
         middle = (start + stop) // 2
     return -float(smaller), start - stop, start, middle, stop
 
@@ -359,7 +359,7 @@ class ReleasedHistogram:
     release: np.ndarray
     mechanism: Mechanism
     n_samples: Any
-    ordered: bool = True  # whether adjacent bins are adjacent values
+    ordered: bool = True  # whether adjacent bins contain adjacent values
 
     @cached_property
     def _unbiased(self) -> np.ndarray:
@@ -367,14 +367,14 @@ class ReleasedHistogram:
         return self.mechanism.unbiased(self.release, self.n_samples)
 
     def _estimate_unordered(self) -> np.ndarray:
-        """Return estimated shares of bins without an order."""
+        """Return the estimated shares of unordered bins."""
         return project_to_simplex(self._unbiased)
 
     def _limits(
         self, first: np.ndarray, stop: np.ndarray, confidence: float, estimate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return limits of the true shares of runs of bins, given their estimates."""
-        if self.mechanism.is_exact:  # limits would differ by rounding errors
+        """Return limits of the true shares of runs of adjacent bins."""
+        if self.mechanism.is_exact:  # computed limits would differ by rounding errors
             return estimate, estimate
         return self.mechanism.limits(
             self.release, first, stop, n_samples=self.n_samples, confidence=confidence
@@ -395,13 +395,13 @@ class ReleasedHistogram:
         return np.diff(self.cdf) if self.ordered else self._estimate_unordered()
 
     def means(self, edges: np.ndarray) -> np.ndarray:
-        """Return the estimated mean of the records in wider bins; the centre of empty bins."""
+        """Return the estimated mean in each of the wider bins, or the centre of an empty bin."""
         points = np.union1d(self.edges, edges)
         shares = np.diff(np.interp(points, self.edges, self.cdf))
         middles = points[:-1] / 2 + points[1:] / 2
         bins = np.clip(np.searchsorted(edges, middles) - 1, 0, len(edges) - 2)
         total = np.bincount(bins, shares, len(edges) - 1)
-        # Weights with sum 1 first: values may be as large as the largest float.
+        # Normalize the weights first: values may be as large as the largest float.
         with np.errstate(invalid="ignore", divide="ignore"):
             means = np.bincount(bins, shares / total[bins] * middles, len(edges) - 1)
         centres = edges[:-1] / 2 + edges[1:] / 2
@@ -421,7 +421,7 @@ class ReleasedHistogram:
         """Return simultaneous limits of the true CDF at all edges."""
         below = np.arange(1, len(self.release))
         limits = self._limits(np.zeros_like(below), below, confidence, self.cdf[1:-1])
-        # A CDF is non-decreasing, so limits at one edge hold beyond it.
+        # A CDF is non-decreasing: lower limits hold at later edges, upper limits at earlier edges.
         lower = np.maximum.accumulate(limits[0])
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
@@ -431,14 +431,14 @@ class ReleasedHistogram:
 class NoisyHistogram(ReleasedHistogram):
     """Histogram of one feature, released as noisy counts; `n_samples` is None if not public.
 
-    In the CDF of ordered bins, errors of single counts cancel, so the counts are not shrunk.
+    In the CDF of ordered bins, errors of single counts cancel, so counts are not shrunk.
     """
 
     @cached_property
     def _unbiased(self) -> np.ndarray:
         noisy, size, total = self.release, len(self.release), self.n_samples
         if total is None:
-            # The number of records is at least what the noise could hide.
+            # Use at least the standard deviation of the noise of the total, which is positive.
             variance = size * self.mechanism.noise.variance_at(max(noisy.mean(), 0.0))
             total = max(noisy.sum(), np.sqrt(variance))
         # The missing records are distributed evenly.
@@ -455,7 +455,7 @@ class NoisyHistogram(ReleasedHistogram):
 
 
 def project_to_simplex(shares: np.ndarray) -> np.ndarray:
-    """Return the nearest distribution to numbers that sum to 1."""
+    """Project numbers that sum to 1 onto the probability simplex."""
     falling = np.sort(shares)[::-1]
     excess = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
     threshold = excess[np.flatnonzero(falling > excess)[-1]]

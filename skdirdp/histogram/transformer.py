@@ -23,7 +23,7 @@ from ..numerics.rows import row_blocks
 from ..records import as_numbers
 from .histogram import (
     BLOCK_ENTRIES,
-    EVERYTHING,
+    CONSTANT_EDGES,
     FINE_SCALES,
     BinCounter,
     FeatureBins,
@@ -323,11 +323,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self._histograms_ = [
             None if mechanism is None else kind(edges, drawn, mechanism, number, size is None)
             for edges, (drawn, mechanism), size in zip(
-                self.fine_edges_, releases, bins.sizes, strict=True
+                self.fine_edges_, releases, bins.n_categories, strict=True
             )
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
-        self._is_categorical_ = np.array([size is not None for size in bins.sizes])
+        self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
         self._set_edges(bins, X, is_private=context.is_private)
 
     def _set_edges(self, bins: FeatureBins, X: np.ndarray | None, *, is_private: bool) -> None:
@@ -716,7 +716,7 @@ def _exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarra
             "Bins whose width are too small (i.e., <= 1e-8) in feature "
             f"{feature} are removed. Consider decreasing the number of bins."
         )
-    return edges if len(edges) > 1 else EVERYTHING
+    return edges if len(edges) > 1 else CONSTANT_EDGES
 
 
 def _empty_table(columns: Any) -> Any:

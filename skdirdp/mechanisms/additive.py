@@ -128,7 +128,7 @@ class _AdditiveMechanism(Mechanism):
         return self._noise_scale * self._mean(noisy / self._noise_scale)
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
-        check_noise(self._noise_scale, noise_grid(self._noise_scale, at_most=grid))
+        check_noise(self._noise_scale, noise_grid(self._noise_scale, max_grid=grid))
 
     @classmethod
     def _draw(cls, requests, generator):
@@ -164,7 +164,7 @@ class _AdditiveMechanism(Mechanism):
             As in `check_table`.
         """
         grid = self.contribution.grid if grid is None else grid
-        grid = noise_grid(self._noise_scale, at_most=grid)
+        grid = noise_grid(self._noise_scale, max_grid=grid)
         cells = self._cells(self._noise_scale, grid, counts.shape, generator)
         noisy = counts + grid * cells
         # Multiples above 2^53 would be rounded before the sum is. The rounding of the sum would
@@ -402,7 +402,7 @@ class LaplaceMechanism(_AdditiveMechanism):
         size = len(release)
         tail = (1 - confidence) / (2 * (len(first) + 2))
         tied = int(np.sum(release == release.min()))
-        grid = noise_grid(self.scale, at_most=self.contribution.grid)
+        grid = noise_grid(self.scale, max_grid=self.contribution.grid)
         log_chance = gammaln(size + 1) - gammaln(tied + 1) - gammaln(size - tied + 1)
         log_chance += (tied - 1) * np.log(grid / (2 * self.scale))
 
@@ -480,7 +480,7 @@ class SelectionMechanism(GaussianMechanism):
         if self.is_exact:
             return 0.0
         # Rounding to the grid can increase the noise by one step.
-        step = noise_grid(self.sigma, at_most=self.contribution.grid)
+        step = noise_grid(self.sigma, max_grid=self.contribution.grid)
         # Counts are whole numbers, so a record has at most as many names as its total.
         names = max(1.0, self.contribution.total("add_remove"))
         # All names of a record stay hidden with probability at least (1 - p)^names.

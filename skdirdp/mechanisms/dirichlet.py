@@ -23,7 +23,7 @@ from .sampling import (
     gamma_cells,
     gamma_cells_of_all,
     gamma_shapes,
-    middles,
+    midpoints,
     places_for,
     relative_weights,
     round_down,
@@ -148,7 +148,7 @@ class DirichletMechanism(Mechanism):
         # The guarantee is proved for the gamma variables, before they are divided by their sum.
         # Their mean and their variance are r x + alpha.
         r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
-        noisy = middles(*drawn)
+        noisy = midpoints(*drawn)
         noisy -= alpha
         noisy /= r or self.r
         return noisy

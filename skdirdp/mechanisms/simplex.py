@@ -68,7 +68,7 @@ class SimplexMechanism(PrivacyCurves):
         not covered by the guarantee.
     eta, eta_bar : float in (0, 1)
         Lower bounds on a protected entry, and on the sum of all other entries. Vectors outside
-        these bounds are refused.
+        these bounds are rejected.
     b : float in (0, 1], default=1.0
         Bound on the l1 distance of neighbours.
     n_vectors : int, default=1
@@ -76,8 +76,8 @@ class SimplexMechanism(PrivacyCurves):
 
     Notes
     -----
-    Which vectors are neighbours depends on all parameters except `k`. `adjacency` names the
-    relation with these parameters. Releases compose only if their names are equal.
+    Which vectors are neighbours depends on all parameters except `k`. The name `adjacency`
+    contains these parameters. Releases compose only if their names are equal.
 
     Examples
     --------
@@ -104,12 +104,12 @@ class SimplexMechanism(PrivacyCurves):
                 f"protected must be at least 2 distinct entries; got {self.protected!r}"
             )
         object.__setattr__(self, "protected", protected)
-        least = {"above": 0, "at_least": 1 / LARGEST, "below": 1}
-        store_reals(self, eta=least, eta_bar=OPEN_UNIT_INTERVAL)
+        limits = {"above": 0, "at_least": 1 / LARGEST, "below": 1}
+        store_reals(self, eta=limits, eta_bar=OPEN_UNIT_INTERVAL)
         if self._slack <= 0:
             raise ValueError(
-                f"eta must be less than (1 - eta_bar) / {len(protected)}, or no vector is left; "
-                f"got eta={self.eta}, eta_bar={self.eta_bar}"
+                f"eta must be less than (1 - eta_bar) / {len(protected)}, otherwise no vector "
+                f"satisfies the bounds; got eta={self.eta}, eta_bar={self.eta_bar}"
             )
         store_reals(self, b={"above": 0, "at_most": 1})
         n_vectors = check_integer("n_vectors", self.n_vectors, at_least=1, at_most=2**53)
@@ -117,7 +117,7 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def adjacency(self) -> str:
-        """The relation between neighbours, with all numbers that it depends on."""
+        """Name of the adjacency relation, with all its parameters."""
         return (
             f"{VECTORS}(protected={tuple(sorted(self.protected))}, eta={self.eta}, "
             f"eta_bar={self.eta_bar}, b={self.b}, n_vectors={self.n_vectors})"
@@ -125,7 +125,7 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def _slack(self) -> float:
-        """Largest distance of a protected entry from eta."""
+        """Largest possible difference between a protected entry and eta."""
         return 1 - self.eta_bar - len(self.protected) * self.eta
 
     @property
@@ -135,9 +135,8 @@ class SimplexMechanism(PrivacyCurves):
 
     @property
     def equivalent(self) -> DirichletMechanism:
-        """The Dirichlet mechanism for counts with the same worst case."""
-        # Neighbours are floats, so their entries may differ by slightly more. Shapes are rounded up
-        # to a grid.
+        """Dirichlet mechanism for counts with the same worst case."""
+        # Neighbours are floats, and shapes are rounded up: both can increase the change slightly.
         change = min(self.b / 2, self._slack + _ROUNDING) / self.n_vectors + _ROUNDING
         change += 2.0**-self._places / self.k
         return DirichletMechanism(r=self.k * change, alpha=self.k * self.eta)
@@ -149,7 +148,7 @@ class SimplexMechanism(PrivacyCurves):
     def paper_delta(self, gamma: float, *, union: bool = False) -> float:
         """Return the probability that a protected entry is below gamma, for the worst vector.
 
-        This is the delta of Theorems 1 and 2 that belongs to ``paper_epsilon(gamma)``.
+        This is the delta of Theorems 1 and 2 that corresponds to ``paper_epsilon(gamma)``.
 
         Parameters
         ----------
@@ -158,7 +157,7 @@ class SimplexMechanism(PrivacyCurves):
         union : bool, default=False
             Whether to use the union bound ``|W| I_gamma(k eta, k (1 - eta))``. Otherwise the worst
             vector is assumed to be a vertex of the allowed set. This is true if the probability is
-            log-concave, which the paper argues for k eta and k eta_bar of at least 1, with a gap.
+            log-concave. The paper's proof of this (if k eta >= 1 and k eta_bar >= 1) has a gap.
         """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1)
@@ -170,9 +169,9 @@ class SimplexMechanism(PrivacyCurves):
         Parameters
         ----------
         delta : float in (0, 1)
-            Probability that the privacy loss is larger.
+            The delta of (epsilon, delta)-differential privacy.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
-            "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. (Theorem 2 prints
+            "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. (Theorem 2 states
             b / (2 n) with the dimension n; its proof needs the number of vectors.) "union" uses the
             union bound on delta. "lemma5" uses the bounds of Lemma 5 for the beta functions, for
             comparison.
@@ -184,12 +183,12 @@ class SimplexMechanism(PrivacyCurves):
         return self.paper_epsilon(gamma, lemma5=claim == "lemma5")
 
     def paper_epsilon(self, gamma: float, *, lemma5: bool = False) -> float:
-        """Return the epsilon of Theorems 1 and 2 that belongs to ``paper_delta(gamma)``.
+        """Return the epsilon of Theorems 1 and 2 that corresponds to ``paper_delta(gamma)``.
 
         Parameters
         ----------
         gamma : float
-            Positive, and less than 1 over the number of protected entries.
+            Between 0 and 1 / (number of protected entries), exclusive.
         lemma5 : bool, default=False
             Whether to use the bounds of Lemma 5 for the beta functions.
         """
@@ -214,14 +213,14 @@ class SimplexMechanism(PrivacyCurves):
         return float(log_ratio + shift * spread)
 
     def best_gamma(self, delta: float, *, union: bool = False) -> float:
-        """Return the largest gamma, hence the smallest epsilon, of the paper within delta.
+        """Return the largest gamma for which `paper_delta` is at most delta.
 
         Problem (16) of the paper asks for the smallest gamma, but epsilon decreases with gamma.
 
         Parameters
         ----------
         delta : float in (0, 1)
-            Upper bound on delta.
+            Upper bound on `paper_delta`.
         union : bool, default=False
             Whether to use the union bound, as in `paper_delta`.
         """
@@ -230,12 +229,12 @@ class SimplexMechanism(PrivacyCurves):
         return _best_gamma(*self._limits, delta, union)
 
     def claims(self, delta: float) -> dict[str, float]:
-        """Return the epsilon at delta by the name of each applicable claim, for the same noise.
+        """Return a dict that maps the name of each applicable claim to its epsilon at delta.
 
         Parameters
         ----------
         delta : float in (0, 1)
-            Probability that the privacy loss is larger.
+            The delta of (epsilon, delta)-differential privacy.
         """
         self._check_paper()
         names = [name for name in CLAIMS if name != "lemma5" or self.k * self.eta > 1]
@@ -249,12 +248,12 @@ class SimplexMechanism(PrivacyCurves):
         accountant: Any = None,
         label: str | None = None,
     ) -> np.ndarray:
-        """Publish a probability vector.
+        """Release a probability vector with noise.
 
         Parameters
         ----------
         p : array-like of shape (n,)
-            Its sum is 1 up to rounding errors, by which it is divided.
+            Probability vector. It must sum to 1 up to rounding errors, and is normalized.
         random_state : None, int, Generator or RandomState
             If None, the noise is cryptographically secure.
         accountant : PrivacyAccountant, optional
@@ -278,7 +277,7 @@ class SimplexMechanism(PrivacyCurves):
         accountant: Any = None,
         label: str | None = None,
     ) -> np.ndarray:
-        """Publish the mean of probability vectors.
+        """Release the mean of probability vectors with noise.
 
         Parameters
         ----------
@@ -289,13 +288,13 @@ class SimplexMechanism(PrivacyCurves):
         """
         P = self._check_vectors("P", P, ndim=2)
         if len(P) != self.n_vectors:
-            raise ValueError(f"P must hold n_vectors={self.n_vectors} vectors; got {len(P)}")
-        # Rounded once: rounding errors of partial sums could exceed the change of one vector.
+            raise ValueError(f"P must have n_vectors={self.n_vectors} vectors; got {len(P)}")
+        # Round only once: errors of partial sums could exceed the change of one vector.
         mean = np.array([math.fsum(column) / len(P) for column in P.T])
         return self._draw(mean, random_state, accountant, label)
 
     def variance(self, p: ArrayLike) -> np.ndarray:
-        """Return the variance of each entry of the output: Proposition 1.
+        """Return the variance of each entry of the output (Proposition 1).
 
         Parameters
         ----------
@@ -306,9 +305,9 @@ class SimplexMechanism(PrivacyCurves):
 
     @staticmethod
     def k_for_variance(variance: float, p: ArrayLike | None = None) -> float:
-        """Return the k at which no entry of the output has a larger variance.
+        """Return the smallest k at which no entry of the output has a variance above `variance`.
 
-        This is (22) of the paper for entries p, and (23) without, for the worst entry 1/2.
+        This is equation (22) of the paper if p is given, else (23), for the worst entry 1/2.
 
         Parameters
         ----------
@@ -339,14 +338,14 @@ class SimplexMechanism(PrivacyCurves):
         n_vectors: int = 1,
         claim: str = "exact",
     ) -> "SimplexMechanism":
-        """Return the mechanism of largest k that is (epsilon, delta)-DP by a claim.
+        """Return the mechanism with the largest k that is (epsilon, delta)-DP according to a claim.
 
         Parameters
         ----------
         epsilon, delta : float
             Budget of one release.
         protected, eta, eta_bar, b, n_vectors
-            As in the class.
+            Parameters of the mechanism.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
             As in `epsilon`.
         """
@@ -367,10 +366,10 @@ class SimplexMechanism(PrivacyCurves):
             low = float(np.log(max(1 / eta, 1 / eta_bar)) + (1e-6 if claim == "lemma5" else 1e-12))
         if excess(low) > 0:
             raise ValueError(
-                f"epsilon={epsilon} at delta={delta} is out of reach for every k: "
-                "increase one of them, eta or n_vectors, or decrease b"
+                f"epsilon={epsilon} at delta={delta} cannot be reached with any k: "
+                "increase epsilon, delta, eta or n_vectors, or decrease b"
             )
-        # The margin keeps epsilon, computed from delta, from rounding above the budget.
+        # The margin keeps the epsilon at delta within the budget despite rounding errors.
         return at(safe_root(excess, low, 1.0, tolerance=1e-12, margin=1e-11))
 
     @property
@@ -382,7 +381,7 @@ class SimplexMechanism(PrivacyCurves):
             if self.k * value < 1 - 1e-12:
                 raise ValueError(
                     f"k * {name} must be at least 1 for the paper's claims, whose proof assumes "
-                    f"it; got {self.k * value:g}. The exact curves need no such limit."
+                    f"it; got {self.k * value:g}. The exact claim has no such limit."
                 )
 
     def _check_vectors(self, name: str, values: ArrayLike, ndim: int) -> np.ndarray:
@@ -392,15 +391,15 @@ class SimplexMechanism(PrivacyCurves):
         size = values.shape[-1]
         if max(self.protected) >= size or len(self.protected) >= size:
             raise ValueError(
-                f"{name} must have entries beyond the protected {self.protected}; got {size}"
+                f"{name} must have entries besides those in protected={self.protected}; got {size}"
             )
         if not np.all(values > 0):
-            raise ValueError(f"{name} must have positive entries only; some are not")
+            raise ValueError(f"{name} must have only positive entries")
         total = values.sum(axis=-1, keepdims=True)
         if not np.all(np.abs(total - 1) <= _SUM_TOLERANCE):
-            raise ValueError(f"{name} must sum to 1 along the last axis; it does not")
-        # Neighbours have equal sums. The released vector therefore sums to exactly 1, and no
-        # protected entry is below eta, not even by rounding.
+            raise ValueError(f"{name} must sum to 1 along the last axis")
+        # Normalize because neighbours must have equal sums, and clip below because no protected
+        # entry may be less than eta, not even by rounding.
         vectors = values / total
         protected = list(self.protected)
         chosen = vectors[..., protected]
@@ -408,7 +407,7 @@ class SimplexMechanism(PrivacyCurves):
             raise ValueError(f"{name} must have protected entries of at least eta={self.eta}")
         if np.any(chosen.sum(axis=-1) > 1 - self.eta_bar + _ROUNDING):
             raise ValueError(
-                f"{name} must leave at least eta_bar={self.eta_bar} beside its protected entries"
+                f"{name} must have unprotected entries that sum to at least eta_bar={self.eta_bar}"
             )
         vectors[..., protected] = np.maximum(chosen, self.eta)
         return vectors
@@ -417,7 +416,7 @@ class SimplexMechanism(PrivacyCurves):
         if self._places < 0:
             raise ValueError(f"k must be less than 2^{_SHAPE_BITS} for a release; got {self.k}")
         check_platform()
-        # Rounded up in exact arithmetic: no protected shape falls below k eta.
+        # Round up in exact arithmetic, so that no protected shape falls below k eta.
         unit = Fraction(self.k) * 2**self._places
         numerators = np.array([math.ceil(unit * Fraction(entry)) for entry in p.tolist()])
         generator = noise_generator(random_state)
@@ -433,15 +432,15 @@ class SimplexMechanism(PrivacyCurves):
 def _paper_delta(k, size, eta, eta_bar, gamma, union) -> float:
     """Return the larger delta of the two kinds of vertices (Lemmas 1 and 2), or the union bound.
 
-    All protected entries are eta, or one of them is as large as possible.
+    At a vertex, all protected entries are eta, or all but one, which is as large as possible.
     """
     if union:
-        # An entry is Beta(k p_i, k (1 - p_i)), and is most often below gamma at p_i = eta.
+        # An entry is Beta(k p_i, k (1 - p_i)); P[entry < gamma] is largest at p_i = eta.
         return min(size * float(betainc(k * eta, k * (1 - eta), gamma)), 1.0)
-    least = np.full(size, k * eta)
-    corner = np.append(least[1:], k * (1 - eta_bar - (size - 1) * eta))
-    at_least = probability_below(least, k * (1 - size * eta), gamma)
-    return max(at_least, probability_below(corner, k * eta_bar, gamma))
+    equal = np.full(size, k * eta)
+    unequal = np.append(equal[1:], k * (1 - eta_bar - (size - 1) * eta))
+    equal_delta = probability_below(equal, k * (1 - size * eta), gamma)
+    return max(equal_delta, probability_below(unequal, k * eta_bar, gamma))
 
 
 @lru_cache(maxsize=256)
@@ -460,7 +459,7 @@ def _best_gamma(k, size, eta, eta_bar, delta, union) -> float:
 
 
 def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> float:
-    """Return P[some Y_i < threshold] for Dirichlet entries Y_i of the given shapes.
+    """Return P[some Y_i < threshold] for Dirichlet entries Y_i with the given shapes.
 
     `rest` is the sum of the shapes of all other entries (Lemma 1 of the paper).
 
@@ -470,23 +469,23 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s. All terms
     are positive, so that small probabilities keep their relative accuracy.
     """
-    # The order does not matter. With large entries last, the integrands are smoothest.
+    # The result does not depend on the order. With large entries last, integrands are smoothest.
     shapes = np.sort(np.asarray(shapes, dtype=float))
     size = shapes.size
     if threshold * size >= 1:
         return 1.0
     after = rest + np.cumsum(shapes[::-1])[::-1] - shapes  # sum of the shapes after entry j
-    ranges_of_part = [_range_of_part(a, b) for a, b in zip(shapes, after, strict=True)]
+    logit_ranges = [_logit_range(a, b) for a, b in zip(shapes, after, strict=True)]
 
     # Range of the stick before entry j. A stick shorter than (size - j) thresholds is too short.
     ranges = [(1.0, 1.0)]
     for j in range(size - 1):
         shortest, longest = ranges[-1]
-        low, high = expit(-ranges_of_part[j][1]), expit(-ranges_of_part[j][0])
+        low, high = expit(-logit_ranges[j][1]), expit(-logit_ranges[j][0])
         limit = (size - j - 1) * threshold
         ranges.append((max(shortest * low, limit), max(longest * high, limit)))
 
-    def following(length):
+    def log_probability(length):
         return np.log(np.maximum(betainc(shapes[-1], after[-1], threshold / length), _TINY))
 
     for j in range(size - 2, -1, -1):
@@ -495,30 +494,30 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
             lengths = np.exp(np.array([longest]))
         else:
             lengths = np.exp(shortest + (longest - shortest) * (_CHEBYSHEV + 1) / 2)
-        values = _one_level(
-            lengths, threshold, size - j - 1, shapes[j], after[j], ranges_of_part[j], following
+        values = _integrate_entry(
+            lengths, threshold, size - j - 1, shapes[j], after[j], logit_ranges[j], log_probability
         )
-        following = _interpolant(np.log(values), float(shortest), float(longest))
-    return float(np.exp(following(np.array([1.0]))[0]))
+        log_probability = _interpolant(np.log(values), float(shortest), float(longest))
+    return float(np.exp(log_probability(np.array([1.0]))[0]))
 
 
-def _one_level(lengths, threshold, others, a, b, part, following):
+def _integrate_entry(lengths, threshold, others, a, b, logit_range, log_probability):
     """Return P[this entry or a later one is too small], for each length of the stick."""
     taken, needed = threshold / lengths, np.minimum(others * threshold / lengths, 1.0)
     short = betainc(a, b, np.minimum(taken, 1.0))
     # 1 - needed is below `taken` only by rounding; the interval between them is then empty.
     short += betaincc(a, b, np.maximum(1 - needed, taken))
     with np.errstate(divide="ignore"):
-        low = np.maximum(logit(taken), part[0])
-        high = np.minimum(-logit(needed), part[1])
+        low = np.maximum(logit(taken), logit_range[0])
+        high = np.minimum(-logit(needed), logit_range[1])
     half = np.maximum(high - low, 0)[:, np.newaxis] / 2
     low = np.where(np.isfinite(low), low, 0.0)[:, np.newaxis]
     point = low + half * (1 + _POINTS)
     # The density of logit(u), which is smooth and has a single peak.
     log_density = xlogy(a, expit(point)) + xlogy(b, expit(-point)) - betaln(a, b)
-    left = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
-    middle = np.exp(log_density + following(left))
-    return np.clip(short + (half * middle) @ _WEIGHTS, _TINY, 1.0)
+    remaining = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
+    integrand = np.exp(log_density + log_probability(remaining))
+    return np.clip(short + (half * integrand) @ _WEIGHTS, _TINY, 1.0)
 
 
 def _interpolant(log_values, shortest, longest):
@@ -533,7 +532,7 @@ def _interpolant(log_values, shortest, longest):
     return evaluate
 
 
-def _range_of_part(a: float, b: float) -> tuple[float, float]:
+def _logit_range(a: float, b: float) -> tuple[float, float]:
     """Return the interval outside which the density of the logit of Beta(a, b) is negligible."""
     mode = np.log(a / b)
     peak = xlogy(a, expit(mode)) + xlogy(b, expit(-mode))

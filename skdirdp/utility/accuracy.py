@@ -29,14 +29,14 @@ def accuracy_from_budget(
     Parameters
     ----------
     measure : {"linf", "cdf", "kl"}
-        The error bounded by `linf_bound`, `cdf_bound` or `kl_tail_error`. The last is
-        infinite if the calibrated prior is too small for its theorem.
+        The error bounded by `linf_bound`, `cdf_bound` or `kl_tail_error`. "kl" is infinite if the
+        calibrated alpha is too small for the theorem behind `kl_tail_error`.
     n_samples, n_categories : int
-        Public number of records and of categories.
+        Number of records and number of categories, both public.
     epsilon, delta : float
         The privacy budget of all releases together.
     beta : float, default=0.05
-        Largest probability that the bound fails.
+        Largest probability that the error exceeds the returned bound.
     releases : int, default=1
         Number of histograms that share the budget.
 
@@ -47,7 +47,7 @@ def accuracy_from_budget(
     0.092
     """
     check_choice("measure", measure, ("linf", "cdf", "kl"))
-    found = DirichletMechanism.calibrate(
+    mechanism = DirichletMechanism.calibrate(
         epsilon=epsilon,
         delta=delta,
         releases=releases,
@@ -56,11 +56,11 @@ def accuracy_from_budget(
         min_smoothing=0.0,
     )
     if measure == "kl":
-        if found.alpha < bounds.MIN_ALPHA:
+        if mechanism.alpha < bounds.MIN_ALPHA:
             return np.inf
-        return bounds.kl_tail_error(beta, n_samples, n_categories, found.r, found.alpha)
+        return bounds.kl_tail_error(beta, n_samples, n_categories, mechanism.r, mechanism.alpha)
     bound = bounds.linf_bound if measure == "linf" else bounds.cdf_bound
-    return bound(n_samples, n_categories, found.alpha, beta, found.r)
+    return bound(n_samples, n_categories, mechanism.alpha, beta, mechanism.r)
 
 
 def budget_for_accuracy(
@@ -73,14 +73,14 @@ def budget_for_accuracy(
     beta: float = 0.05,
     releases: int = 1,
 ) -> float:
-    """Find the smallest epsilon for which `accuracy_from_budget` reaches a target, to 0.1%.
+    """Find the smallest epsilon for which `accuracy_from_budget` reaches a target.
 
-    It is infinite if an epsilon of 1000 is not enough.
+    The result is accurate to within 0.1%, or infinite if an epsilon of 1000 is not enough.
 
     Parameters
     ----------
     measure, target, n_samples, n_categories, delta, beta, releases
-        Largest error, and parameters of `accuracy_from_budget`.
+        `target` is the largest acceptable error. See `accuracy_from_budget` for the others.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def budget_for_accuracy(
     def error(epsilon: float) -> float:
         return accuracy_from_budget(measure, n_samples, n_categories, epsilon=epsilon, **options)
 
-    return _first_within(target, error, 1.0, 1e-3, 1e3)
+    return _smallest_reaching(target, error, 1.0, 1e-3, 1e3)
 
 
 def rows_for_accuracy(
@@ -107,14 +107,14 @@ def rows_for_accuracy(
     beta: float = 0.05,
     releases: int = 1,
 ) -> float:
-    """Find the smallest number of rows for which `accuracy_from_budget` reaches a target, to 0.1%.
+    """Find the smallest number of rows for which `accuracy_from_budget` reaches a target.
 
-    It is infinite if 10^12 rows are not enough.
+    The result is a whole number, accurate to 0.1%, or infinite if 10^12 rows are not enough.
 
     Parameters
     ----------
     measure, target, n_categories, epsilon, delta, beta, releases
-        Largest error, and parameters of `accuracy_from_budget`.
+        `target` is the largest acceptable error. See `accuracy_from_budget` for the others.
 
     Examples
     --------
@@ -127,27 +127,27 @@ def rows_for_accuracy(
     def error(rows: float) -> float:
         return accuracy_from_budget(measure, round(rows), n_categories, epsilon=epsilon, **options)
 
-    return float(np.ceil(_first_within(target, error, 1e4, 1.0, 1e12)))
+    return float(np.ceil(_smallest_reaching(target, error, 1e4, 1.0, 1e12)))
 
 
-def _first_within(
-    target: float, error: Callable[[float], float], start: float, least: float, most: float
+def _smallest_reaching(
+    target: float, error: Callable[[float], float], start: float, lower: float, upper: float
 ) -> float:
-    """Find where a decreasing error reaches the target, to 0.1%; infinite if it does not."""
+    """Find the smallest value (to 0.1%) at which a decreasing error reaches target, or infinity."""
     target = check_real("target", target, above=0)
 
     def excess(log_value: float) -> float:
         return np.log(error(float(np.exp(log_value))) / target)
 
-    limits = (np.log(least), np.log(most))
-    found = safe_root(excess, np.log(start), -np.log(4.0), tolerance=1e-3 / 4, limits=limits)
-    return np.inf if np.isnan(found) else float(np.exp(found))
+    limits = (np.log(lower), np.log(upper))
+    root = safe_root(excess, np.log(start), -np.log(4.0), tolerance=1e-3 / 4, limits=limits)
+    return np.inf if np.isnan(root) else float(np.exp(root))
 
 
 def _check_release(counts: ArrayLike, r: float, alpha: float) -> tuple[np.ndarray, float, float]:
     counts = check_counts(counts)
     if counts.ndim != 1 or counts.sum() == 0:
-        raise ValueError(f"counts must be a row of at least one record; got shape {counts.shape}")
+        raise ValueError(f"counts must be a vector with a positive sum; got shape {counts.shape}")
     return counts, *bounds.check_r_alpha(r, alpha)
 
 
@@ -157,7 +157,7 @@ def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
     Parameters
     ----------
     counts : array-like of shape (n_categories,)
-        x, the true counts.
+        True counts, x in the formula below.
     r, alpha : float
         Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
 
@@ -174,7 +174,7 @@ def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
 
 
 def bias(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
-    """Compute the bias ``E[Y] - p``; its norm is (3) of paper A.
+    """Compute the bias ``E[Y] - p``; its norm is equation (3) of paper A in docs/theory.md.
 
     Parameters
     ----------
@@ -207,8 +207,8 @@ def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
     array([0.003933, 0.002954, 0.001919])
     """
     counts, r, alpha = _check_release(counts, r, alpha)
-    shapes = r * counts + alpha
-    return dirichlet_variance(shapes / shapes.sum(), shapes.sum())
+    concentration = r * counts + alpha
+    return dirichlet_variance(concentration / concentration.sum(), concentration.sum())
 
 
 def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
@@ -233,12 +233,12 @@ def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
 
 
 def concentration_for_variance(target: float) -> float:
-    """Find the k for which no entry of ``Dirichlet(k p)`` exceeds a variance, for any p.
+    """Find the smallest k for which no variance of ``Dirichlet(k p)`` exceeds a target, for any p.
 
     Parameters
     ----------
     target : float
-        Largest variance.
+        Largest acceptable variance of an entry.
 
     Examples
     --------
@@ -251,12 +251,12 @@ def concentration_for_variance(target: float) -> float:
 
 
 def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
-    """Compute the KL divergence of a Dirichlet distribution from a second, (20) of paper B.
+    """Compute the KL divergence D(first || second) of two Dirichlet distributions.
 
     Parameters
     ----------
     first, second : array-like of shape (n_categories,)
-        Positive parameters.
+        Concentration parameters; all positive.
 
     Examples
     --------
@@ -265,19 +265,20 @@ def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
     0.306853
     """
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    normaliser = gammaln(a.sum()) - gammaln(a).sum() - gammaln(b.sum()) + gammaln(b).sum()
-    return float(normaliser - (b - a) @ (digamma(a) - digamma(a.sum())))
+    # Equation (20) of paper B in docs/theory.md.
+    log_normalizer_ratio = gammaln(a.sum()) - gammaln(a).sum() - gammaln(b.sum()) + gammaln(b).sum()
+    return float(log_normalizer_ratio - (b - a) @ (digamma(a) - digamma(a.sum())))
 
 
 def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
-    """Compute the Renyi divergence of a Dirichlet distribution from a second, (3) of paper B.
+    """Compute the Renyi divergence D(first || second) of two Dirichlet distributions.
 
     Parameters
     ----------
     first, second : array-like of shape (n_categories,)
-        Positive parameters.
+        Concentration parameters; all positive.
     order : float
-        Greater than 1.
+        Order of the divergence, greater than 1.
 
     Examples
     --------
@@ -293,7 +294,8 @@ def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
     if tilted.min() <= 0:
         return np.inf
 
-    def log_beta(shapes):
-        return gammaln(shapes).sum() - gammaln(shapes.sum())
+    def log_beta(concentration):
+        return gammaln(concentration).sum() - gammaln(concentration.sum())
 
+    # Equation (3) of paper B in docs/theory.md.
     return float((log_beta(b) - log_beta(a)) + (log_beta(tilted) - log_beta(a)) / (order - 1))

@@ -1,4 +1,4 @@
-"""Public grids: binary fractions for parameters, and cells for samples.
+"""Public grids: binary fractions for parameters, powers of two for noise, cells for samples.
 
 Every double is a multiple of a power of two. The product ``r * x`` and its sum with ``alpha``
 are integers over a common power of two, and exact as long as they fit into 62 bits.
@@ -12,11 +12,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-#: Numerators of shapes are below this.
+#: Numerators of gamma shape parameters are smaller than this.
 MAX_NUMERATOR = 2**62
 #: Shapes are positive multiples of ``2^-MAX_PLACES``.
 MAX_PLACES = 50
-# The grid of noise is smaller than its scale by this many bits.
+# The noise grid is finer than the noise scale by this many bits.
 _NOISE_BITS = 20
 # Largest number of grid cells per noise scale, so that samples fit into 64 bits.
 _MAX_STEPS = 2.0**50
@@ -30,19 +30,19 @@ _MIN_NORMAL = 2.0**-1000  # well above the subnormal numbers
 
 
 def places_for(value: float, bits: int) -> int:
-    """Return the number of binary places, possibly negative, for so many significant bits."""
+    """Return the number of binary places (possibly negative) that keeps `bits` significant bits."""
     return bits - math.frexp(value)[1]
 
 
 def round_down(value: float, places: int) -> float:
-    """Round down to a multiple of ``2^-places``; exact, with no more bits than the value."""
+    """Round down to a multiple of ``2^-places``, exactly. This needs no more bits than `value`."""
     return math.ldexp(math.floor(Fraction(value) * Fraction(2) ** places), -places)
 
 
 def round_up(value: float, places: int) -> float:
     """Round up to a multiple of ``2^-places``.
 
-    The result is exact. If the grid is finer than the last bit of the value, it is the value.
+    The result is exact. On a grid finer than the last bit of `value`, it is `value` itself.
     """
     return math.ldexp(math.ceil(Fraction(value) * Fraction(2) ** places), -places)
 
@@ -53,20 +53,19 @@ def gamma_shapes(
     """Return the shapes ``r * counts + alpha`` as (numerators, places).
 
     The shapes are ``numerators / 2^places``. Counts are non-negative multiples of
-    ``2^-count_places``. r and alpha are used exactly; shorten them with `round_down` and `round_up`
-    first.
+    ``2^-count_places``. r and alpha are used exactly; round them first (`round_down`, `round_up`).
     """
     counts = np.asarray(counts)
     scaled = np.ldexp(counts.astype(float), count_places) if count_places else counts
     with np.errstate(invalid="ignore"):
-        integers = scaled.astype(np.int64)  # values that do not fit fail the comparison below
+        integers = scaled.astype(np.int64)  # values that overflow int64 fail the comparison below
     if not np.all(integers == scaled):
         raise ValueError(f"counts must be multiples of 2^-{count_places}; some are not")
     (r_numerator, r_places), (alpha_numerator, alpha_places) = map(_as_fraction, (r, alpha))
     places = max(r_places + count_places, alpha_places, 0)
     if places > MAX_PLACES:
         raise ValueError(
-            f"r and alpha must be multiples of 2^-{MAX_PLACES} (times the grid of the counts); "
+            f"r and alpha must have at most {MAX_PLACES} binary places (for r, less count_places); "
             f"got r={r!r}, alpha={alpha!r}, count_places={count_places}: round them first"
         )
     factor = r_numerator << (places - r_places - count_places)
@@ -74,7 +73,7 @@ def gamma_shapes(
     largest = int(integers.max(initial=0))
     if largest * factor + shift >= MAX_NUMERATOR:
         raise ValueError(
-            f"r * counts + alpha must have at most 62 bits on the grid of 2^-{places}; "
+            f"r * counts + alpha must have at most 62 bits in units of 2^-{places}; "
             "round r and alpha to fewer bits"
         )
     if integers.min(initial=0) < 0:
@@ -93,20 +92,20 @@ def _as_fraction(value: float) -> tuple[int, int]:
 # Grids of additive noise ---------------------------------------------------------------
 
 
-def noise_grid(scale: float, at_most: float = 1.0) -> float:
-    """Return a public grid for additive noise: a power of two much smaller than its scale.
+def noise_grid(scale: float, max_grid: float = 1.0) -> float:
+    """Return the public grid for additive noise: a power of two much smaller than the scale.
 
-    The grid is at most ``scale / 2^20``, and more than half of it, but at most `at_most`, a power
-    of two. If that is the grid of the values that receive the noise, the rounded sum equals the
-    value plus the rounded noise.
+    It is the largest power of two that is at most ``scale / 2^20`` and at most `max_grid`, a power
+    of two. If `max_grid` is the grid of the values to which noise is added, rounding the noisy
+    value is the same as rounding the noise.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
-    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - _NOISE_BITS), at_most)
+    return min(math.ldexp(1.0, math.frexp(scale)[1] - 1 - _NOISE_BITS), max_grid)
 
 
 def check_noise(scale: float, grid: float) -> float:
-    """Validate scale and grid of additive noise, and return their exact ratio."""
+    """Validate the scale and the grid of additive noise, and return their exact ratio."""
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
     if not 0 < grid < math.inf or math.frexp(grid)[0] != 0.5:
@@ -145,7 +144,7 @@ def interval_cells(
 
 
 def relative_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Divide the numbers ``mantissa * 2^exponent`` by the largest of their row.
+    """Divide the numbers ``mantissa * 2^exponent`` by the largest number in their row.
 
     Ratios below about 2^-1022 become 0. Floating-point arithmetic is safe here, because it only
     post-processes the cells.
@@ -160,8 +159,8 @@ def relative_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
     return weights
 
 
-def middles(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Return ``(mantissa + 1/2) * 2^exponent``; exact, except for underflow and overflow."""
+def midpoints(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
+    """Return ``(mantissa + 1/2) * 2^exponent``, exactly except for underflow and overflow."""
     values = mantissa + 0.5
     if exponent.min(initial=0) > -_EXPONENT_BIAS and exponent.max(initial=0) <= _EXPONENT_BIAS:
         values *= _powers_of_two(exponent)
@@ -170,7 +169,7 @@ def middles(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 def _powers_of_two(exponent: np.ndarray) -> np.ndarray:
-    """Compute ``2^exponent`` from bits, much faster than ldexp; 0 for the least exponent, -1023."""
+    """Compute ``2^exponent`` from its bits, much faster than ldexp; the exponent -1023 gives 0."""
     bits = exponent + _EXPONENT_BIAS
     bits <<= _MANTISSA_BITS
     return bits.view(np.float64)
