@@ -32,8 +32,9 @@ from skdirdp import (
     PrivatePipeline,
     make_private_pipeline,
 )
+from skdirdp._persons import RECORD, CountedRows
 from skdirdp.accounting import Composition
-from skdirdp.base import ReleaseContext
+from skdirdp.base import CountingEstimator, ReleaseContext, ReleasePlan
 from skdirdp.displays import BudgetCurveDisplay, PrivacyProfileDisplay
 from skdirdp.mechanisms.base import Mechanism
 from skdirdp.mechanisms.splitting import preprocessing_share
@@ -871,3 +872,68 @@ def test_pipelines_of_scikit_learn_are_as_before():
     accountant = PrivacyAccountant()
     make_pipeline(bins(accountant=accountant), model(accountant=accountant)).fit(X, Y)
     assert len(accountant) == 2
+
+
+class ManyReleases(CountingEstimator):
+    """An estimator that releases more in the second pass of a pipeline than in the rehearsal."""
+
+    passes = 0
+
+    def __init__(
+        self,
+        one_plan=True,
+        epsilon=1.0,
+        delta=1e-5,
+        order=None,
+        mechanism="gaussian",
+        calibration="exact",
+        adjacency="replace",
+        max_rows=1,
+        accountant=None,
+        label=None,
+        random_state=None,
+    ):
+        self.one_plan = one_plan
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.mechanism = mechanism
+        self.calibration = calibration
+        self.adjacency = adjacency
+        self.max_rows = max_rows
+        self.accountant = accountant
+        self.label = label
+        self.random_state = random_state
+
+    def fit(self, X, y=None):
+        type(self).passes += 1
+        number = 1 if self.passes == 1 else 3
+        tables = [(CountTable(float(len(X)), 2), np.array([[30.0, 70.0]]))]
+        rows = CountedRows(RECORD, len(X))
+        with self._fitting() as context:
+            plans = [ReleasePlan(self, context, tables, rows)]
+            if self.one_plan:
+                plans *= number
+            else:
+                plans += [ReleasePlan(self, context, tables, rows) for _ in range(number - 1)]
+            self.releases_ = [context.release(plan) for plan in plans]
+        return self
+
+
+@pytest.mark.parametrize("one_plan", [True, False])
+def test_tables_that_were_charged_once_are_released_once(one_plan, monkeypatch):
+    monkeypatch.setattr(ManyReleases, "passes", 0)
+    drawn = []
+    draw = ReleasePlan.draw
+
+    def counting(plan, generator):
+        drawn.append(plan)
+        return draw(plan, generator)
+
+    monkeypatch.setattr(ReleasePlan, "draw", counting)
+    accountant = PrivacyAccountant()
+    model = PrivatePipeline([("step", ManyReleases(one_plan))], accountant=accountant)
+    with pytest.raises(RuntimeError, match="the charge"):
+        model.fit(np.zeros((100, 1)))
+    assert len(accountant) == 1
+    assert len(drawn) <= 2  # in the rehearsal, and the one that was charged

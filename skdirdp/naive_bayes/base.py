@@ -551,9 +551,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
                 self.alpha_ = drawn[-1].smoothing
         with np.errstate(divide="ignore"):
             self.class_log_prior_ = np.log(prior)
-            self.class_count_ = plan.counts.classes
-            if plan.is_private:
-                self.class_count_ = plan.n_samples * (prior / prior.sum())
+            # One assignment: exact counts of a private model are never attributes.
+            shares = prior / prior.sum()
+            self.class_count_ = plan.n_samples * shares if plan.is_private else plan.counts.classes
             self._set_feature_attributes(estimates, plan.alpha - plan.smoothing, plan.is_private)
         if not plan.is_private and not plan.unit.by_ids:  # ids of persons are not kept
             self._exact_counts_ = plan.counts

@@ -6,7 +6,7 @@ Everything that can fail in a step fails here. Then all tables are calibrated an
 and the steps are fitted again. Tables that differ from those of the rehearsal are refused.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -275,12 +275,13 @@ class PaidFit(_PipelineContext):
 
     def __init__(self, plan: JointPlan, groups: Any):
         super().__init__(plan.budget, groups)
-        self._plan = plan
+        self._declared = deque(plan.plans)
+        self._unreleased: list[ReleasePlan] = []
         self.reports: list[tuple[str, PrivacyReport]] = []  # with the name of the step
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
-        number, plans = len(self.reports), self._plan.plans
-        declared = plans[number] if number < len(plans) else None
+        # Each plan of the rehearsal is used once, even if a later one is made before its release.
+        declared = self._declared.popleft() if self._declared else None
         kind = type(plan.estimator)
         if declared is None or (type(declared.estimator), declared.tables) != (kind, plan.tables):
             raise RuntimeError(
@@ -289,9 +290,16 @@ class PaidFit(_PipelineContext):
                 "were not released; the charge for them stays"
             )
         self._note_output(plan.estimator)
+        self._unreleased.append(plan)
         return declared.mechanisms
 
     def release(self, plan: ReleasePlan) -> list[Release]:
+        if plan not in self._unreleased:
+            raise RuntimeError(
+                f"the tables of {type(plan.estimator).__name__} in step {self.step!r} were charged "
+                "once and released already. They were not released again; the charge stays"
+            )
+        self._unreleased.remove(plan)
         generator = None
         if self.is_private and plan.tables:
             seed = plan.estimator.random_state
