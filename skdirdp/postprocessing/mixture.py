@@ -315,18 +315,19 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     start = np.zeros(1, dtype=np.intp)
     whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
     for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
-        rest = noisy * (1 / (deviation * _GRID_STEP))
-        rest -= _GRID[0] / _GRID_STEP
-        np.clip(rest, 0.0, len(_GRID) - 1 - 1e-9, out=rest)
-        first = rest.astype(np.intp)
-        rest -= first
-        first += offsets
-        for moment, out in zip(moments, found[:, place], strict=True):
-            moment[place].take(first, out=out, mode="clip")  # other modes copy
-            step = moment[place, 1:].take(first, mode="clip")
-            step -= out
-            step *= rest
-            out += step
+        for chosen in row_blocks(len(noisy), 1, _BLOCK):
+            rest = noisy[chosen] * (1 / (deviation * _GRID_STEP))
+            rest -= _GRID[0] / _GRID_STEP
+            np.clip(rest, 0.0, len(_GRID) - 1 - 1e-9, out=rest)
+            first = rest.astype(np.intp)
+            rest -= first
+            first += offsets[chosen]
+            for moment, out in zip(moments, found[:, place, chosen], strict=True):
+                moment[place].take(first, out=out, mode="clip")  # other modes copy
+                step = moment[place, 1:].take(first, mode="clip")
+                step -= out
+                step *= rest
+                out += step
         row = cells.rows(slice(place, place + 1))
         beyond = np.flatnonzero(noisy > deviation * _GRID[-1])
         for chosen in row_blocks(len(beyond), 1, _BLOCK):
