@@ -1031,3 +1031,17 @@ def test_the_examples_in_the_documentation_run(tmp_path, monkeypatch):
         warnings.simplefilter("ignore")
         for block in blocks:
             exec(block, names)
+
+
+def test_a_row_of_the_history_is_a_mapping_and_shows_its_values():
+    accountant = PrivacyAccountant()
+    accountant.charge(PureDP(0.5), label="ages")
+    (row,) = accountant.history()
+    assert len(row) == len(dict(row))
+    assert repr(row) == repr(dict(row))
+    assert 0.4999 < row["epsilon"] <= 0.5  # at the default delta
+
+
+def test_a_name_that_is_no_string_is_refused():
+    with pytest.raises(TypeError, match="name must be a string"):
+        PrivacyAccountant(name=3)

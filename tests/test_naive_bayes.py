@@ -629,3 +629,9 @@ def test_classes_that_the_first_batch_declares_are_not_taken_from_later_ones():
     X, y = np.tile([[0, 1], [1, 2]], (20, 1)), np.tile([0, 1], 20)
     model = DirichletCategoricalNB(n_categories=3).partial_fit(X, y, classes=[0, 1])
     assert model.partial_fit(X, y).release().privacy_.not_covered == ()
+
+
+def test_the_report_of_a_fit_at_one_order_states_renyi_differential_privacy():
+    X, y = np.repeat([[3, 0], [0, 2]], 50, axis=0), np.repeat([0, 1], 50)
+    model = DirichletNB(classes=[0, 1], max_count=3, max_total=3, epsilon=0.5, order=5.0).fit(X, y)
+    assert str(model.privacy_).startswith("(5, 0.5)-Renyi differentially private against replacing")
