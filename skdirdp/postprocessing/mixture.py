@@ -37,13 +37,14 @@ _STEPS, _PSEUDO_CELLS = 8, 2.0
 # Numerical limits: the least variance of a count, absolute and relative; and the number of
 # standard deviations above 0 at which truncation changes no digit.
 _LEAST, _ROUNDING, _TINY, _FAR = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
-# Number of cells that are evaluated at once, and that weights are fitted to.
-_BLOCK = 1 << 15
+# Number of cells that are evaluated at once, and to which the weights of larger models and of
+# large rows are fitted.
+_BLOCK, _SAMPLE, _ROW_SAMPLE = 1 << 15, 1 << 13, 1 << 9
 # Rows with more columns are interpolated, on a grid of noisy counts, in standard deviations, and
-# of pooled shares, on a logarithmic scale. Their weights are fitted to a sample of columns.
-_LARGE, _LEVELS, _SAMPLE = 1 << 12, 32, 1 << 10
+# of pooled shares, on a logarithmic scale.
+_LARGE, _LEVELS = 1 << 12, 24
 _GRID_STEP = 0.5
-_GRID = np.arange(-6.0, 16.0 + _GRID_STEP / 2, _GRID_STEP)
+_GRID = np.arange(-6.0, 12.0 + _GRID_STEP / 2, _GRID_STEP)
 
 
 class Prior(NamedTuple):
@@ -123,11 +124,11 @@ def estimate_shares(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
     if not groups:
         return []
     size = sum(cells.noisy.size for cells in groups)
-    step = -(-size // _BLOCK)
-    batch = _Batch.from_cells([cells.sample(step) for cells in groups], prior)
-    common = _fit_weights(batch.likelihood, prior.weights)
-    if step == 1:
-        return batch.posteriors(groups, common)
+    if size <= _BLOCK:
+        batch = _Batch.from_cells(groups, prior)
+        return batch.posteriors(groups, _fit_weights(batch.likelihood, prior.weights))
+    some = [cells.sample(-(-size // _SAMPLE)) for cells in groups]
+    common = _fit_weights(_Batch.from_cells(some, prior).likelihood, prior.weights)
     found = []
     for cells in groups:
         if cells.is_wide and cells.noisy.shape[1] > _LARGE:
@@ -300,7 +301,7 @@ def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
 
 def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.ndarray:
     """Return the posterior means and variances of counts of rows with the same pool."""
-    some = cells.sample(-(-cells.noisy.shape[1] // _SAMPLE))
+    some = cells.sample(-(-cells.noisy.shape[1] // _ROW_SAMPLE))
     weights = _Batch.from_cells([some], prior).row_weights(common)
     offsets, shares, variances = _levels(cells)
     deviations = np.sqrt(cells.variance)
