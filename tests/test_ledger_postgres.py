@@ -432,7 +432,7 @@ def test_roles_of_an_earlier_version_are_told_what_they_lack(people, name):
     try:
         analyst = PrivacyAccountant(path=people.url_of("ana"), name=name)
         assert (len(analyst), analyst.verify()) == (1, 1)
-        with pytest.raises(LedgerError, match=r"permission denied.*again, with roles_sql\(\)"):
+        with pytest.raises(LedgerError, match=r"permission denied.*again with roles_sql\(\)"):
             analyst.charge(PureDP(0.1))
     finally:
         people.sql(roles_sql())
