@@ -292,10 +292,10 @@ class Budget(NamedTuple):
     def publishes_size(self, unit: Unit) -> bool:
         """Whether all neighbouring data sets have the same number of records.
 
-        They have under replacement, if each person has one record. A person with several
-        records may be replaced by a person with fewer.
+        They have under replacement of a record. A person may be replaced by a person with fewer
+        counted records, and a person without an id has none.
         """
-        return self.adjacency == "replace" and unit.max_rows == 1
+        return self.adjacency == "replace" and not unit.is_person
 
 
 class Release(NamedTuple):
