@@ -23,7 +23,8 @@ from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from ..numerics.conservative import quotient_up
 from .base import Limits, Mechanism, normalise, sums_of_runs
-from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
+from .sampling.distributions import laplace_cells, normal_cells
+from .sampling.grids import check_noise, noise_grid
 from .tables import CountTable, Noise, changed_records, entry_quadrature
 
 _NOISE_NODES = 64

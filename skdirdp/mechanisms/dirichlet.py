@@ -18,17 +18,8 @@ from ..accounting.worst_case import DIRECTIONS, WorstCase
 from ..numerics.conservative import quotient_up, safe_root
 from ..numerics.rows import is_whole
 from .base import Mechanism, normalise, sums_of_runs, without_smoothing
-from .sampling import (
-    MAX_PLACES,
-    gamma_cells,
-    gamma_cells_of_all,
-    gamma_shapes,
-    midpoints,
-    places_for,
-    relative_weights,
-    round_down,
-    round_up,
-)
+from .sampling import grids
+from .sampling.gamma import gamma_cells, gamma_cells_of_all
 from .tables import ContributionBound, CountTable, Noise, entry_quadrature
 
 _SCALE = {"above": 0, "at_most": LARGEST, "allow_infinite": True}
@@ -134,7 +125,7 @@ class DirichletMechanism(Mechanism):
         places = 0 if whole else places
         if r == 0:
             counts, r = np.zeros_like(counts), 1.0
-        return gamma_shapes(counts, r, alpha, places)
+        return grids.gamma_shapes(counts, r, alpha, places)
 
     @classmethod
     def _draw(cls, requests, generator):
@@ -148,14 +139,14 @@ class DirichletMechanism(Mechanism):
         # The guarantee is proved for the gamma variables, before they are divided by their sum.
         # Their mean and their variance are r x + alpha.
         r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
-        noisy = midpoints(*drawn)
+        noisy = grids.midpoints(*drawn)
         noisy -= alpha
         noisy /= r or self.r
         return noisy
 
     @staticmethod
     def _probabilities(*drawn):
-        return normalise(relative_weights(*drawn))
+        return normalise(grids.relative_weights(*drawn))
 
     @property
     def noise(self) -> Noise:
@@ -219,7 +210,7 @@ def draw_dirichlet(
     numerators: np.ndarray, places: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Draw a Dirichlet variable of shapes ``numerators / 2**places`` for each row; none is 0."""
-    return normalise(relative_weights(*gamma_cells(numerators, places, generator)))
+    return normalise(grids.relative_weights(*gamma_cells(numerators, places, generator)))
 
 
 @lru_cache(maxsize=1024)
@@ -229,11 +220,11 @@ def _short_parameters(r: float, alpha: float, count_places: int) -> tuple[float,
     Less concentration per count and a larger prior are more private, so the guarantee for r and
     alpha holds for the rounded ones. They depend on public parameters only.
     """
-    r_places = min(places_for(r, _PARAMETER_BITS), MAX_PLACES - count_places)
+    r_places = min(grids.places_for(r, _PARAMETER_BITS), grids.MAX_PLACES - count_places)
     # A prior much smaller than r hardly matters, and may have fewer bits.
-    least = max(r_places + count_places, places_for(alpha, _MIN_BITS))
-    alpha_places = min(places_for(alpha, _PARAMETER_BITS), least, MAX_PLACES)
-    return round_down(r, r_places), round_up(alpha, alpha_places)
+    least = max(r_places + count_places, grids.places_for(alpha, _MIN_BITS))
+    alpha_places = min(grids.places_for(alpha, _PARAMETER_BITS), least, grids.MAX_PLACES)
+    return grids.round_down(r, r_places), grids.round_up(alpha, alpha_places)
 
 
 def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:

@@ -33,7 +33,8 @@ from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import VECTORS, WorstCase, in_every_direction
 from ..numerics.conservative import safe_root
 from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
-from .sampling import MAX_PLACES, check_platform
+from .sampling import check_platform
+from .sampling.grids import MAX_PLACES
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
 _SUM_TOLERANCE = 1e-9

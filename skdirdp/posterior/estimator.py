@@ -28,7 +28,7 @@ from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import PrivacyReport, PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
-from ..mechanisms.sampling import floored_laplace_cells
+from ..mechanisms.sampling.distributions import floored_laplace_cells
 from ..numerics.conservative import quotient_up
 from ..records import as_labels, list_cells, plain_values
 from .hellinger import (

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real, check_real_array
 from ..accounting import ProfiledDP
-from ..mechanisms.sampling import choose
+from ..mechanisms.sampling.distributions import choose
 from ..numerics.conservative import safe_root
 from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
 
@@ -454,7 +454,7 @@ def draw_candidate(
 ) -> np.ndarray:
     """Draw a candidate by the logarithms of the unnormalised probabilities."""
     # Exact for the given logarithms. The margin of the exponent covers their error of about 1e-12.
-    (drawn,) = choose(logs, 0.0, None, 1, generator)
+    (drawn,) = choose(logs, 1, generator)
     return candidates[drawn]
 
 
