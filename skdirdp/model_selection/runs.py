@@ -113,7 +113,7 @@ def rehearse(
     candidate: PrivatePipeline, records: Records, wrapped: bool
 ) -> tuple[JointMechanism, list[str]]:
     """Return the releases that a fit would make, and the parameters that are not covered."""
-    leaking = candidate._warn_of_leaking_steps() if np.isfinite(candidate.epsilon) else []
+    leaking = candidate._warn_of_leaking_steps()
     planned = candidate._rehearsed(records.X, records.y, _fit_params(records, wrapped))
     if planned.joint is None:
         raise ValueError(
