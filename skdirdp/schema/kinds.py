@@ -10,7 +10,7 @@ from datetime import date, datetime
 from functools import cached_property
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from .columns import (
     MISSING,
     OUTSIDE,
     canonical_text,
+    clip_times,
     column_blocks,
     column_numbers,
     column_times,
@@ -89,8 +90,15 @@ class Kind:
         an error that names the column.
         """
         with errors_without_data(**{f"column {name!r} of X": values}):
-            blocks = [self._encode_block(block, missing_values) for block in column_blocks(values)]
-        codes = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+            blocks = (self._encode_block(block, missing_values) for block in column_blocks(values))
+            codes = next(blocks)
+            if len(codes) < len(values):
+                start, first = len(codes), codes
+                codes = np.empty(len(values), dtype=first.dtype)
+                codes[:start] = first
+                for block in blocks:
+                    codes[start : start + len(block)] = block
+                    start += len(block)
         codes = codes if rows is None else codes[rows]
         missing, outside = self._absent
         is_missing = np.isnan(codes) if codes.dtype.kind == "f" else codes == missing
@@ -221,14 +229,19 @@ class Categories(Kind):
         position = self._positions.get(value)
         if position is not None:
             return position
-        if not isinstance(value, str):
-            return self._positions.get(canonical_text(value), OUTSIDE)
+        try:
+            text = value if isinstance(value, str) else canonical_text(value)
+        except Exception:  # Python spells no integers of many digits
+            return OUTSIDE
+        if text in self._positions:
+            return self._positions[text]
         if not self._spelled:
             return OUTSIDE
-        for text in (value, value.strip().lower()):
-            if text in self._spelled:
-                return self._spelled[text]
-        number = parse_number(value)
+        midnight = text.replace(" ", "T").removesuffix("T00:00:00")
+        for spelled in (text, text.strip().lower(), midnight):
+            if spelled in self._spelled:
+                return self._spelled[spelled]
+        number = parse_number(text)
         return OUTSIDE if number is None else self._positions.get(number, OUTSIDE)
 
     def _encode_block(self, values: Any, missing_values: frozenset) -> np.ndarray:
@@ -241,8 +254,9 @@ class Categories(Kind):
         """Convert positions among distinct values to codes, `MISSING` or `OUTSIDE`."""
         found = [OUTSIDE if value is UNKNOWN else self.find(value) for value in distinct]
         if missing_values:
+            absent = Categories(tuple(missing_values))
             found = [
-                MISSING if code == OUTSIDE and value in missing_values else code
+                MISSING if code == OUTSIDE and absent.find(value) >= 0 else code
                 for code, value in zip(found, distinct, strict=True)
             ]
         return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
@@ -278,6 +292,9 @@ class Categories(Kind):
         return other | super().arguments()
 
 
+_Some = TypeVar("_Some", bound="_Ordered")
+
+
 @dataclass(frozen=True)
 class _Ordered(Kind):
     """Values between two bounds, which are binned for counting."""
@@ -292,9 +309,17 @@ class _Ordered(Kind):
         first, last = self._range
         n_bins = DEFAULT_BINS if self.bins is None else self.bins
         if not self._is_discrete:
-            return np.linspace(first, last, n_bins + 1)[1:-1]
+            edges = np.unique(np.linspace(first, last, n_bins + 1))
+            return edges[1:-1]
         n_bins = min(n_bins, int(last - first) + 1)
         return np.ceil(np.linspace(first, last + 1, n_bins + 1)[1:-1])
+
+    def _checked(self: _Some) -> _Some:
+        """Return this kind if every bin has values."""
+        edges = np.ceil(self.inner_edges) if self._is_discrete else self.inner_edges
+        if not (np.diff(edges, prepend=self._range[0]) > 0).all():
+            raise ValueError("bins must be increasing borders within the bounds")
+        return self
 
     @property
     def _n_bins(self) -> int:
@@ -348,10 +373,7 @@ def _check_bins(bins: Any, check_edge: Any) -> int | tuple[Any, ...] | None:
         return int(bins)
     if isinstance(bins, str | bytes) or not isinstance(bins, Iterable):
         raise ValueError("bins must be a number of bins, or a list of the borders between them")
-    edges = tuple(check_edge(edge) for edge in bins)
-    if list(edges) != sorted(set(edges)):
-        raise ValueError("bins must be increasing borders within the bounds")
-    return edges
+    return tuple(check_edge(edge) for edge in bins)
 
 
 @dataclass(frozen=True)
@@ -380,6 +402,8 @@ class Numbers(_Ordered):
                 raise ValueError("bounds must be two finite numbers")
         if not low < high:
             raise ValueError(f"bounds must have low < high; got {low} and {high}")
+        if not np.isfinite(float(high) - float(low)):
+            raise ValueError("bounds must have a finite difference")
         if whole is None:
             whole = isinstance(low, Integral) and isinstance(high, Integral)
         if whole:
@@ -395,7 +419,8 @@ class Numbers(_Ordered):
             return convert(edge) if float(edge).is_integer() else float(edge)
 
         edges = _check_bins(bins, check_edge)
-        return cls(convert(low), convert(high), bool(whole), bins=edges, missing=bool(missing))
+        kind = cls(convert(low), convert(high), bool(whole), bins=edges, missing=bool(missing))
+        return kind._checked()
 
     @property
     def _absent(self) -> Any:
@@ -421,7 +446,9 @@ class Numbers(_Ordered):
         else:
             numbers[is_missing] = self.low
             np.clip(numbers, self.low, self.high, out=numbers)
-            codes = np.floor(numbers + 0.5).astype(np.int64) - self.low
+            whole = np.floor(numbers)
+            whole += numbers - whole >= 0.5  # adding 0.5 first would round large numbers
+            codes = whole.astype(np.int64) - self.low
         codes[is_missing] = missing
         codes[wrong] = outside
         return codes
@@ -494,7 +521,8 @@ class Dates(_Ordered):
             return edge
 
         edges = _check_bins(bins, check_edge)
-        return cls(low, high, resolution, format, bins=edges, missing=bool(missing))
+        kind = cls(low, high, resolution, format, bins=edges, missing=bool(missing))
+        return kind._checked()
 
     @property
     def _unit(self) -> str:
@@ -518,11 +546,9 @@ class Dates(_Ordered):
     def _encode_block(self, values: Any, missing_values: frozenset) -> np.ndarray:
         times, wrong = column_times(values, self.format, missing_values)
         is_missing = np.isnat(times)
-        # Bounds in the unit of the times: a conversion of far times to a finer unit overflows.
-        last = np.datetime64(self.high, "us").astype(times.dtype)
-        first = np.datetime64(self.low, "us").astype(times.dtype)
-        times = np.where(is_missing, first, np.clip(times, first, last))
-        codes = np.clip(self._ticks(times), 0, int(self._range[1]))
+        # A conversion of far times to a finer unit would overflow.
+        codes = self._ticks(clip_times(times, self.low, self.high))
+        np.clip(codes, 0, int(self._range[1]), out=codes)
         codes[is_missing] = MISSING
         codes[wrong] = OUTSIDE
         return codes
