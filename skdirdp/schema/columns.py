@@ -163,8 +163,8 @@ def column_numbers(
     Texts are parsed, and numbers beyond the range of floats are infinite.
     """
     numbers, wrong = _numbers(values, missing_values)
-    absent = [_number(rebuild(value)) for value in missing_values]
-    absent = [number for number in absent if number is not None and number == number]
+    found = map(_number, map(rebuild, missing_values))
+    absent = [number for number in found if number is not None and number == number]
     if absent:
         numbers[np.isin(numbers, absent)] = np.nan
     return numbers, wrong
@@ -265,7 +265,7 @@ def _each_time(
 
 
 def _nearest_time(cell: Any) -> Any:
-    """Return a time of numpy or pandas within the years of `datetime`, and other cells unchanged."""
+    """Return times of numpy and pandas within the years of `datetime`; other cells unchanged."""
     if not issubclass(type(cell), np.datetime64 | pd.Timestamp):
         return cell
     try:

@@ -669,7 +669,7 @@ def short_time(time: datetime) -> str:
 
 
 def _check_time(bound: Any, format: str | None) -> datetime:
-    value = parse_time(bound, format)
+    value = parse_time(bound) or parse_time(bound, format)
     if value is None:
         raise ValueError("bounds must be dates, times, or their ISO 8601 texts such as 2024-12-31")
     return value

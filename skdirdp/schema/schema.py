@@ -196,7 +196,7 @@ class Schema:
         Parameters
         ----------
         low, high : date, datetime or str
-            Bounds. Dates beyond them count as at them.
+            Bounds. Dates beyond them count as at them. Texts are ISO 8601, or else of the format.
         resolution : str, default="day"
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
@@ -510,7 +510,8 @@ class Schema:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._parameters() == other._parameters()
