@@ -28,7 +28,7 @@ from .columns import (
     has_float_dtype,
 )
 from .keys import NO_PERSON, convert_ids
-from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
+from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
 from .schema import Schema, SchemaEncoder
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
@@ -62,6 +62,7 @@ __all__ = [
     "missing_cells",
     "plain_value",
     "plain_values",
+    "raise_faults",
     "rebuild",
     "sort_values",
     "to_common_dtype",

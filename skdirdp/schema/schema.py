@@ -196,7 +196,7 @@ class Schema:
         Parameters
         ----------
         low, high : date, datetime or str
-            Bounds. Dates beyond them count as at them.
+            Bounds. Dates beyond them count as at them. Texts are ISO 8601, or else of the format.
         resolution : str, default="day"
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
@@ -416,8 +416,22 @@ class Schema:
             return None
         if self.person not in records.columns:
             raise ValueError(f"X must have the column {self.person!r}, the key of the persons")
-        absent = frozenset(self.missing_values)
-        return key_ids(self.person, records.columns[self.person], absent)
+        return self.key_ids(records.columns[self.person])
+
+    def key_ids(self, values: Any) -> np.ndarray:
+        """Return the ids in the key column of the persons.
+
+        Parameters
+        ----------
+        values : array-like
+            Cells of the column.
+
+        Returns
+        -------
+        ndarray of object
+            Cells without an id have `NO_PERSON`.
+        """
+        return key_ids(self.person, values, frozenset(self.missing_values))
 
     def _is_open(self, name: Hashable) -> bool:
         return isinstance(self[name], Names)
@@ -510,7 +524,8 @@ class Schema:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._parameters() == other._parameters()
