@@ -278,8 +278,8 @@ class Budget(NamedTuple):
 
     def publishes_size(self, unit: Unit) -> bool:
         """Whether all neighbouring data sets have the same number of records."""
-        # A person with several records may be replaced by a person with fewer.
-        return self.adjacency == "replace" and unit.max_rows == 1
+        # A person may be replaced by one with fewer counted records; without an id there are none.
+        return self.adjacency == "replace" and not unit.is_person
 
 
 class Release(NamedTuple):
