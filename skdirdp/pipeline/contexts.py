@@ -237,18 +237,20 @@ def _shares(
 def _default_shares(
     plans: Sequence[tuple[str, ReleasePlan]], n_tables: Counter[str], last_step: str, budget: Budget
 ) -> dict[str, float]:
-    before = [(step, plan) for step, plan in plans if step != last_step and plan.tables]
-    if not n_tables[last_step] or not before:
+    # Plans of the steps before the last, by whether they select names.
+    before: dict[bool, list[tuple[str, ReleasePlan]]] = {True: [], False: []}
+    for step, plan in plans:
+        if step != last_step and plan.tables:
+            before[plan.estimator._selects_names].append((step, plan))
+    if not n_tables[last_step] or not any(before.values()):
         return {step: float(number) for step, number in n_tables.items()}
-    selecting = [pair for pair in before if pair[1].estimator._selects_names]
-    others = [pair for pair in before if not pair[1].estimator._selects_names]
-    first = SELECTION_SHARE if selecting else 0.0
-    tables = [table for _, plan in others for table in plan.tables]
+    first = SELECTION_SHARE if before[True] else 0.0
+    tables = [table for _, plan in before[False] for table in plan.tables]
     second = (1 - first) * preprocessing_share(tables, **budget._asdict()) if tables else 0.0
     by_step = dict.fromkeys(n_tables, 0.0)
-    for group, share in ((selecting, first), (others, second)):
-        n_group = sum(len(plan.tables) for _, plan in group)
-        for step, plan in group:
+    for selects, share in ((True, first), (False, second)):
+        n_group = sum(len(plan.tables) for _, plan in before[selects])
+        for step, plan in before[selects]:
             by_step[step] += share * len(plan.tables) / n_group
     by_step[last_step] = 1 - first - second
     return by_step
