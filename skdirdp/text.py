@@ -15,7 +15,7 @@ from .base import Budget, CountingEstimator, ReleasePlan
 from .mechanisms.additive import SelectionMechanism
 from .mechanisms.splitting import calibrate_selection
 from .mechanisms.tables import ContributionBound, CountTable
-from .records import UNKNOWN, rebuild, type_and_value
+from .schema import UNKNOWN, rebuild, type_and_value
 
 # Entry of a vocabulary without words: no analyzer of scikit-learn gives it.
 _NO_WORD = ""
@@ -319,11 +319,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
 
 
 def _word_keys(words: Iterable[Any], other_words: dict[tuple, Any]) -> list[Any]:
-    """Return the keys by which the words of a record are counted.
-
-    The key of another word than a text is its type and value, and the rebuilt word is stored in
-    `other_words`. A word that cannot be rebuilt is not counted.
-    """
+    """Return the keys by which the words of a record are counted."""
+    # The key of another word than a text is its type and value, and the rebuilt word is stored in
+    # `other_words`. A word that cannot be rebuilt is not counted.
     words = list(words)
     if {str}.issuperset(map(type, words)):
         return words

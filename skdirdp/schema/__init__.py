@@ -1,0 +1,70 @@
+"""Public descriptions of tables, and the record-wise encoding of cells by them.
+
+No other module converts records. A cell is converted independently of other cells, by public
+declarations and the dtype of its container alone.
+"""
+
+from .arrays import (
+    Records,
+    as_labels,
+    as_numbers,
+    as_records,
+    as_table,
+    column_names,
+    is_row,
+    label_codes,
+    list_cells,
+    missing_cells,
+    plain_values,
+    to_common_dtype,
+    without_dictionaries,
+)
+from .columns import (
+    MISSING,
+    OUTSIDE,
+    column_numbers,
+    distinct_cells,
+    factorise,
+    has_float_dtype,
+)
+from .keys import NO_PERSON, convert_ids
+from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
+from .schema import Schema, SchemaEncoder
+from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
+
+__all__ = [
+    "MISSING",
+    "MISSING_STATE",
+    "NO_PERSON",
+    "OUTSIDE",
+    "UNKNOWN",
+    "Categories",
+    "Dates",
+    "Kind",
+    "Names",
+    "Numbers",
+    "Records",
+    "Schema",
+    "SchemaEncoder",
+    "as_labels",
+    "as_numbers",
+    "as_records",
+    "as_table",
+    "column_names",
+    "column_numbers",
+    "convert_ids",
+    "distinct_cells",
+    "factorise",
+    "has_float_dtype",
+    "is_row",
+    "label_codes",
+    "list_cells",
+    "missing_cells",
+    "plain_value",
+    "plain_values",
+    "rebuild",
+    "sort_values",
+    "to_common_dtype",
+    "type_and_value",
+    "without_dictionaries",
+]
