@@ -27,6 +27,7 @@ _HOMES = {
     "PrivateCountVectorizer": "text",
     "PrivateDirichletPosterior": "posterior",
     "PrivatePipeline": "pipeline",
+    "Schema": "schema",
     "check_pipeline": "pipeline",
     "make_private_pipeline": "pipeline",
 }
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from .pipeline import check_pipeline as check_pipeline
     from .pipeline import make_private_pipeline as make_private_pipeline
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
+    from .schema import Schema as Schema
     from .text import PrivateCountVectorizer as PrivateCountVectorizer
 else:
 

@@ -6,25 +6,19 @@ assumed to hold. Ids are whole numbers or strings. The number 12, the float 12.0
 are the same id; "012" is another id. Other objects, and floats that may be rounded, raise an error.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from ._messages import describe, errors_without_data
+from ._messages import errors_without_data
 from ._validation import check_integer
 from .accounting.worst_case import MOST_ROWS, RECORD, Unit, common_unit
-from .records import list_cells
+from .schema import NO_PERSON, convert_ids
 
 __all__ = ["MOST_ROWS", "RECORD", "CountedRows", "Unit", "common_unit", "select_rows"]
-
-# Longer texts are not converted to numbers.
-_LONGEST_NUMBER = 1000
-_WANTED = "groups must hold whole numbers or strings, an id for each row"
 
 
 @dataclass(frozen=True)
@@ -83,7 +77,7 @@ def _listed(groups: Any) -> list | None:
     if groups is None:
         return None
     with errors_without_data(groups=groups):
-        ids = _ids(groups)
+        ids = convert_ids(groups)
     return ids.tolist() if isinstance(ids, np.ndarray) else ids
 
 
@@ -111,7 +105,7 @@ def select_rows(
         return CountedRows(Unit(max_rows), n_rows)
     kept = {} if before is None else before.kept
     with errors_without_data(groups=groups):
-        ids = _ids(groups)
+        ids = convert_ids(groups)
     if len(ids) != n_rows:
         raise ValueError(f"groups must have one id for each row of X, {n_rows}; got {len(ids)}")
     codes, persons = _numbered(ids)
@@ -121,7 +115,10 @@ def select_rows(
     sizes = np.bincount(codes, minlength=len(persons))
     earlier = np.empty(n_rows, dtype=np.int64)
     earlier[order] = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    rows = np.flatnonzero(earlier + already[codes] < max_rows)
+    is_counted = earlier + already[codes] < max_rows
+    if NO_PERSON in persons:
+        is_counted &= codes != persons.index(NO_PERSON)
+    rows = np.flatnonzero(is_counted)
     counted = already + np.bincount(codes[rows], minlength=len(persons))
     return CountedRows(
         Unit(max_rows, by_ids=True),
@@ -129,65 +126,6 @@ def select_rows(
         None if len(rows) == n_rows else rows,
         {**kept, **dict(zip(persons, counted.tolist(), strict=True))},
     )
-
-
-def _ids(groups: Any) -> np.ndarray | list:
-    """Return the ids as an array of integers, or as a list of Python integers and strings."""
-    if sparse.issparse(groups) or isinstance(groups, (str, bytes, Mapping, Set, Iterator)):
-        raise TypeError(f"{_WANTED}; got {describe(groups)}")
-    if len(getattr(groups, "shape", ())) > 1:  # iterating over a frame gives column names
-        raise ValueError(f"{_WANTED}; got {describe(groups)}")
-    if np.ma.is_masked(groups):
-        raise ValueError(f"{_WANTED}; some are missing")
-    if isinstance(getattr(groups, "dtype", None), np.dtype):
-        groups = np.asarray(groups)
-    else:  # numpy would choose one dtype from all ids
-        groups = list_cells(groups)
-        if not isinstance(groups, Iterable):
-            raise TypeError(f"{_WANTED}; got {describe(groups)}")
-    if isinstance(groups, np.ndarray):
-        if groups.ndim != 1:
-            raise ValueError(f"{_WANTED}; got {describe(groups)}")
-        if groups.dtype.kind in "iu":
-            return groups
-        if groups.dtype.kind not in "fOUT":
-            raise TypeError(f"{_WANTED}; got dtype {groups.dtype.name}")
-    return [_id(value) for value in groups]
-
-
-def _id(value: Any) -> int | str:
-    """Return an id as an integer or a string; equal results mean the same person."""
-    if isinstance(value, str):
-        return _id_from_text(str.__str__(value))
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{_WANTED}; got truth values")
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        if value != value:
-            raise ValueError(f"{_WANTED}; some are missing")
-        whole = float(value)
-        if abs(whole) < _exact_below(type(value)) and int(whole) == value:
-            return int(whole)
-        raise ValueError(f"{_WANTED}; some are not whole, or too large to be exact floats")
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        raise ValueError(f"{_WANTED}; some are missing")
-    raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
-
-
-def _exact_below(kind: type) -> float:
-    """Return the limit below which all whole numbers are floats of this type."""
-    digits = np.finfo(kind).nmant + 1 if issubclass(kind, np.floating) else 53
-    return 2.0 ** min(digits, 53)
-
-
-def _id_from_text(text: str) -> int | str:
-    """Return the number that a text spells, or the text."""
-    # The same id may be a number in one batch and a text in another batch with other texts.
-    if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
-        number = int(text)
-        return number if str(number) == text else text  # "007" is not a number
-    return text
 
 
 def _numbered(ids: np.ndarray | list) -> tuple[np.ndarray, list]:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from ._messages import errors_without_data
-from .records import as_labels, as_numbers
+from .schema import as_labels, as_numbers
 
 __all__ = [
     "HasMethods",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ._messages import describe, errors_without_data, warn
-from .records import as_labels, label_codes, plain_value, to_common_dtype
+from .schema import as_labels, label_codes, plain_value, to_common_dtype
 
 #: Far beyond any count or parameter in use, and far from overflow.
 LARGEST = 1e100

@@ -15,7 +15,7 @@ from .base import Budget, CountingEstimator, ReleasePlan
 from .mechanisms.additive import SelectionMechanism
 from .mechanisms.splitting import calibrate_selection
 from .mechanisms.tables import ContributionBound, CountTable
-from .records import UNKNOWN, rebuild, type_and_value
+from .schema import UNKNOWN, rebuild, type_and_value
 
 # Entry of a vocabulary without words: no analyzer of scikit-learn gives it.
 _NO_WORD = ""

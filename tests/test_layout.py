@@ -14,10 +14,9 @@ FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "text"}
 SERVICES = {
     "exceptions",
     "numerics",
-    "records",
+    "schema",
     "_messages",
     "_random",
-    "_records",
     "_sklearn_compat",
     "_validation",
 }

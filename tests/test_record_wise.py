@@ -54,7 +54,7 @@ from skdirdp.bayes_net.structure_learning import EncodedTable
 from skdirdp.command import main
 from skdirdp.model_selection import make_private_scorer, private_score
 from skdirdp.posterior.estimator import count_labels
-from skdirdp.records import columns as record_columns
+from skdirdp.schema import columns as record_columns
 
 from .probes import drawn_tables, outside_bounds
 
@@ -930,11 +930,11 @@ DEFECTS = {
         ("DirichletNB, large labels", "list"),
     ),
     "a Polars column with a null is of floats": (
-        ("skdirdp.records.columns._polars_cells", polars_array),
+        ("skdirdp.schema.columns._polars_cells", polars_array),
         ("PrivateBayesNet", "polars"),
     ),
     "numbers are of one type": (
-        ("skdirdp.records.columns._numbers", pandas_numbers),
+        ("skdirdp.schema.columns._numbers", pandas_numbers),
         ("PrivateBayesNet", "pandas objects"),
     ),
     "a missing value of a dictionary is the last of its values": (
@@ -946,7 +946,7 @@ DEFECTS = {
         ("private_score of categories", "polars"),
     ),
     "pandas numbers the texts of a column": (
-        ("skdirdp.records.columns._numbered_cells", pandas_codes),
+        ("skdirdp.schema.columns._numbered_cells", pandas_codes),
         ("PrivateBayesNet", "list"),
     ),
 }

@@ -18,7 +18,7 @@ import pandas as pd
 
 from .._messages import errors_without_data
 from .._validation import are_hashable, check_real
-from ..records import (
+from ..schema import (
     MISSING,
     OUTSIDE,
     UNKNOWN,
@@ -26,8 +26,8 @@ from ..records import (
     factorise,
     rebuild,
     sort_values,
-    state_codes,
 )
+from ..schema import Categories as DeclaredCategories
 from .clique_tree import project_counts, shrink_counts
 
 #: State of missing values in a network.
@@ -95,13 +95,13 @@ def factorise_column(
 ) -> tuple[np.ndarray, list]:
     """Return codes of the values in the counted rows, and the distinct values."""
     with errors_without_data(**{f"column {name!r} of X": values}):
-        return factorise(values, rows, states)
+        return factorise(values, rows)
 
 
 def find_states(codes: np.ndarray, distinct: list, states: Sequence[Any]) -> np.ndarray:
     """Return the position of each value among the states, or `MISSING` or `OUTSIDE`."""
     with errors_without_data(X=distinct):
-        return state_codes(codes, distinct, states)
+        return DeclaredCategories(tuple(states)).encode_distinct(codes, distinct)
 
 
 def encode_observed(
@@ -262,7 +262,11 @@ class Numbers:
     def encode(self, name: Hashable, values: Any, rows: np.ndarray | None = None) -> np.ndarray:
         """Return the cell of each value in the counted rows."""
         with errors_without_data(**{f"column {name!r} of X": values}):
-            numbers = column_numbers(values, rows, f"cells of column {name!r}")
+            numbers, wrong = column_numbers(values)
+            if rows is not None:
+                numbers, wrong = numbers[rows], wrong[rows]
+            if wrong.any():
+                raise ValueError(f"cells of column {name!r} must be numbers; some are not")
         found = np.searchsorted(self._edges[1:-1], numbers, side="right")
         found[np.isnan(numbers)] = self.n_cells - 1
         return found

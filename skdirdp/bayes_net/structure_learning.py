@@ -16,7 +16,7 @@ from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_distances, split_gaussian
 from ..numerics.rows import stacks_by_shape
-from ..records import has_float_dtype, sort_values
+from ..schema import has_float_dtype, sort_values
 from .base import Codes, Parents, Records
 from .clique_tree import Clique, Measurement
 from .columns import MISSING_STATE, Categories, Numbers, check_states, factorise_column

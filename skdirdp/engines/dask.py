@@ -15,7 +15,7 @@ import numpy as np
 from dask.delayed import Delayed
 
 from .._messages import errors_without_data
-from ..records import as_labels
+from ..schema import as_labels
 from . import in_memory
 from .in_memory import ColumnRoles, Counter, Part
 

@@ -17,7 +17,7 @@ import pandas as pd
 from .._contributions import check_exact
 from .._messages import errors_without_data
 from .._persons import CountedRows, select_rows
-from ..records import column_names
+from ..schema import column_names
 
 #: A progress bar is shown after this many seconds.
 PROGRESS_DELAY = 2.0

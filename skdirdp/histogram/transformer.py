@@ -20,7 +20,7 @@ from ..base import CountingEstimator, ReleaseContext, ReleasePlan
 from ..engines import TableCounts, lazy_for_dask, open_table
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..records import as_numbers
+from ..schema import as_numbers
 from .histogram import (
     BLOCK_ENTRIES,
     CONSTANT_EDGES,

@@ -26,7 +26,7 @@ from .._validation import check_choice, check_real
 from ..base import PrivacyReport
 from ..mechanisms import GaussianMechanism, calibrate
 from ..mechanisms.sampling import check_platform
-from ..records import as_labels, as_table, label_codes, missing_cells, without_dictionaries
+from ..schema import as_labels, as_table, label_codes, missing_cells, without_dictionaries
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20

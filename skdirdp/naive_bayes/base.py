@@ -28,7 +28,7 @@ from ..mechanisms.splitting import relative_precision
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..numerics.rows import stacks_by_shape
 from ..postprocessing import NoisyTable
-from ..records import to_common_dtype
+from ..schema import to_common_dtype
 
 Model = TypeVar("Model", bound="_PrivateNaiveBayes")
 #: Public description of a table, and its exact counts.

@@ -25,7 +25,7 @@ from sklearn.utils import get_tags
 
 from .._messages import suppress_other_warnings
 from ..base import PrivateEstimator
-from ..records import as_table, is_row, without_dictionaries
+from ..schema import as_table, is_row, without_dictionaries
 from .check import learns_nothing
 
 #: Number of made-up records; SplineTransformer needs two.

@@ -30,7 +30,7 @@ from ..base import PrivacyReport, PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms.sampling import floored_laplace_cells
 from ..numerics.conservative import quotient_up
-from ..records import as_labels, list_cells, plain_values
+from ..schema import as_labels, list_cells, plain_values
 from .hellinger import (
     EXPONENTIAL,
     check_candidates,

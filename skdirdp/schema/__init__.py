@@ -1,8 +1,14 @@
-"""Record-wise conversion of cells to values, codes and numbers, independently of other cells."""
+"""Public descriptions of tables, and the record-wise encoding of cells by them.
+
+No other module converts records. A cell is converted independently of other cells, by public
+declarations and the dtype of its container alone.
+"""
 
 from .arrays import (
+    Records,
     as_labels,
     as_numbers,
+    as_records,
     as_table,
     column_names,
     is_row,
@@ -13,18 +19,33 @@ from .arrays import (
     to_common_dtype,
     without_dictionaries,
 )
-from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype, state_codes
+from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype
+from .keys import NO_PERSON, convert_ids
+from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
+from .schema import Schema, SchemaEncoder
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
     "MISSING",
+    "MISSING_STATE",
+    "NO_PERSON",
     "OUTSIDE",
     "UNKNOWN",
+    "Categories",
+    "Dates",
+    "Kind",
+    "Names",
+    "Numbers",
+    "Records",
+    "Schema",
+    "SchemaEncoder",
     "as_labels",
     "as_numbers",
+    "as_records",
     "as_table",
     "column_names",
     "column_numbers",
+    "convert_ids",
     "factorise",
     "has_float_dtype",
     "is_row",
@@ -35,7 +56,6 @@ __all__ = [
     "plain_values",
     "rebuild",
     "sort_values",
-    "state_codes",
     "to_common_dtype",
     "type_and_value",
     "without_dictionaries",

@@ -4,13 +4,15 @@
 represented. Containers with a dtype keep it; cells of other containers are converted one by one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from .._messages import errors_without_data
 from .values import plain_value
 
 # Kinds of numpy dtypes whose cells are compared without conversion to objects.
@@ -223,3 +225,76 @@ def label_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
             return -1
 
     return np.fromiter(map(code, y), np.intp, len(y))
+
+
+@dataclass(frozen=True)
+class Records:
+    """A table as a dict of columns."""
+
+    columns: dict[Hashable, Any]
+    n_records: int
+
+    @property
+    def names(self) -> list[Hashable]:
+        return list(self.columns)
+
+
+def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = None) -> Records:
+    """Return the columns of a DataFrame (pandas, Polars), an Arrow table, an array or rows.
+
+    `columns` names the columns of an array, which are numbered otherwise. An array may lack
+    the column called `optional`.
+    """
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
+        with errors_without_data(X=X):
+            names, values = _arrow_columns(X)
+        _check_distinct("X", names)
+        return Records(dict(zip(names, values, strict=True)), int(X.num_rows))
+    if hasattr(X, "columns") and hasattr(X, "shape"):
+        _check_distinct("X", list(X.columns))
+        return Records({name: X[name] for name in X.columns}, int(X.shape[0]))
+    if sparse.issparse(X):
+        raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
+    with errors_without_data(X=X):
+        values, n_records = _array_columns(X)
+    names = list(range(len(values))) if columns is None else list(columns)
+    _check_distinct("columns", names)
+    if len(values) == len(names) - 1 and optional in names:
+        names.remove(optional)
+    if len(values) != len(names):
+        raise ValueError(f"X must have {len(names)} columns; got {len(values)}")
+    return Records(dict(zip(names, values, strict=True)), n_records)
+
+
+def _array_columns(X: Any) -> tuple[list[Any], int]:
+    """Return the columns of an array or of a list of rows, and the number of records."""
+    if isinstance(X, list | tuple) and len(X):
+        # numpy would look into cells, and convert some.
+        if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
+            raise ValueError("X must have two dimensions, records and columns; some rows have none")
+        rows = [list(row) for row in X]
+        if len(set(map(len, rows))) > 1:
+            raise ValueError("X must have rows of one length; some are longer than others")
+        return list(zip(*rows, strict=True)), len(rows) if rows[0] else 0
+    X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+    if X.ndim != 2:
+        raise ValueError(f"X must have two dimensions, records and columns; got {X.ndim}")
+    return list(np.asarray(X).T), len(X)  # columns of a np.matrix would have two dimensions
+
+
+def _arrow_columns(X: Any) -> tuple[list[Hashable], list[Any]]:
+    """Return names and columns of an Arrow table, without the index of a DataFrame."""
+    metadata = X.schema.pandas_metadata or {}
+    index = {name for name in metadata.get("index_columns", []) if isinstance(name, str)}
+    kept = [i for i, name in enumerate(X.column_names) if name not in index]
+    # pandas restores names that are not strings.
+    return list(X.schema.empty_table().to_pandas().columns), [X.column(i) for i in kept]
+
+
+def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
+    try:
+        n_distinct = len(set(names))
+    except TypeError:
+        raise TypeError(f"{what} must have column names that can be hashed; some cannot") from None
+    if n_distinct < len(names):
+        raise ValueError(f"{what} must have distinct column names; some are duplicates")

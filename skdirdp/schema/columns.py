@@ -1,12 +1,14 @@
-"""Columns as category codes or as numbers, converted cell by cell.
+"""Cells of a column as distinct values, numbers or times, each converted by itself.
 
-The code of a cell depends on that cell and on public facts: the container, its dtype, and declared
-states. Conversions of whole columns, such as `pd.factorize`, `pd.to_numeric` or `to_numpy` of
+The result for a cell depends on that cell and on public facts: the container, its dtype, and
+declarations. Conversions of whole columns, such as `pd.factorize`, `pd.to_numeric` or `to_numpy` of
 integers with missing values, choose one type from all cells.
 """
 
-from collections.abc import Collection, Hashable, Sequence
+import re
+from collections.abc import Collection, Hashable, Iterator
 from contextlib import suppress
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -17,38 +19,62 @@ import pandas as pd
 from .values import UNKNOWN, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
+_BLOCK_ROWS = 1 << 18
+# Longer texts are no numbers: the conversion of n digits takes n**2 steps.
+_LONGEST_NUMBER = 400
+_EPOCH = datetime(1970, 1, 1)
+_ISO_TIME = re.compile(
+    r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
+    r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d:?\d\d)?)?)?)?",
+    re.ASCII,
+)
 
-#: Codes of missing values, and of values that are not states or cannot be rebuilt.
+#: Codes of missing values, and of values that are not declared or cannot be rebuilt.
 MISSING, OUTSIDE = -1, -2
 
 
+def column_blocks(values: Any) -> Iterator[Any]:
+    """Iterate over a column in blocks of rows, at least one."""
+    sliced = values.iloc if isinstance(values, pd.Series) else values
+    n_rows = len(values)
+    if n_rows <= _BLOCK_ROWS:
+        yield values
+        return
+    for start in range(0, n_rows, _BLOCK_ROWS):
+        yield sliced[start : start + _BLOCK_ROWS]
+
+
 def factorise(
-    values: Any, rows: np.ndarray | None = None, declared: Collection[Hashable] = ()
+    values: Any,
+    rows: np.ndarray | None = None,
+    *,
+    missing_values: frozenset = frozenset(),
+    fractions: bool = True,
 ) -> tuple[np.ndarray, list[Any]]:
     """Return the codes of the cells in `rows`, and the distinct values that they refer to.
 
     Two cells have the same code if they have the same type and value. Codes are `MISSING` or
     `OUTSIDE` for cells without a value to publish. The distinct values are rebuilt, and each
-    occurs in a counted row. Equal values of several types, such as 1 and True, are separate.
-    Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
+    occurs in a counted row. Equal values of several types, such as 1 and True, are separate. If
+    `fractions` is False, numbers that are not whole are `OUTSIDE`.
     """
-    codes, distinct = _numbered(values, declared)
+    codes, distinct = distinct_cells(values)
     codes = codes if rows is None else codes[rows]
     occurring = np.bincount(codes - OUTSIDE, minlength=len(distinct) + 2)[2:] > 0
-    is_known = [value is not UNKNOWN for value in distinct]
-    kept = occurring & np.array(is_known, dtype=bool)
-    if kept.all():
+    renumbered: list[int] = []
+    kept: list[Any] = []
+    for value, occurs in zip(distinct, occurring.tolist(), strict=True):
+        is_name = fractions or not isinstance(value, float) or value.is_integer()
+        if value in missing_values:
+            renumbered.append(MISSING)
+        elif occurs and is_name and value is not UNKNOWN:
+            renumbered.append(len(kept))
+            kept.append(value)
+        else:
+            renumbered.append(OUTSIDE)
+    if len(kept) == len(distinct):
         return codes, distinct
-    renumbered = np.where(kept, np.cumsum(kept) - 1, OUTSIDE)
-    distinct = [value for value, keep in zip(distinct, kept, strict=True) if keep]
-    return np.append(renumbered, [OUTSIDE, MISSING])[codes], distinct
-
-
-def state_codes(codes: np.ndarray, distinct: Sequence[Any], states: Sequence[Any]) -> np.ndarray:
-    """Convert codes of `factorise` to positions among the states, `MISSING` or `OUTSIDE`."""
-    lookup = {state: position for position, state in enumerate(states)}
-    found = [lookup.get(value, OUTSIDE) for value in distinct]
-    return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
+    return np.array([*renumbered, OUTSIDE, MISSING], dtype=np.intp)[codes], kept
 
 
 def has_float_dtype(values: Any) -> bool:
@@ -61,27 +87,88 @@ def has_float_dtype(values: Any) -> bool:
     return getattr(dtype, "kind", None) == "f" or str(dtype) in ("halffloat", "float", "double")
 
 
-def column_numbers(values: Any, rows: np.ndarray | None = None, what: str = "cells") -> np.ndarray:
-    """Return the cells in `rows` as floats, with NaN for missing cells.
+def canonical_text(value: Any) -> str:
+    """Return the text that spells a value: whole numbers without a point, dates as in ISO 8601."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
-    Texts are parsed, and numbers beyond the range of floats are infinite. Cells that are not
-    numbers raise a ValueError; `what` is the name of the cells in its message.
+
+def parse_number(text: str) -> int | float | None:
+    """Return the number that a text spells, or None. "True" is 1 and "False" is 0."""
+    if text in ("True", "False"):
+        return int(text == "True")
+    # Python also reads 1_000, which is not a number in a table.
+    if len(text) > _LONGEST_NUMBER or "_" in text:
+        return None
+    for convert in (int, float):
+        with suppress(ValueError):
+            return convert(text)
+    return None
+
+
+def parse_time(value: Any, format: str | None = None) -> datetime | None:
+    """Return a date, time or its text as a time without zone, in UTC if it has one, or None.
+
+    Digits beyond microseconds are dropped. Texts are ISO 8601, or of the given format.
     """
-    numbers, wrong = _numbers(values)
-    if rows is not None:
-        numbers, wrong = numbers[rows], wrong[rows]
-    if wrong.any():
-        raise ValueError(f"{what} must be numbers; some are not")
-    return numbers
+    try:
+        if isinstance(value, str):
+            text = value.strip()
+            value = _parse_iso(text) if format is None else datetime.strptime(text, format)
+        elif isinstance(value, pd.Period):
+            value = value.start_time
+        if isinstance(value, np.datetime64 | pd.Timestamp):
+            value = rebuild(value)
+        if isinstance(value, pd.Timestamp):
+            # The last conversion is not exact beyond the years of datetime.
+            value = value.to_pydatetime(warn=False)
+        if not isinstance(value, date):
+            return None
+        if not isinstance(value, datetime):
+            return datetime(value.year, value.month, value.day)
+        if value.tzinfo is not None:
+            value = datetime.astimezone(value, timezone.utc)
+        fields = (value.year, value.month, value.day, value.hour, value.minute, value.second)
+        return datetime(*fields, value.microsecond)
+    except Exception:  # methods of a record may raise anything
+        return None
 
 
-def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cells as floats, and a mask of the cells that are not numbers."""
-    if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        codes = values.cat.codes.to_numpy()
-        numbers, wrong = _numbers(values.cat.categories)
-        return np.append(numbers, np.nan)[codes], np.append(wrong, False)[codes]
+def _parse_iso(text: str) -> datetime | None:
+    match = _ISO_TIME.fullmatch(text)
+    if match is None:
+        return None
+    *fields, fraction, zone = match.groups(default="")
+    year, month, day, hour, minute, second = (
+        int(found or default) for found, default in zip(fields, (1, 1, 1, 0, 0, 0), strict=True)
+    )
+    time = datetime(year, month, day, hour, minute, second, int(fraction[:6].ljust(6, "0")))
+    if zone in ("", "Z"):
+        return time
+    shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    return time + shift if zone[0] == "-" else time - shift
+
+
+def column_numbers(
+    values: Any, missing_values: frozenset = frozenset()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cells as new floats with NaN for missing cells, and a mask of other cells.
+
+    Texts are parsed, and numbers beyond the range of floats are infinite.
+    """
+    numbers, wrong = _numbers(values, missing_values)
+    absent = [number for value in missing_values if (number := _number(value)) is not None]
+    if absent:
+        numbers[np.isin(numbers, absent)] = np.nan
+    return numbers, wrong
+
+
+def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
+    codes, distinct = _distinct_texts_or_categories(values)
+    if codes is not None:
+        found = _each_number(distinct, missing_values)
+        return np.append(found[0], np.nan)[codes], np.append(found[1], False)[codes]
     cells = _cells_of_column(values)
     data, missing = cells.data, cells.missing
     if not cells.has_dtype:
@@ -90,30 +177,83 @@ def _numbers(values: Any) -> tuple[np.ndarray, np.ndarray]:
             with suppress(OverflowError):
                 # Adding 0 removes the sign of zeros, as below.
                 return np.array(data, dtype=np.float64) + 0.0, np.zeros(len(data), dtype=bool)
-        found = [_number(cell) for cell in data]
-        return np.array(found, dtype=np.float64), np.array([n is None for n in found], dtype=bool)
-    if data.dtype.kind in "mM":
+        return _each_number(data, missing_values)
+    is_time = data.dtype.kind in "mM"
+    if is_time:
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
-        data = data.view(np.int64)
-    numbers = data.astype(np.float64) + 0.0
+    numbers = np.zeros(len(data)) if is_time else data.astype(np.float64) + 0.0
+    wrong = np.full(len(data), is_time)
     if missing is not None:
         numbers[missing] = np.nan
-    return numbers, np.zeros(len(numbers), dtype=bool)
+        wrong[missing] = False
+    return numbers, wrong
+
+
+def _each_number(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
+    found = [np.nan if _is_in(cell, missing_values) else _number(cell) for cell in cells]
+    numbers = np.array(found, dtype=np.float64)
+    return numbers, np.array([number is None for number in found], dtype=bool)
+
+
+def _is_in(cell: Any, values: frozenset) -> bool:
+    """Return whether a text is one of these values; numbers are compared after conversion."""
+    return isinstance(cell, str) and str.__str__(cell) in values
 
 
 def _number(cell: Any) -> float | None:
     """Return a cell as a float, or None if it is not a number."""
     value = rebuild(cell)
     if isinstance(value, str):
-        value = value.strip() or np.nan
-    if not isinstance(value, (str, int, float, Decimal, Fraction)):
+        value = parse_number(value.strip()) if value.strip() else np.nan
+    if not isinstance(value, (int, float, Decimal, Fraction)):
         return None
     try:
-        return float(value)
+        return float(value) + 0.0
     except OverflowError:
-        return np.inf if value > 0 else -np.inf  # type: ignore[operator]
-    except ValueError:
-        return None
+        return np.inf if value > 0 else -np.inf
+
+
+def column_times(
+    values: Any, format: str | None = None, missing_values: frozenset = frozenset()
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the cells as times with NaT for missing cells, and a mask of other cells.
+
+    Times with a zone are in UTC.
+    """
+    codes, distinct = _distinct_texts_or_categories(values)
+    if codes is not None:
+        times, wrong = _each_time(distinct, format, missing_values)
+        return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
+    cells = _cells_of_column(values)
+    if not cells.has_dtype:
+        return _each_time(cells.to_list(), format, missing_values)
+    is_time = cells.data.dtype.kind == "M"
+    data = cells.data if is_time else np.full(len(cells.data), np.datetime64("NaT", "us"))
+    if cells.missing is not None:
+        data = np.where(cells.missing, np.datetime64("NaT"), data)
+    is_absent = np.isnat(data) if cells.data.dtype.kind in "mM" else cells.data != cells.data
+    if cells.missing is not None:
+        is_absent = is_absent | cells.missing
+    return data, ~is_absent if not is_time else np.zeros(len(data), dtype=bool)
+
+
+def _each_time(
+    cells: Any, format: str | None, missing_values: frozenset
+) -> tuple[np.ndarray, np.ndarray]:
+    times = np.full(len(cells), np.datetime64("NaT", "us"))
+    wrong = np.zeros(len(cells), dtype=bool)
+    for position, cell in enumerate(cells):
+        value = rebuild(cell)
+        if value is np.nan or _is_in(value, missing_values):
+            continue
+        if isinstance(value, str) and not value.strip():
+            continue
+        time = parse_time(value, format)
+        if time is None:
+            wrong[position] = True
+        else:
+            times[position] = np.datetime64(time, "us")
+    return times, wrong
 
 
 class _Cells(NamedTuple):
@@ -228,11 +368,16 @@ def _arrow_cells(values: Any) -> _Cells:
     return _Cells(numbers.view(f"{kind}[{unit}]"), missing, bool(getattr(dtype, "tz", None)))
 
 
-def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, list[Any]]:
-    """Return codes and distinct values; some may not occur or be `UNKNOWN`."""
+def distinct_cells(
+    values: Any, declared: Collection[Hashable] = ()
+) -> tuple[np.ndarray, list[Any]]:
+    """Return codes and distinct values; some may not occur or be `UNKNOWN`.
+
+    Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
+    """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = pd.Series(values)
-        codes, distinct = _numbered(values.cat.categories, declared)
+        codes, distinct = distinct_cells(values.cat.categories, declared)
         return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
     cells = _cells_of_column(values)
     if not cells.has_dtype:
@@ -253,6 +398,16 @@ def _numbered(values: Any, declared: Collection[Hashable]) -> tuple[np.ndarray, 
     if missing is not None:
         codes = np.where(missing, MISSING, codes)
     return codes, distinct
+
+
+def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:
+    """Return codes and distinct values of texts or of a pandas categorical; None for others."""
+    if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
+        values = pd.Series(values)
+        return values.cat.codes.to_numpy(), list(values.cat.categories)
+    cells = _cells_of_column(values)
+    texts = None if cells.has_dtype else _numbered_texts(cells.data)
+    return (None, []) if texts is None else texts
 
 
 def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
