@@ -35,6 +35,7 @@ from .schema import (
     ConnectionLostError,
     Header,
     LedgerError,
+    Session,
     UnusableError,
     insert_header,
     select_charges,
@@ -287,15 +288,14 @@ def _delayed_interrupts() -> Iterator[None]:
 # Storage -----------------------------------------------------------------------------
 
 
-class PostgresSession:
-    """Transaction on one ledger; see `schema.Session`."""
+class PostgresSession(Session):
+    """Transaction on one ledger. Its head must be stored outside the database, as an anchor."""
 
     USER_AND_TIME_SQL = "CAST(session_user AS text), clock_timestamp()"
 
     def __init__(self, connection: Connection):
         self.connection = connection
         self._failed = False
-        self.head: tuple[str, int, str] | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         try:
@@ -313,12 +313,6 @@ class PostgresSession:
 
     def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
         return user, time.astimezone(timezone.utc).isoformat()
-
-    def stored_head(self, identity: str) -> tuple[int, str] | None:
-        return None
-
-    def store_head(self, identity: str, entries: int, head: str) -> None:
-        pass  # an anchor must be stored outside the database: see `Transaction.verify`
 
     def check_structure(self) -> None:
         rows = self.execute(

@@ -33,6 +33,7 @@ from .schema import (
     SQLITE_TRIGGERS,
     Header,
     LedgerError,
+    Session,
     UnusableError,
     header_hash,
     insert_header,
@@ -295,15 +296,12 @@ def file_lock(path: str) -> FileLock:
         return _LOCKS.setdefault(path, _LOCKS.get(path) or FileLock(path))
 
 
-class SQLiteSession:
-    """Transaction on the file; see `schema.Session`."""
-
-    USER_AND_TIME_SQL = "NULL, NULL"
+class SQLiteSession(Session):
+    """Transaction on the file."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FileLock):
         self.connection = connection
         self._lock = lock
-        self.head: tuple[str, int, str] | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return _run(self.connection, sql, values)
