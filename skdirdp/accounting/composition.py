@@ -280,7 +280,7 @@ class _SmallProduct(DirectionCurves):
             releases = sum(int(np.ceil(n * pair.multiplicity)) for pair, n in profile)
             exact, tight = inverted_log_delta(cumulant, limit, epsilon, releases)
         elif profile is not None:
-            losses = _loss_distribution(_whole_numbers(profile))
+            losses = _loss_distribution(profile)
             exact = 0.0 if losses is None else np.log(losses.delta(epsilon))
         if tight and self.renyi_is_profile:
             return exact
@@ -308,18 +308,6 @@ def _merge_gaussians(profile: Pairs) -> Pairs:
     unit = max(mu for mu, _ in gaussians)
     squares = sum(count * (mu / unit) ** 2 for mu, count in gaussians)
     return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))
-
-
-def _whole_numbers(profile: Pairs) -> Pairs:
-    """Round fractional exponents up to whole numbers, which can be convolved."""
-    whole: Counter[DominatingPair] = Counter()
-    for pair, count in profile:
-        if isinstance(pair, FractionalPair):
-            for part, exponent in pair.parts:
-                whole[part] += ceil(Fraction(exponent) * count)
-        else:
-            whole[pair] += count
-    return tuple(whole.items())
 
 
 def _sum_of_divergences(curves: Curves, order: Floats) -> Floats:
@@ -395,6 +383,13 @@ class LossDistribution:
 @lru_cache(maxsize=64)
 def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     """Compute a pessimistic distribution of the total loss, or None if floats do not suffice."""
+    # Fractional exponents are rounded up to whole numbers, which can be convolved.
+    whole: Counter[DominatingPair] = Counter()
+    for pair, count in pairs:
+        parts = pair.parts if isinstance(pair, FractionalPair) else ((pair, 1),)
+        for part, exponent in parts:
+            whole[part] += ceil(Fraction(exponent) * count)
+    pairs = tuple(whole.items())
     releases = sum(count for _, count in pairs)
 
     def reach_of(part: Pairs, tail: float) -> float:

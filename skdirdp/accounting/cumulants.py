@@ -204,8 +204,7 @@ class CondensedPairs:
     largest: float  # largest loss of a pair in the bounded series
     residual_pairs: Kinds  # pairs in neither series, evaluated one by one
 
-    def plus(self, kinds: Kinds, squares: float) -> "CondensedPairs":
-        more = condense(kinds, squares, self.scale)
+    def __add__(self, more: "CondensedPairs") -> "CondensedPairs":
         return CondensedPairs(
             self.scale,
             self.smooth + more.smooth,
@@ -261,25 +260,19 @@ def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
     gaussian = np.zeros(TERMS)
     gaussian[0] = squares * scale**2 / 2
     smooth, bounded, largest = Series(scale, gaussian), Series(scale), 0.0
+    residual = {}
     for family, values in kinds.items():
-        inside = values[:, _within_radius(family, values, scale)]
+        within_radius = _inverse_radius(family, values) * scale <= MAX_RADIUS_FRACTION
+        inside = values[:, within_radius]
+        if inside.shape < values.shape:
+            residual[family] = values[:, ~within_radius]
         series = family_series(family, inside, scale)
         if family in ODD_SIGNS:
             smooth = smooth + series
         else:
             bounded = bounded + series
             largest = max(largest, float(np.max(inside[0], initial=0.0)))
-    residual = residual_kinds(kinds, scale)
     return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
-
-
-def _within_radius(family: str, values: Floats, scale: float) -> np.ndarray:
-    return _inverse_radius(family, values) * scale <= MAX_RADIUS_FRACTION
-
-
-def residual_kinds(kinds: Kinds, scale: float) -> Kinds:
-    residual = {name: kind[:, ~_within_radius(name, kind, scale)] for name, kind in kinds.items()}
-    return {family: values for family, values in residual.items() if values.size}
 
 
 def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -348,14 +341,14 @@ class Contour:
 
     def plus(self, kinds: Kinds, squares: float) -> "Contour":
         """Return the contour with more pairs."""
-        residual = residual_kinds(kinds, self.condensed.scale)
-        smooth, bounded = sum_cumulants(residual, self.nodes, rough=False)
+        more = condense(kinds, squares, self.condensed.scale)
+        smooth, bounded = sum_cumulants(more.residual_pairs, self.nodes, rough=False)
         return replace(
             self,
-            condensed=self.condensed.plus(kinds, squares),
+            condensed=self.condensed + more,
             smooth=self.smooth + smooth,
             bounded=self.bounded + bounded,
-            releases=self.releases + count_releases(residual),
+            releases=self.releases + count_releases(more.residual_pairs),
         )
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:

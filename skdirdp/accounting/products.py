@@ -87,7 +87,7 @@ class PairProduct:
         # Read each attribute once: other threads may replace it. Each value is complete.
         condensed, kept = self._condensed, self._contour
         if condensed is not None:
-            whole._condensed = condensed.plus(kinds, squares)
+            whole._condensed = condensed + condense(kinds, squares, condensed.scale)
         if kept is not None and whole.max_tilt > kept[0].tilt:
             contour, waiting, waiting_squares = kept
             whole._contour = contour, merge_kinds(waiting, kinds), waiting_squares + squares
