@@ -4,11 +4,11 @@ The code of a cell depends on the cell and on the declared kind alone. A cell th
 "other" or missing, for that record alone. Numbers and dates beyond their bounds count as at them.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
@@ -89,17 +89,28 @@ class Kind:
         `missing_values` mean that a value is missing. If `strict`, a cell that does not fit raises
         an error that names the column.
         """
-        with errors_without_data(**{f"column {name!r} of X": values}):
-            blocks = (self._encode_block(block, missing_values) for block in column_blocks(values))
-            codes = next(blocks)
-            if len(codes) < len(values):
-                start, first = len(codes), codes
-                codes = np.empty(len(values), dtype=first.dtype)
-                codes[:start] = first
-                for block in blocks:
-                    codes[start : start + len(block)] = block
-                    start += len(block)
-        codes = codes if rows is None else codes[rows]
+        if rows is None:
+            blocks = self.encode_blocks(name, values, missing_values=missing_values, strict=strict)
+            return _join(blocks, len(values))
+        codes = _join(self._raw_blocks(name, values, missing_values), len(values))[rows]
+        return self._checked_codes(name, codes, strict)
+
+    def encode_blocks(
+        self, name: Hashable, values: Any, *, missing_values: frozenset, strict: bool
+    ) -> Iterator[np.ndarray]:
+        """Iterate over the codes of all cells in blocks, with the parameters of `encode`."""
+        for codes in self._raw_blocks(name, values, missing_values):
+            yield self._checked_codes(name, codes, strict)
+
+    def _raw_blocks(
+        self, name: Hashable, values: Any, missing_values: frozenset
+    ) -> Iterator[np.ndarray]:
+        for block in column_blocks(values):
+            with errors_without_data(**{f"column {name!r} of X": values}):
+                codes = self._encode_block(block, missing_values)
+            yield codes
+
+    def _checked_codes(self, name: Hashable, codes: np.ndarray, strict: bool) -> np.ndarray:
         if strict:
             missing, outside = self._absent
             is_missing = np.isnan(codes) if codes.dtype.kind == "f" else codes == missing
@@ -420,6 +431,19 @@ class _Ordered(Kind):
     def arguments(self) -> dict[str, Any]:
         bins: Any = list(self.bins) if isinstance(self.bins, tuple) else self.bins
         return ({} if bins is None else {"bins": bins}) | super().arguments()
+
+
+def _join(blocks: Iterator[np.ndarray], n_rows: int) -> np.ndarray:
+    """Return all blocks as one array, without holding them at the same time."""
+    first = next(blocks)
+    if len(first) == n_rows:
+        return first
+    joined = np.empty(n_rows, dtype=first.dtype)
+    start = 0
+    for block in chain([first], blocks):
+        joined[start : start + len(block)] = block
+        start += len(block)
+    return joined
 
 
 def _is_number(value: Any) -> bool:

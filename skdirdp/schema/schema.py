@@ -669,9 +669,14 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         if lacking:
             raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
         encoded = np.empty((records.n_records, len(names)), dtype=np.int64)
+        absent = frozenset(self.schema.missing_values)
         for place, name in enumerate(names):
-            codes = self.schema.encode_column(name, records.columns[name])
-            encoded[:, place] = self.schema[name].bin(codes)
+            kind, start = self.schema[name], 0
+            for codes in kind.encode_blocks(
+                name, records.columns[name], missing_values=absent, strict=self.schema.strict
+            ):
+                encoded[start : start + len(codes), place] = kind.bin(codes)
+                start += len(codes)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
