@@ -19,6 +19,18 @@ from .arrays import (
     to_common_dtype,
     without_dictionaries,
 )
+from .blocks import (
+    ARROW_TYPES,
+    BLOCK_ROWS,
+    DASK_TYPES,
+    FRAME_TYPES,
+    block_frame,
+    collected_frame,
+    empty_frame,
+    has_type,
+    table_blocks,
+    text_objects,
+)
 from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
@@ -26,6 +38,10 @@ from .schema import Schema, SchemaEncoder
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
+    "ARROW_TYPES",
+    "BLOCK_ROWS",
+    "DASK_TYPES",
+    "FRAME_TYPES",
     "MISSING",
     "MISSING_STATE",
     "NO_PERSON",
@@ -43,11 +59,15 @@ __all__ = [
     "as_numbers",
     "as_records",
     "as_table",
+    "block_frame",
+    "collected_frame",
     "column_names",
     "column_numbers",
     "convert_ids",
+    "empty_frame",
     "factorise",
     "has_float_dtype",
+    "has_type",
     "is_row",
     "label_codes",
     "list_cells",
@@ -56,6 +76,8 @@ __all__ = [
     "plain_values",
     "rebuild",
     "sort_values",
+    "table_blocks",
+    "text_objects",
     "to_common_dtype",
     "type_and_value",
     "without_dictionaries",
