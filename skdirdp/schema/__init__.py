@@ -31,7 +31,14 @@ from .blocks import (
     table_blocks,
     text_objects,
 )
-from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype
+from .columns import (
+    MISSING,
+    OUTSIDE,
+    column_numbers,
+    distinct_cells,
+    factorise,
+    has_float_dtype,
+)
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
 from .schema import Schema, SchemaEncoder
@@ -64,6 +71,7 @@ __all__ = [
     "column_names",
     "column_numbers",
     "convert_ids",
+    "distinct_cells",
     "empty_frame",
     "factorise",
     "has_float_dtype",
