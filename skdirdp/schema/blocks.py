@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+_SPARK_TYPES = r"pyspark\.sql\..*DataFrame"
 #: Patterns of the full names of types that are not in memory.
 DASK_TYPES = r"dask(_expr)?\..*\.(Array|DataFrame|Series)"
 ARROW_TYPES = r"pyarrow\..*\.(Dataset|RecordBatchReader)"
 FRAME_TYPES = (
     r"polars\..*\.LazyFrame|_?duckdb\..*Relation|narwhals\..*\.LazyFrame"
-    r"|pyspark\.sql\..*DataFrame|ibis\..*\.Table"
+    rf"|{_SPARK_TYPES}|ibis\..*\.Table"
 )
 _NARWHALS_TYPES = r"narwhals\..*\.(DataFrame|LazyFrame)"
 
@@ -52,6 +53,8 @@ def table_blocks(X: Any, columns: list[Any] | None = None) -> Iterator[Any]:
     elif hasattr(X, "collect_batches"):  # Polars
         empty = X.collect_schema().to_frame()
         yield from _or_empty(X.collect_batches(chunk_size=BLOCK_ROWS, maintain_order=True), empty)
+    elif has_type(X, _SPARK_TYPES):
+        yield from _or_empty(_spark_blocks(X), pd.DataFrame(columns=X.columns))
     elif has_type(X, FRAME_TYPES):
         yield from _arrow_blocks(_arrow_reader(X), columns)
     else:
@@ -97,18 +100,30 @@ def _dataset_batches(dataset: Any, **options: Any) -> Iterator[Any]:
 
 
 def _arrow_reader(X: Any) -> Any:
-    """Return a DuckDB relation, or a frame of Spark or Ibis, as a stream of batches."""
-    for method in ("to_arrow_reader", "fetch_record_batch", "to_pyarrow_batches"):
-        if hasattr(X, method):
-            chunk = {"chunk_size": BLOCK_ROWS} if method == "to_pyarrow_batches" else {}
-            return getattr(X, method)(*(() if chunk else (BLOCK_ROWS,)), **chunk)
+    """Return a DuckDB relation or an Ibis table as a stream of batches."""
+    if hasattr(X, "to_pyarrow_batches"):  # Ibis
+        return X.to_pyarrow_batches(chunk_size=BLOCK_ROWS)
+    # Versions of DuckDB before 1.4 have only the second.
+    method = "to_arrow_reader" if hasattr(X, "to_arrow_reader") else "fetch_record_batch"
+    return getattr(X, method)(BLOCK_ROWS)
+
+
+def _spark_blocks(X: Any) -> Iterator[Any]:
+    """Iterate over the Arrow batches of a Spark frame, which come to the driver one by one."""
     import pyarrow as pa
 
-    if hasattr(X, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(X)
-    if hasattr(X, "toArrow"):
-        return X.toArrow().to_reader(BLOCK_ROWS)
-    raise TypeError(f"X must be a table that Arrow can read, as in Spark 4; got {type(X).__name__}")
+    # `__arrow_c_stream__` of Spark fails for times, and `toArrow` needs all records in memory.
+    # A function inside another is sent to workers by value, so they do not need this package.
+    def serialise(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})
+
+    for row in X.mapInArrow(serialise, "batch binary").toLocalIterator():
+        with pa.ipc.open_stream(row.batch) as reader:
+            yield from reader
 
 
 def empty_frame(X: Any) -> pd.DataFrame:
