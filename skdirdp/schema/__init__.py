@@ -19,6 +19,18 @@ from .arrays import (
     to_common_dtype,
     without_dictionaries,
 )
+from .blocks import (
+    ARROW_TYPES,
+    BLOCK_ROWS,
+    DASK_TYPES,
+    FRAME_TYPES,
+    block_frame,
+    collected_frame,
+    empty_frame,
+    has_type,
+    table_blocks,
+    text_objects,
+)
 from .columns import (
     MISSING,
     OUTSIDE,
@@ -33,6 +45,10 @@ from .schema import Schema, SchemaEncoder
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
+    "ARROW_TYPES",
+    "BLOCK_ROWS",
+    "DASK_TYPES",
+    "FRAME_TYPES",
     "MISSING",
     "MISSING_STATE",
     "NO_PERSON",
@@ -50,12 +66,16 @@ __all__ = [
     "as_numbers",
     "as_records",
     "as_table",
+    "block_frame",
+    "collected_frame",
     "column_names",
     "column_numbers",
     "convert_ids",
     "distinct_cells",
+    "empty_frame",
     "factorise",
     "has_float_dtype",
+    "has_type",
     "is_row",
     "label_codes",
     "list_cells",
@@ -65,6 +85,8 @@ __all__ = [
     "raise_faults",
     "rebuild",
     "sort_values",
+    "table_blocks",
+    "text_objects",
     "to_common_dtype",
     "type_and_value",
     "without_dictionaries",

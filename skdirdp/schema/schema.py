@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import warn
 from . import files
 from .arrays import Records, as_records
+from .blocks import table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -363,13 +364,18 @@ class Schema:
 
         Parameters
         ----------
-        table : DataFrame, Arrow table, or array or list of rows
+        table : table in memory, Dask collection, PyArrow dataset or stream, or lazy frame
+            Tables that are not in memory are encoded block by block.
 
         Returns
         -------
         DataFrame
             As `encode_column`. Keys, ignored columns and names are left out.
         """
+        blocks = [self._encode_block(block) for block in table_blocks(table)]
+        return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
+
+    def _encode_block(self, table: Any) -> pd.DataFrame:
         records = self.records(table, optional=True)
         names = [n for n in self.features if n in records.columns and not self._is_open(n)]
         return pd.DataFrame({n: self.encode_column(n, records.columns[n]) for n in names})
