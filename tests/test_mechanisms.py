@@ -28,8 +28,7 @@ from skdirdp.mechanisms import (
 )
 from skdirdp.mechanisms.base import Request
 from skdirdp.mechanisms.dirichlet import dirichlet_variance
-from skdirdp.mechanisms.sampling import gamma_cells
-from skdirdp.mechanisms.sampling.gamma import gamma_cells_of_all
+from skdirdp.mechanisms.sampling.gamma import gamma_cells, gamma_cells_of_all
 from tests.probes import Recorder
 
 ALL = [

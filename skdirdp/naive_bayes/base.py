@@ -89,11 +89,7 @@ class NaiveBayesPlan(ReleasePlan):
 
 
 class Estimate(NamedTuple):
-    """Estimate of a table of counts after its release.
-
-    The counts are exact without noise. With noise they are the released probabilities times the
-    total of each row, as far as it is known, and include the smoothing of the mechanism.
-    """
+    """Estimate of a table of counts after its release; exact without noise."""
 
     counts: np.ndarray  # of shape (n_rows, n_categories)
     probabilities: np.ndarray  # of the same shape, smoothed
@@ -116,13 +112,11 @@ def noisy_table(release: Release, axes: tuple[Any, ...]) -> NoisyTable:
 
 
 def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray | None:
-    """Estimate the class counts alone, None if they were not released.
-
-    Normal noise and a normal prior with equal means, whose variance is estimated from the noisy
-    counts and is at least that of a sample. Counts are positive.
-    """
+    """Estimate the class counts alone, None if they were not released."""
     if classes is None or classes.mechanism is None:
         return None
+    # Normal noise, and a normal prior with equal means. Its variance is estimated from the noisy
+    # counts and is at least that of a sample. Counts are positive.
     noisy = classes.drawn
     mean = float(noisy.mean()) if total is None else total / noisy.size
     noise_variance = classes.mechanism.noise.variance_at(max(mean, 0.0))
@@ -140,10 +134,7 @@ class _OutOfCoreCounter:
     """Counter of tables that are not in memory; `model` is a copy made by `_for_workers`."""
 
     model: Any
-
-    @property
-    def max_rows(self) -> int:
-        return self.model.max_rows
+    max_rows: int
 
     def count_part(self, part: Part, previous: CountedRows | None) -> ClassCounts:
         # A copy: threads share the model, and checks of records set attributes.
@@ -200,11 +191,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     #: Whether the totals of the tables follow from the number of records.
     _counts_records: ClassVar[bool] = True
 
-    @property
-    def _uses_prior(self) -> bool:
-        """Whether the score of a class includes the class prior."""
-        return True
-
     def _check_size(self, n_columns: int) -> None:
         """Refuse tables that would not fit into memory."""
 
@@ -238,7 +224,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             plan = NaiveBayesPlan(self, context, counts)
             noisy = context.release(plan)
             self._set_fitted_attributes(plan, noisy)
-        self.__dict__.pop("_release_lock", None)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -342,7 +327,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             plan = NaiveBayesPlan(self, context, counts)
             noisy = context.release(plan)
             self._set_fitted_attributes(plan, noisy)
-        self.__dict__.pop("_release_lock", None)
         return self
 
     def release(self: Model) -> Model:
@@ -387,15 +371,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         `before` has the records of earlier batches. A part of a table out of core knows the
         classes and columns of the table.
         """
-        checked = self._check_batch(part, classes, is_private, before, is_part)
-        X, codes, weights, rows, leaks = checked
-        features = self._count_features(X, codes, weights)
-        return self._class_counts(rows, codes, weights, features, leaks)
-
-    def _check_batch(
-        self, part: Part, classes: Any, is_private: bool, before: Any, is_part: bool
-    ) -> tuple[Any, np.ndarray, Weights, CountedRows, list[str]]:
-        """Return the counted records, label codes, weights, selected rows and leaks."""
         is_first = before is None and not is_part
         X, y = self._validate(part.X, part.y, reset=is_first)
         find_classes = is_first and classes is None
@@ -419,7 +394,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             self.classes_ = check_classes(classes, self.class_prior)
         self._check_size(X.shape[1])
         leaks = ["classes"] * find_classes + ["max_weight"] * weights.missing
-        return X, encode_labels(y, self.classes_), weights, rows, leaks
+        codes = encode_labels(y, self.classes_)
+        features = self._count_features(X, codes, weights)
+        return self._class_counts(rows, codes, weights, features, leaks)
 
     def _class_counts(
         self, rows: CountedRows, codes: np.ndarray, weights: Weights, features: Any, leaks: Any = ()
@@ -455,7 +432,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         self._check_size(self.n_features_in_)
         self._known_prior(self._is_private)
         self._check_alpha()
-        counts = table.count(_OutOfCoreCounter(self._for_workers()))
+        counts = table.count(_OutOfCoreCounter(self._for_workers(), self.max_rows))
         if "sample_weight" in table.given and not counts.classes.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
         return counts
@@ -663,8 +640,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         self.release()
-        scores = self._log_likelihood(X)
-        return scores + self.class_log_prior_ if self._uses_prior else scores
+        return self._joint_log_likelihood(X)
+
+    def _joint_log_likelihood(self, X: Any) -> np.ndarray:
+        return self._log_likelihood(X) + self.class_log_prior_
 
     @lazy_for_dask(lambda model: (None, model.classes_[:0]))
     def predict(self, X: Any) -> Any:

@@ -19,7 +19,14 @@ from .arrays import (
     to_common_dtype,
     without_dictionaries,
 )
-from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype
+from .columns import (
+    MISSING,
+    OUTSIDE,
+    column_numbers,
+    distinct_cells,
+    factorise,
+    has_float_dtype,
+)
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
 from .schema import Schema, SchemaEncoder
@@ -46,6 +53,7 @@ __all__ = [
     "column_names",
     "column_numbers",
     "convert_ids",
+    "distinct_cells",
     "factorise",
     "has_float_dtype",
     "is_row",

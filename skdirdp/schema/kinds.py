@@ -92,12 +92,17 @@ class Kind:
             blocks = [self._encode_block(block, missing_values) for block in column_blocks(values)]
         codes = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         codes = codes if rows is None else codes[rows]
+        if strict:
+            missing, outside = self._absent
+            is_missing = np.isnan(codes) if codes.dtype.kind == "f" else codes == missing
+            self._check_fit(name, (codes == outside).any(), is_missing.any())
+        return self.finish(codes)
+
+    def finish(self, codes: np.ndarray) -> np.ndarray:
+        """Give missing cells, and cells that do not fit, their final codes."""
         missing, outside = self._absent
         is_missing = np.isnan(codes) if codes.dtype.kind == "f" else codes == missing
-        is_outside = codes == outside
-        if strict:
-            self._check_fit(name, is_outside.any(), is_missing.any())
-        codes[is_outside] = self._other_code
+        codes[codes == outside] = self._other_code
         codes[is_missing] = self._missing_code
         return codes
 
@@ -291,7 +296,7 @@ class _Ordered(Kind):
             return self._codes_of_edges(self.bins)
         first, last = self._range
         n_bins = DEFAULT_BINS if self.bins is None else self.bins
-        if not self._is_discrete:
+        if not self.is_discrete:
             return np.linspace(first, last, n_bins + 1)[1:-1]
         n_bins = min(n_bins, int(last - first) + 1)
         return np.ceil(np.linspace(first, last + 1, n_bins + 1)[1:-1])
@@ -301,7 +306,8 @@ class _Ordered(Kind):
         return len(self.inner_edges) + 1
 
     @property
-    def _is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:
+        """Whether codes are whole numbers."""
         return True
 
     @property
@@ -310,9 +316,42 @@ class _Ordered(Kind):
         raise NotImplementedError
 
     @property
+    def axis_bounds(self) -> tuple[float, float]:
+        """Bounds on the axis: numbers, or units of time from the lower bound."""
+        return self._range
+
+    def to_axis(self, codes: np.ndarray) -> np.ndarray:
+        """Return codes as floats on the axis, with NaN for missing values."""
+        return np.where(self.is_missing(codes), np.nan, codes.astype(np.float64))
+
+    def from_axis(self, values: np.ndarray) -> np.ndarray:
+        """Return the codes of values on the axis, NaN for missing values."""
+        missing = np.isnan(values)
+        return np.where(missing, int(self._range[1]) + 1, np.where(missing, 0, values)).astype(
+            np.int64
+        )
+
+    def parse_axis(self, value: Any) -> float:
+        """Return a declared or queried value as a point of the axis."""
+        raise NotImplementedError
+
+    def draw(self, low: Any, high: Any, missing: Any, generator: np.random.Generator) -> Any:
+        """Return uniform values between points of the axis, as a pandas Series.
+
+        Whole numbers lie between the points.
+        """
+        uniform = generator.random(len(low))
+        if self.is_discrete:
+            first, last = np.ceil(low), np.floor(high)
+            values = first + np.floor(uniform * (last - first + 1))
+        else:
+            values = low + uniform * (high - low)
+        return self.decode(self.from_axis(np.where(missing, np.nan, values)))
+
+    @property
     def _missing_code(self) -> Any:
         first, last = self._range
-        if not self._is_discrete:
+        if not self.is_discrete:
             return np.nan if self.missing else first
         return int(last) + 1 if self.missing else int(first)
 
@@ -402,8 +441,12 @@ class Numbers(_Ordered):
         return (MISSING, OUTSIDE) if self.whole else (np.nan, -np.inf)
 
     @property
-    def _is_discrete(self) -> bool:
+    def is_discrete(self) -> bool:
         return self.whole
+
+    @property
+    def axis_bounds(self) -> tuple[float, float]:
+        return self.low, self.high
 
     @property
     def _range(self) -> tuple[float, float]:
@@ -426,11 +469,16 @@ class Numbers(_Ordered):
         codes[wrong] = outside
         return codes
 
-    def to_floats(self, codes: np.ndarray) -> np.ndarray:
-        """Return codes as numbers, with NaN for missing values."""
-        if not self.whole:
-            return codes
-        return np.where(self.is_missing(codes), np.nan, codes + float(self.low))
+    def to_axis(self, codes: np.ndarray) -> np.ndarray:
+        return super().to_axis(codes) + self.low if self.whole else codes
+
+    def from_axis(self, values: np.ndarray) -> np.ndarray:
+        return super().from_axis(values - self.low) if self.whole else values
+
+    def parse_axis(self, value: Any) -> float:
+        if not _is_number(value) or np.isnan(value):
+            raise ValueError("it must be a number")
+        return float(value)
 
     def _bin_labels(self) -> list[Hashable]:
         if not self.whole:
@@ -511,6 +559,10 @@ class Dates(_Ordered):
 
     def _codes_of_edges(self, edges: tuple[Any, ...]) -> np.ndarray:
         return self._ticks(np.array(edges, dtype="M8[us]")).astype(np.float64)
+
+    def parse_axis(self, value: Any) -> float:
+        time = np.datetime64(_check_time(value, self.format), "us")
+        return float(self._ticks(np.array([time]))[0])
 
     def _ticks(self, times: np.ndarray) -> np.ndarray:
         return (times.astype(self._unit) - self._first).astype(np.int64)
