@@ -168,11 +168,13 @@ def read_toml(path: Any) -> dict[str, Any]:
         raise ValueError(f"{path}: person must be a text, the name of a column")
     if not isinstance(given.get("missing_values", []), list):
         raise ValueError(f"{path}: missing_values must be a list")
+    if not isinstance(given.get("strict", False), bool):
+        raise ValueError(f"{path}: strict must be true or false")
     kinds = {}
     for name, entries in columns.items():
         try:
             kinds[name] = _kind_from_entries(entries)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             faults[name] = str(error)
     raise_faults(f"{path}: columns must be declared by {_DECLARATIONS}", faults)
     return {**given, "columns": kinds}
@@ -200,6 +202,9 @@ def _kind_from_entries(entries: Any) -> Kind:
     unknown = sorted(set(options) - _OPTIONS[title])
     if unknown:
         raise ValueError(f"{title} has no option {', '.join(unknown)}")
+    for flag in ("missing", "whole"):
+        if not isinstance(options.get(flag, False), bool):
+            raise ValueError(f"{flag} must be true or false")
     if title == "categories":
         if not isinstance(domain, list):
             raise ValueError("categories must be a list")
@@ -259,38 +264,38 @@ def read_codebook(path: Any) -> dict[str, Kind]:
     for name, entry in entries.items():
         try:
             kinds[name] = _kind_from_codes(**entry)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             faults[name] = str(error)
     raise_faults(f"{path}: columns must have values, bounds or a kind", faults)
     return kinds
 
 
-def _kind_from_codes(
-    value: list[str], low: list[str], high: list[str], kind: list[str]
-) -> Kind:
+def _kind_from_codes(value: list[str], low: list[str], high: list[str], kind: list[str]) -> Kind:
     """Return the kind of a column, given its distinct entries in the code book."""
     if max(len(low), len(high), len(kind)) > 1:
         raise ValueError("has several entries for low, high or kind")
     bounds = [*low, *high]
-    numbers = [number for bound in bounds if (number := parse_number(bound)) is not None]
-    implied = "numbers" if len(numbers) == 2 else "dates" if bounds else "categories"
-    (title,) = [text.lower() for text in kind] or [implied if bounds or value else "names"]
-    if title in _WITHOUT_DOMAIN:
-        if bounds or value:
-            raise ValueError(f"has values or bounds, which {title} do not have")
-        return _WITHOUT_DOMAIN[title]
-    if title == "categories" and not bounds:
-        return Categories.from_values(value)
-    if title not in ("numbers", "dates") or value:
-        titles = ", ".join(("categories", "numbers", "dates", *_WITHOUT_DOMAIN))
-        raise ValueError(f"has values and bounds, or a kind other than {titles}")
-    if len(low) != 1 or len(high) != 1:
-        raise ValueError("must have both low and high")
-    if title == "dates":
-        return Dates.from_bounds(*bounds)
-    if len(numbers) < 2:
+    are_numbers = len(bounds) == 2 and None not in map(parse_number, bounds)
+    implied = "categories" if value else "names"
+    if bounds:
+        implied = "numbers" if are_numbers else "dates"
+    title = kind[0].lower() if kind else implied
+    titles = ("categories", "numbers", "dates", *_WITHOUT_DOMAIN)
+    if title not in titles:
+        raise ValueError(f"kind must be one of {', '.join(titles)}")
+    if title in ("numbers", "dates") and not value:
+        return _kind_from_bounds(title, bounds, are_numbers)
+    if bounds or (value and title != "categories"):
+        raise ValueError("has more than one of values, bounds and another kind")
+    return _WITHOUT_DOMAIN.get(title) or Categories.from_values(value)
+
+
+def _kind_from_bounds(title: str, bounds: list[str], are_numbers: bool) -> Kind:
+    if title == "numbers" and are_numbers:
+        return Numbers.from_bounds(*map(parse_number, bounds))
+    if title == "numbers" or len(bounds) < 2 or None in map(parse_time, bounds):
         raise ValueError("low and high must be two numbers or two dates")
-    return Numbers.from_bounds(*numbers)
+    return Dates.from_bounds(*bounds)
 
 
 def write_text(path: Any, text: str) -> None:
@@ -325,6 +330,14 @@ def csv_blocks(path: Any, schema: Any) -> Iterator[dict[str, list[str | None]]]:
             block = list(islice(records, _BLOCK_ROWS))
             if not block:
                 return
+
+
+def text_column(cells: list[str | None]) -> pd.Series:
+    """Return texts as a column, outside of Python objects if Arrow is installed."""
+    try:
+        return pd.Series(cells, dtype=pd.StringDtype("pyarrow"))
+    except ImportError:
+        return pd.Series(cells, dtype=pd.StringDtype("python"))
 
 
 def check_csv_header(path: Any, schema: Any) -> None:
