@@ -87,7 +87,7 @@ TRANSFORMERS: dict[str, Rule] = {
         {
             None: "AdditiveChi2Sampler Binarizer FeatureHasher FrozenEstimator FunctionTransformer "
             "HashingVectorizer Normalizer PolynomialCountSketch PolynomialFeatures "
-            "SkewedChi2Sampler",
+            "SchemaEncoder SkewedChi2Sampler",
             _CLUSTERS: "Birch BisectingKMeans FeatureAgglomeration KMeans MiniBatchKMeans",
             "chooses columns by the data": "GenericUnivariateSelect SelectFdr SelectFpr SelectFwe "
             "SelectKBest SelectPercentile VarianceThreshold",

@@ -14,15 +14,17 @@ from .arrays import (
     is_row,
     label_codes,
     list_cells,
+    may_hold_nulls,
     missing_cells,
     plain_values,
+    record_wise,
     to_common_dtype,
     without_dictionaries,
 )
 from .columns import MISSING, OUTSIDE, column_numbers, factorise, has_float_dtype
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
-from .schema import Schema, SchemaEncoder
+from .schema import Schema, SchemaEncoder, declared_labels, read_labels
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
@@ -46,15 +48,19 @@ __all__ = [
     "column_names",
     "column_numbers",
     "convert_ids",
+    "declared_labels",
     "factorise",
     "has_float_dtype",
     "is_row",
     "label_codes",
     "list_cells",
+    "may_hold_nulls",
     "missing_cells",
     "plain_value",
     "plain_values",
+    "read_labels",
     "rebuild",
+    "record_wise",
     "sort_values",
     "to_common_dtype",
     "type_and_value",
