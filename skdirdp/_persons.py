@@ -139,7 +139,7 @@ def select_rows(
         ids = convert_ids(groups)
     if len(ids) != n_rows:
         raise ValueError(f"groups must have one id for each row of X, {n_rows}; got {len(ids)}")
-    codes, persons = _numbered(ids)
+    codes, persons = number_persons(ids)
     already = np.array([kept.get(person, 0) for person in persons], dtype=np.int64)
     # Number of earlier rows of the same person.
     order = np.argsort(codes, kind="stable")
@@ -160,7 +160,7 @@ def select_rows(
     )
 
 
-def _numbered(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
+def number_persons(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
     """Return the person number of each row, and the list of persons."""
     if isinstance(ids, np.ndarray):
         distinct, codes = np.unique(ids, return_inverse=True)

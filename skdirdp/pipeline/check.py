@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
+from ..schema import SchemaEncoder
 
 Rule = str | None | Callable[[Any], str | None]
 
@@ -87,7 +88,7 @@ TRANSFORMERS: dict[str, Rule] = {
         {
             None: "AdditiveChi2Sampler Binarizer FeatureHasher FrozenEstimator FunctionTransformer "
             "HashingVectorizer Normalizer PolynomialCountSketch PolynomialFeatures "
-            "SchemaEncoder SkewedChi2Sampler",
+            "SkewedChi2Sampler",
             _CLUSTERS: "Birch BisectingKMeans FeatureAgglomeration KMeans MiniBatchKMeans",
             "chooses columns by the data": "GenericUnivariateSelect SelectFdr SelectFpr SelectFwe "
             "SelectKBest SelectPercentile VarianceThreshold",
@@ -226,8 +227,8 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
     ),
 }
 
-#: Rules that users registered.
-_REGISTERED: dict[type, Rule] = {}
+#: Rules of classes: of the encoder of a schema, and of those that users registered.
+_REGISTERED: dict[type, Rule] = {SchemaEncoder: None}
 
 # The check -------------------------------------------------------------------------------
 
