@@ -77,13 +77,12 @@ class PrivacyAccountant(ReportsMixin):
         first release, such as a grid search, and the limit admits slightly more. None means
         True for a new ledger, and the stored value for an existing one.
     path : str or path-like, default=None
-        File that outlives the process, or the address of a PostgreSQL database,
+        File, or address of a PostgreSQL database,
         ``"postgresql+psycopg://user@host/database"``. An existing ledger is continued with its
         stored limit; passing another limit is an error. If None, the ledger is a temporary file
         that is removed when the process ends.
     name : str, default=None
-        Name of the budget. A database contains many budgets, and the name selects one; if None,
-        the budget named "default".
+        Name of the budget, which selects one in a database; if None, "default".
     adjacency : str, default=None
         Relation under which a new ledger may be charged, "replace" or "add_remove". If None,
         the first charge decides.
@@ -94,8 +93,7 @@ class PrivacyAccountant(ReportsMixin):
 
     Notes
     -----
-    All charges of one accountant must be under the same adjacency. A `SimplexMechanism` has an
-    adjacency of its own, the exchange of a vector.
+    All charges of one accountant must be under the same adjacency.
 
     With ``adaptive=True`` the limit is a privacy filter (docs/theory.md, section 13) that the
     first charge determines. It admits at least 95% of the charges of one kind that exact
@@ -147,7 +145,14 @@ class PrivacyAccountant(ReportsMixin):
         ledger = Ledger.create_or_open(path, limit, name=name, adjacency=declared, unit=unit)
         if path is not None:
             check_stored_limit(ledger.header)
-            _check_same_limit(limit, adaptive is None, ledger)
+            stored = ledger.header.limit
+            asked = replace(limit, adaptive=stored.adaptive) if adaptive is None else limit
+            if asked not in (stored, LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)):
+                raise ValueError(
+                    f"the ledger {ledger.path} was created with {_limit_text(stored)}, which "
+                    f"cannot be changed; got {_limit_text(asked)}. Omit them to continue with the "
+                    "stored limit"
+                )
             _check_same_declared(ledger, name=name, adjacency=adjacency, unit=unit)
         self._set_ledger(ledger)
 
@@ -269,12 +274,7 @@ class PrivacyAccountant(ReportsMixin):
             key = uuid4().hex
         else:
             check_key(key)
-        self._charge_with_retries(spec, releases, label, key, is_new)
-
-    def _charge_with_retries(
-        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
-    ) -> None:
-        """Charge with one key, which counts once even if a lost connection delivers it later."""
+        # One key counts once, even if a lost connection delivers the charge later.
         for _ in range(_ATTEMPTS - 1):
             with suppress(ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
@@ -289,8 +289,13 @@ class PrivacyAccountant(ReportsMixin):
         if admitted or not is_new:
             with self._ledger.writing() as transaction:
                 if not is_new and (earlier := transaction.find(key)) is not None:
-                    _check_same_charge(earlier, (spec, releases, label, self._split), key)
-                    return
+                    made = (earlier.spec, earlier.releases, earlier.label, earlier.split)
+                    if made == (spec, releases, label, self._split):
+                        return
+                    raise ValueError(
+                        f"key must be unique; {key!r} was used for charge {earlier.id} of the "
+                        "ledger, which is another charge. Nothing was charged"
+                    )
                 latest = current_spending(transaction, before)
                 if latest is not before:
                     before, after = latest, latest.with_charge(spec, releases, self._split)
@@ -362,9 +367,7 @@ class PrivacyAccountant(ReportsMixin):
             0 without charges; infinite if something was released without noise, or if an
             adaptive limit allows more than delta for releases that may reveal everything.
         """
-        if delta is None:
-            delta = self.delta
-        delta = check_real("delta", delta, above=0, below=1)
+        delta = check_real("delta", self.delta if delta is None else delta, above=0, below=1)
         return self._measured(lambda spent: self._limit.total(spent, delta))
 
     def remaining(self) -> float:
@@ -405,13 +408,12 @@ class PrivacyAccountant(ReportsMixin):
         charges = self._charges()
         numbers = set(range(1, len(charges) + 1))
         if after is not None:
-            chosen = {check_integer("after", number, at_least=1) for number in after}
-            if not chosen <= numbers:
+            numbers = {check_integer("after", number, at_least=1) for number in after}
+            if max(numbers, default=0) > len(charges):
                 raise ValueError(
                     f"after must be at most the number of charges, {len(charges)}; "
-                    f"got {max(chosen)}"
+                    f"got {max(numbers)}"
                 )
-            numbers = chosen
 
         def measure(spent: Spending) -> float:
             return self._limit.used(spent) if delta is None else self._limit.total(spent, delta)
@@ -508,11 +510,10 @@ class PrivacyAccountant(ReportsMixin):
     def verify(self, *, expect: str | None = None) -> int:
         """Check the whole ledger: its storage, its limit and each charge.
 
-        Every charge has a hash over itself and the previous hash, and the first hash covers the
-        limit. This finds charges that were changed, removed, inserted or moved, a changed limit
-        and dropped triggers. Every charge is decoded, and all of them together must be within
-        the limit. A person with full write access who recomputes all hashes, or who restores
-        a backup of a database, is found only by an `anchor` that was kept elsewhere.
+        Hashes find charges that were changed, removed, inserted or moved, and a changed limit.
+        Every charge is decoded, and all of them together must be within the limit. A person who
+        can write the ledger can recompute all hashes, or restore a backup of a database: only an
+        `anchor` that was kept elsewhere finds this.
 
         Parameters
         ----------
@@ -561,14 +562,13 @@ class PrivacyAccountant(ReportsMixin):
 
     def __repr__(self) -> str:
         limit = self._limit.parameters
-        name = "PrivacyAccountant"
+        terms = f"epsilon={limit.epsilon}, order={limit.order}"
         if limit.epsilon is None:
-            name += "(no limit)"
+            terms = "no limit"
         elif limit.order is None:
             plan = "" if limit.adaptive else ", adaptive=False"
-            name += f"(epsilon={limit.epsilon}, delta={limit.delta}{plan})"
-        else:
-            name += f"(epsilon={limit.epsilon}, order={limit.order})"
+            terms = f"epsilon={limit.epsilon}, delta={limit.delta}{plan}"
+        name = f"PrivacyAccountant({terms})"
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
@@ -695,27 +695,6 @@ def _check_texts(**texts: Any) -> None:
     for name, value in texts.items():
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
-
-
-def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> None:
-    if (earlier.spec, earlier.releases, earlier.label, earlier.split) != asked:
-        raise ValueError(
-            f"key must be unique; {key!r} was used for charge {earlier.id} of the ledger, which "
-            "is another charge. Nothing was charged"
-        )
-
-
-def _check_same_limit(asked: LimitParameters, any_promise: bool, ledger: Ledger) -> None:
-    """Raise ValueError unless the limit is the stored one, or the default."""
-    stored = ledger.header.limit
-    if any_promise:
-        asked = replace(asked, adaptive=stored.adaptive)
-    default = LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)
-    if asked not in (stored, default):
-        raise ValueError(
-            f"the ledger {ledger.path} was created with {_limit_text(stored)}, which cannot be "
-            f"changed; got {_limit_text(asked)}. Omit them to continue with the stored limit"
-        )
 
 
 def _limit_text(limit: LimitParameters) -> str:

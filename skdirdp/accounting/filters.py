@@ -47,10 +47,7 @@ _EXCEEDED = Fraction(1 << 1100)
 
 
 class Budget(ABC):
-    """Budget that can be used adaptively, and the privacy profile of all releases within it.
-
-    It has a capacity for each of several resources, and a release uses some of each.
-    """
+    """Budget that can be used adaptively; a release uses some of the capacity of each resource."""
 
     @property
     @abstractmethod
@@ -255,7 +252,14 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
         with np.errstate(all="ignore"):
             exact = all(direction_curves(case).epsilon(delta) <= epsilon for case in cases)
         return releases if exact else 0
-    low = min(max(releases, _renyi_copies(kind, epsilon, delta)), MAX_RELEASES)
+    # Start from the number that the best Renyi order admits, approximately.
+    admitted = np.inf
+    for case in kind.worst_cases().values():
+        with np.errstate(all="ignore"):
+            each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
+            number = np.nanmax(_allowed_divergence(epsilon, delta) / each)
+        admitted = min(admitted, number) if case.failure == 0 else 0.0
+    low = min(max(releases, int(min(max(admitted, 0.0), 2.0**62))), MAX_RELEASES)
     if not fits(low):
         low = releases
     high = min(2 * low, MAX_RELEASES)
@@ -265,17 +269,6 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _renyi_copies(kind: PrivacyCurves, epsilon: float, delta: float) -> int:
-    """Approximate number of releases that the best Renyi order admits, to start a search."""
-    found = np.inf
-    for case in kind.worst_cases().values():
-        with np.errstate(all="ignore"):
-            each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
-            number = np.nanmax(_allowed_divergence(epsilon, delta) / each)
-        found = min(found, number) if case.failure == 0 else 0.0
-    return int(min(max(found, 0.0), 2.0**62))
 
 
 def _allowed_divergence(epsilon: float, delta: float) -> Floats:

@@ -85,8 +85,8 @@ def _synthesize(options: argparse.Namespace) -> int:
     from ..bayes_net import PrivateBayesNet
 
     model = PrivateBayesNet(
-        schema.states,
-        schema.bounds,
+        states=schema.states,
+        bounds=schema.bounds,
         constraints=schema.structure,
         max_parents=options.max_parents,
         epsilon=options.epsilon,

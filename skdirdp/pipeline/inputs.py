@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._messages import errors_without_data
-from .._persons import SharedGroups
+from .._persons import SharedGroups, check_person
 from .._sklearn_compat import take_records
 from ..engines import open_table
 from ..schema import (
@@ -82,11 +82,7 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
         records = Records(others, records.n_records)
     ids, max_rows = schema.person_ids(records), None
     if ids is not None:
-        if groups is not None:
-            raise ValueError(
-                f"groups must not be given if the schema has person={schema.person!r}, the column "
-                "that holds the ids. Nothing was charged"
-            )
+        check_person(schema, groups, schema.max_rows)
         groups, max_rows = ids, schema.max_rows
     kinds = [schema[name] for name in schema.features if name in records.columns]
     return FitInputs(

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
+from .blocks import table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -196,7 +197,7 @@ class Schema:
         Parameters
         ----------
         low, high : date, datetime or str
-            Bounds. Dates beyond them count as at them.
+            Bounds. Dates beyond them count as at them. Texts are ISO 8601, or else of the format.
         resolution : str, default="day"
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
@@ -363,13 +364,18 @@ class Schema:
 
         Parameters
         ----------
-        table : DataFrame, Arrow table, or array or list of rows
+        table : table in memory, Dask collection, PyArrow dataset or stream, or lazy frame
+            Tables that are not in memory are encoded block by block.
 
         Returns
         -------
         DataFrame
             As `encode_column`. Keys, ignored columns and names are left out.
         """
+        blocks = [self._encode_block(block) for block in table_blocks(table)]
+        return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
+
+    def _encode_block(self, table: Any) -> pd.DataFrame:
         records = self.records(table, optional=True)
         names = [n for n in self.features if n in records.columns and not self._is_open(n)]
         return pd.DataFrame({n: self.encode_column(n, records.columns[n]) for n in names})
@@ -416,8 +422,22 @@ class Schema:
             return None
         if self.person not in records.columns:
             raise ValueError(f"X must have the column {self.person!r}, the key of the persons")
-        absent = frozenset(self.missing_values)
-        return key_ids(self.person, records.columns[self.person], absent)
+        return self.key_ids(records.columns[self.person])
+
+    def key_ids(self, values: Any) -> np.ndarray:
+        """Return the ids in the key column of the persons.
+
+        Parameters
+        ----------
+        values : array-like
+            Cells of the column.
+
+        Returns
+        -------
+        ndarray of object
+            Cells without an id have `NO_PERSON`.
+        """
+        return key_ids(self.person, values, frozenset(self.missing_values))
 
     def _is_open(self, name: Hashable) -> bool:
         return isinstance(self[name], Names)
@@ -510,7 +530,8 @@ class Schema:
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._parameters() == other._parameters()
@@ -679,9 +700,14 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         if lacking:
             raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
         encoded = np.empty((records.n_records, len(names)), dtype=np.int64)
+        absent = frozenset(self.schema.missing_values)
         for place, name in enumerate(names):
-            codes = self.schema.encode_column(name, records.columns[name])
-            encoded[:, place] = self.schema[name].bin(codes)
+            kind, start = self.schema[name], 0
+            for codes in kind.encode_blocks(
+                name, records.columns[name], missing_values=absent, strict=self.schema.strict
+            ):
+                encoded[start : start + len(codes), place] = kind.bin(codes)
+                start += len(codes)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
