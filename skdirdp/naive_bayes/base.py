@@ -351,8 +351,20 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         """Count all records, in memory or out of core."""
         table = open_table(X, y, sample_weight, groups)
         if table.in_memory:
-            return self._count_batch(table.part, self.classes, is_private)
+            return self._count_batch(table.part, self._public_classes(), is_private)
         return self._count_out_of_core(table)
+
+    def _public_classes(self) -> Any:
+        """Return the declared classes: those of the label column of a schema, if it is known."""
+        known = self._declared("classes")
+        if known is None or self.classes is None:
+            return self._public("classes")
+        if not np.array_equal(check_classes(self.classes), check_classes(known)):
+            raise ValueError(
+                "classes must be the declared values of the label column of the schema; they are "
+                "not. Leave classes out"
+            )
+        return self.classes
 
     def _count_batch(
         self, part: Part, classes: Any, is_private: bool, before: Any = None, is_part: bool = False

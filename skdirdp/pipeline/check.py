@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
+from ..schema import SchemaEncoder
 
 Rule = str | None | Callable[[Any], str | None]
 
@@ -222,8 +223,8 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
     ),
 }
 
-#: Rules that users registered.
-_REGISTERED: dict[type, Rule] = {}
+#: Rules of classes: of the encoder of a schema, and of those that users registered.
+_REGISTERED: dict[type, Rule] = {SchemaEncoder: None}
 
 
 @dataclass(frozen=True)

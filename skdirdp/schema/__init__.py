@@ -14,8 +14,10 @@ from .arrays import (
     is_row,
     label_codes,
     list_cells,
+    may_hold_nulls,
     missing_cells,
     plain_values,
+    record_wise,
     to_common_dtype,
     without_dictionaries,
 )
@@ -41,7 +43,7 @@ from .columns import (
 )
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
-from .schema import Schema, SchemaEncoder
+from .schema import Schema, SchemaEncoder, declared_labels, read_labels
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
@@ -71,6 +73,7 @@ __all__ = [
     "column_names",
     "column_numbers",
     "convert_ids",
+    "declared_labels",
     "distinct_cells",
     "empty_frame",
     "factorise",
@@ -79,11 +82,14 @@ __all__ = [
     "is_row",
     "label_codes",
     "list_cells",
+    "may_hold_nulls",
     "missing_cells",
     "plain_value",
     "plain_values",
     "raise_faults",
+    "read_labels",
     "rebuild",
+    "record_wise",
     "sort_values",
     "table_blocks",
     "text_objects",

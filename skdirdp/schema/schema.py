@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import warn
 from . import files
-from .arrays import Records, as_records
+from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
 from .blocks import table_blocks
 from .keys import key_ids
 from .kinds import (
@@ -600,6 +600,31 @@ def _check_missing_values(values: Any) -> dict[Hashable, None]:
 
 def _rebuild(parameters: dict[str, Any]) -> Schema:
     return Schema(**parameters)
+
+
+def declared_labels(schema: Schema, name: Hashable) -> np.ndarray:
+    """Return the values of a column of categories as classes of numbers, strings or objects."""
+    kind = schema.columns.get(name)
+    if not isinstance(kind, Categories) or not kind.states:
+        raise ValueError(
+            f"y must be a column with declared categories; {name!r} is not one. List its values in "
+            "the schema"
+        )
+    return to_common_dtype("classes", as_labels(object_array(kind.states)))
+
+
+def read_labels(
+    schema: Schema, name: Hashable, values: Any
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the declared label of each cell, and a mask of the cells that have one.
+
+    A cell without a label has the first one. The mask is None if the column declares that there
+    are no missing values.
+    """
+    known = declared_labels(schema, name)
+    codes = schema.encode_column(name, values)
+    labelled = codes < len(known)
+    return known[np.where(labelled, codes, 0)], labelled if schema[name].missing else None
 
 
 def declaration(kind: Kind) -> str:
