@@ -16,7 +16,7 @@ import numpy as np
 from ._messages import errors_without_data
 from ._validation import check_integer
 from .accounting.worst_case import MOST_ROWS, RECORD, Unit, common_unit
-from .schema import NO_PERSON, convert_ids
+from .schema import NO_PERSON, Records, Schema, convert_ids
 
 __all__ = ["MOST_ROWS", "RECORD", "CountedRows", "Unit", "common_unit", "select_rows"]
 
@@ -126,6 +126,27 @@ def select_rows(
         None if len(rows) == n_rows else rows,
         {**kept, **dict(zip(persons, counted.tolist(), strict=True))},
     )
+
+
+def select_persons(schema: Schema, records: Records, groups: Any, max_rows: int) -> CountedRows:
+    """Select the counted records of a table with a schema, whose key column may name persons."""
+    if schema.person is None:
+        return select_rows(groups, records.n_records, max_rows)
+    check_person(schema, groups, max_rows)
+    return select_rows(schema.person_ids(records), records.n_records, schema.max_rows)
+
+
+def check_person(schema: Schema, groups: Any, max_rows: int) -> None:
+    """Refuse ids and bounds that contradict the key of the persons in a schema."""
+    if groups is not None:
+        raise ValueError(
+            f"groups must not be given: the schema names the key of the persons, {schema.person!r}"
+        )
+    if max_rows not in (1, schema.max_rows):
+        raise ValueError(
+            f"max_rows must be that of the schema, {schema.max_rows}, or not be given; got "
+            f"{max_rows}"
+        )
 
 
 def _numbered(ids: np.ndarray | list) -> tuple[np.ndarray, list]:

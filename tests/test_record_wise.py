@@ -897,7 +897,7 @@ def polars_array(values):
     return record_columns._numpy_cells(values.to_numpy())
 
 
-def pandas_numbers(values):
+def pandas_numbers(values, missing_values):
     numbers = pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
     return numbers, np.zeros(len(numbers), dtype=bool)
 
@@ -922,7 +922,7 @@ DEFECTS = {
         ("PrivateDirichletPosterior", "list"),
     ),
     "ids of batches are arrays and differ by type": (
-        ("skdirdp._persons._id_from_text", str, "skdirdp._persons.list_cells", np.asarray),
+        ("skdirdp.schema.keys._id_from_text", str, "skdirdp.schema.keys.list_cells", np.asarray),
         ("DirichletNB, batches", "list"),
     ),
     "labels of a fit are an array": (

@@ -11,12 +11,9 @@ import pandas as pd
 from randomgen import AESCounter
 from scipy.special import digamma, polygamma
 
-from skdirdp.mechanisms.sampling import (
-    BitStream,
-    gamma_cells,
-    laplace_cells,
-    normal_cells,
-)
+from skdirdp.mechanisms.sampling.bits import BitStream
+from skdirdp.mechanisms.sampling.distributions import laplace_cells, normal_cells
+from skdirdp.mechanisms.sampling.gamma import gamma_cells
 
 from .. import figures
 from ..experiment import Claim, Experiment, Row, Settings

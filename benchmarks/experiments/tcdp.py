@@ -31,7 +31,7 @@ class TcdpClaims(Experiment):
             for alpha in (10.0, 30.0, 100.0)
             for delta in deltas
             for analysis, value in (
-                ("B (8)", tcdp_epsilon(1.0, alpha, delta, REPLACED)),
+                ("B (8)", tcdp_epsilon(1.0, alpha, delta, REPLACED)[0]),
                 ("exact", DirichletMechanism(1.0, alpha).epsilon(delta)),
             )
         ]

@@ -1,9 +1,7 @@
 """Gaussian and Laplace noise on counts, and probabilities from noisy counts.
 
 Noisy counts may be negative, and rows may sum to 0 or less. Both mechanisms therefore publish
-the posterior mean of each count under a flat prior on the non-negative numbers. It is positive,
-close to the noisy count if that is large, and about as large as the noise otherwise. This is
-post-processing.
+the posterior mean of each count under a flat prior on the non-negative numbers.
 """
 
 from abc import abstractmethod
@@ -23,7 +21,8 @@ from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from ..numerics.conservative import quotient_up
 from .base import Limits, Mechanism, normalise, sums_of_runs
-from .sampling import check_noise, laplace_cells, noise_grid, normal_cells
+from .sampling.distributions import laplace_cells, normal_cells
+from .sampling.grids import check_noise, noise_grid
 from .tables import CountTable, Noise, changed_records, entry_quadrature
 
 _NOISE_NODES = 64
@@ -52,10 +51,8 @@ def _log_mgf_of_positive_part(theta: np.ndarray) -> np.ndarray:
 
 
 def _tail_of_sum(n_terms: np.ndarray, tail: float, log_mgf: Callable) -> np.ndarray:
-    """Return bounds that sums of independent terms exceed with probability at most `tail`.
-
-    Chernoff's bound holds for every theta, so the best theta of a grid is valid.
-    """
+    """Return bounds that sums of independent terms exceed with probability at most `tail`."""
+    # Chernoff's bound holds for every theta, so the best theta of a grid is valid.
     theta = np.linspace(0.001, 0.999, 999)
     bounds = (np.multiply.outer(n_terms, log_mgf(theta)) - np.log(tail)) / theta
     return bounds.min(axis=-1)
@@ -120,8 +117,7 @@ class _AdditiveMechanism(Mechanism):
     ) -> np.ndarray:
         """Return a bound that weighted sums of noise exceed with probability at most `tail`.
 
-        `n_cells` cells have weight `weight`, and `others` cells have weight `rest`, both from 0
-        to 1. The bound is one-sided.
+        `n_cells` cells have weight `weight`, and `others` cells have weight `rest`.
         """
 
     def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
@@ -151,9 +147,6 @@ class _AdditiveMechanism(Mechanism):
     ) -> np.ndarray:
         """Add noise to counts that were checked; some results may be negative.
 
-        The noise is rounded to a grid that divides the counts. The result is therefore the ideal
-        sum, rounded.
-
         Parameters
         ----------
         counts : ndarray
@@ -164,6 +157,7 @@ class _AdditiveMechanism(Mechanism):
             As in `check_table`.
         """
         grid = self.contribution.grid if grid is None else grid
+        # The grid of the noise divides the counts, so the result is the ideal sum, rounded.
         grid = noise_grid(self._noise_scale, max_grid=grid)
         cells = self._cells(self._noise_scale, grid, counts.shape, generator)
         noisy = counts + grid * cells
@@ -219,11 +213,9 @@ class _AdditiveMechanism(Mechanism):
         return noisy(_first_reaching(noisy, total, least))
 
     def _limits_from_counts(self, counts, runs, n_samples, below, above) -> Limits:
-        """Return limits for runs, from limits of noisy counts and the reach of the noise.
-
-        A run and the cells outside of it sum to a public number. Limits for the smaller of the
-        two have less noise, and give limits for both.
-        """
+        """Return limits for runs, from limits of noisy counts and the reach of the noise."""
+        # A run and the cells outside of it sum to a public number. Limits for the smaller of the
+        # two have less noise, and give limits for both.
         n_cells = runs[1] - runs[0]
         others = len(counts[0]) - n_cells
         low, high = (sums_of_runs(each, *runs) for each in counts)
@@ -303,9 +295,7 @@ class GaussianMechanism(_AdditiveMechanism):
         """Return limits by a union bound over the runs and the total of the noisy counts.
 
         A release determines the noisy counts up to the divisor, with which all of them increase.
-        Their total is the number of records plus noise of deviation
-        ``sigma sqrt(n_categories)``. Limits of the total give limits of each noisy count and
-        of runs. A run has noise of deviation ``sigma sqrt(n_cells)`` in addition.
+        Limits of their total therefore give limits of each noisy count and of runs.
         """
         z = norm.isf((1 - confidence) / (2 * (len(first) + 1)))
 
@@ -440,30 +430,9 @@ class LaplaceMechanism(_AdditiveMechanism):
 class SelectionMechanism(GaussianMechanism):
     """Gaussian noise on the counts of names, published if they exceed a threshold.
 
-    The noise hides names that several records have (docs/theory.md, section 5.1).
-
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation of the noise on each count. 0 for no noise and no threshold.
-    smoothing : float, default=0
-        Not used.
-    failure : float in (0, 1), default=1e-6
-        Upper bound on the probability that any name that only one record has is published.
-    adjacency : str, default="replace"
-        As in `Mechanism`.
-    max_count, max_total : float
-        A record adds whole numbers of at most `max_count` to a name, and at most `max_total` to
-        all names together.
-
-    Examples
-    --------
-    >>> from skdirdp.mechanisms.additive import SelectionMechanism
-    >>> mechanism = SelectionMechanism(sigma=30.0, failure=1e-6, max_total=50)
-    >>> round(mechanism.threshold, 1)
-    165.7
-    >>> mechanism.delta(10.0) >= mechanism.failure
-    True
+    `failure` is a bound on the probability that any name that only one record has is published.
+    The noise hides names that several records have (docs/theory.md, section 5.1). Counts are whole
+    numbers. `smoothing` is not used.
     """
 
     name: ClassVar[str] = "selection"

@@ -30,17 +30,14 @@ Limits = tuple[np.ndarray, np.ndarray]
 class Mechanism(PrivacyCurves):
     """Abstract base class of mechanisms that publish rows of counts as probabilities.
 
-    A mechanism has no state. Two mechanisms with equal parameters are equal.
-
     Parameters
     ----------
     adjacency : {"replace", "add_remove"}, default="replace"
         Whether neighbouring data sets differ by replacing one record, or by adding or removing
-        one. With "replace_person" or "add_remove_person" they differ by a person with all
-        records of that person, and the bounds apply to persons.
+        one. With "replace_person" or "add_remove_person" they differ by all records of a person.
     max_count, max_total : float
-        Public bounds on the entries of one record in the table. Without `max_total` a record
-        contributes to a single cell, with a weight of at most `max_count`.
+        Public bounds on the entries of one record or person in the table. Without `max_total` a
+        record contributes to a single cell, with a weight of at most `max_count`.
 
     Examples
     --------
@@ -84,8 +81,6 @@ class Mechanism(PrivacyCurves):
     def contribution(self) -> ContributionBound:
         """Bound on the entries of one record."""
         return ContributionBound(self.max_count, self.max_total)
-
-    # Methods that a subclass defines -------------------------------------------------------
 
     @property
     @abstractmethod
@@ -151,18 +146,13 @@ class Mechanism(PrivacyCurves):
     def _count_limits(self, sums: np.ndarray, n_cells: np.ndarray, tail: float) -> Limits:
         """Return limits for sums of counts, from noisy sums; each fails with probability `tail`."""
 
-    # Accuracy ------------------------------------------------------------------------------
-
     def expected_divergence(self, table: CountTable) -> float:
         """Return the expected KL divergence between a published row and the true row.
-
-        This is an average over a reference distribution of the unknown counts. It depends only on
-        the public description of the table.
 
         Parameters
         ----------
         table : CountTable
-            The table to be released.
+            Public description of the table, whose rows have a reference distribution.
         """
         if not table.postprocess or self.is_exact:
             return self._divergence_as_drawn(table)
@@ -181,10 +171,7 @@ class Mechanism(PrivacyCurves):
         return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        """Estimate the share of the records in each cell, with errors of mean 0.
-
-        The shares sum to 1, and some may be negative. For additive noise the mean of the errors is
-        0 up to terms that vanish for many records.
+        """Estimate the share of the records in each cell, with errors of mean about 0.
 
         Parameters
         ----------
@@ -263,8 +250,6 @@ class Mechanism(PrivacyCurves):
         # A run of all cells contains all records, whatever the noise is.
         partial = n_cells < len(noisy)
         return np.where(partial, lower, 1.0), np.where(partial, upper, 1.0)
-
-    # Calibration and release ---------------------------------------------------------------
 
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:
@@ -348,8 +333,6 @@ class Mechanism(PrivacyCurves):
     ) -> np.ndarray:
         """Draw the release of a table, after it was checked and charged.
 
-        The noise is an exact sample, rounded to a public grid (docs/sampling.md).
-
         Parameters
         ----------
         counts : ndarray of shape (..., n_categories)
@@ -368,13 +351,10 @@ class Mechanism(PrivacyCurves):
     ) -> list[np.ndarray]:
         """Draw the releases of several tables, after they were checked and charged.
 
-        The results are probabilities, or noisy counts if requested. Small tables are drawn
-        together, which takes little longer than drawing one of them.
-
         Parameters
         ----------
         requests : sequence of Request
-            Tables with their mechanisms.
+            Tables with their mechanisms. Small ones are drawn together.
         generator : Generator or None
             None only if no mechanism adds noise.
         """
@@ -391,14 +371,12 @@ class Mechanism(PrivacyCurves):
     def check_all(requests: "Sequence[Request]") -> None:
         """Raise an error if a table cannot be released as the guarantee assumes.
 
-        Tables are checked in the batches in which `draw_all` draws them, because a batch that is
-        not whole needs more bits.
-
         Parameters
         ----------
         requests : sequence of Request
             Tables with their mechanisms.
         """
+        # In the batches of `draw_all`, because a batch that is not whole needs more bits.
         for batch in _batches(requests, [request.counts for request in requests]):
             for request in _join_equal(batch):
                 request.mechanism.check_table(request.counts, request.grid)
@@ -421,9 +399,13 @@ def _batches(requests: Sequence[Request], targets: Sequence[np.ndarray]) -> Iter
     """Yield blocks that are drawn together: mechanisms of one type, several small tables."""
     kinds: dict[tuple[type[Mechanism], bool], _Batch] = {}
     for request, target in zip(requests, targets, strict=True):
-        if not request.mechanism.is_exact:
-            kind = (type(request.mechanism), request.as_counts)
-            kinds.setdefault(kind, []).extend(_blocks(request, target))
+        if request.mechanism.is_exact:
+            continue
+        blocks = kinds.setdefault((type(request.mechanism), request.as_counts), [])
+        columns = request.counts.shape[-1]
+        counts, target = request.counts.reshape(-1, columns), target.reshape(-1, columns)
+        for rows in row_blocks(len(counts), columns, _BLOCK_CELLS):
+            blocks.append((request._replace(counts=counts[rows]), target[rows]))
     for blocks in kinds.values():
         batch: _Batch = []
         n_cells = 0
@@ -435,14 +417,6 @@ def _batches(requests: Sequence[Request], targets: Sequence[np.ndarray]) -> Iter
             n_cells += request.counts.size
         if batch:
             yield batch
-
-
-def _blocks(request: Request, target: np.ndarray) -> Iterator[tuple[Request, np.ndarray]]:
-    """Split a table into blocks of rows."""
-    columns = request.counts.shape[-1]
-    counts, target = request.counts.reshape(-1, columns), target.reshape(-1, columns)
-    for rows in row_blocks(len(counts), columns, _BLOCK_CELLS):
-        yield request._replace(counts=counts[rows]), target[rows]
 
 
 def _join_equal(batch: _Batch) -> list[Request]:
@@ -487,8 +461,6 @@ def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
 class JointMechanism(PrivacyCurves):
     """Several mechanisms whose releases are one charge.
 
-    Its dominating pairs are the products of their pairs (docs/theory.md, section 1).
-
     Parameters
     ----------
     parts : tuple of (mechanism, number of releases)
@@ -505,14 +477,12 @@ class JointMechanism(PrivacyCurves):
     parts: tuple[tuple[Mechanism, int], ...]
 
     def __post_init__(self):
-        parts = tuple(
-            (mechanism, check_integer("releases", count, at_least=1, at_most=MAX_RELEASES))
-            for mechanism, count in self.parts
-        )
-        object.__setattr__(self, "parts", parts)
-        adjacency = None
-        for mechanism, _ in parts:
+        adjacency, parts = None, []
+        for mechanism, count in self.parts:
+            count = check_integer("releases", count, at_least=1, at_most=MAX_RELEASES)
+            parts.append((mechanism, count))
             adjacency = same_adjacency(mechanism, adjacency)
+        object.__setattr__(self, "parts", tuple(parts))
 
     @classmethod
     def from_mechanisms(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":

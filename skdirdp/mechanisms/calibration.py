@@ -26,8 +26,9 @@ from .dirichlet import (
     Sensitivity,
     algorithm1,
     algorithm1_budget,
+    tcdp_alpha,
     tcdp_for_approximate,
-    tcdp_for_renyi,
+    tcdp_rho,
 )
 from .tables import ContributionBound, CountTable
 
@@ -76,7 +77,7 @@ class Problem:
         """Approximate derivative of `excess` with respect to the logarithm of the inverse noise."""
         return _slope(self.budget)
 
-    def additive(self, kind: type[Mechanism], scale: float) -> Solution:
+    def additive(self, kind: Any, scale: float) -> Solution:
         """Return mechanisms that add noise with a common scale."""
         return tuple(_additive(kind, table, self.adjacency, scale) for table, _ in self.tables)
 
@@ -217,7 +218,12 @@ def calibrate_tables(
     if not tables:
         return []
     if np.isinf(epsilon):
-        return [_without_noise(table, mechanism, adjacency) for table in tables]
+        if mechanism in _ADDITIVE:
+            return [_additive(_ADDITIVE[mechanism], table, adjacency, 0.0) for table in tables]
+        return [
+            _make(DirichletMechanism, each, adjacency, np.inf, np.inf, 0.0, each.min_smoothing)
+            for each in tables
+        ]
     if order is None and delta == 0:
         # The privacy losses of Laplace noise add up to epsilon.
         total = sum(table.precision * table.contribution.total(adjacency) for table in tables)
@@ -266,34 +272,22 @@ def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
     return solve(problem)
 
 
-def _bounds(table: CountTable, adjacency: str) -> dict[str, Any]:
-    return {
-        "adjacency": table.relation(adjacency),
-        "max_count": table.contribution.max_count,
-        "max_total": table.contribution.max_total,
-    }
+def _make(kind: Any, table: CountTable, adjacency: str, *parameters: Any, **more: Any) -> Any:
+    """Return a mechanism with the bounds of a table."""
+    count, total = table.contribution.max_count, table.contribution.max_total
+    relation = table.relation(adjacency)
+    return kind(*parameters, adjacency=relation, max_count=count, max_total=total, **more)
 
 
-def _without_noise(table: CountTable, mechanism: str, adjacency: str) -> Mechanism:
-    if mechanism in _ADDITIVE:
-        return _additive(_ADDITIVE[mechanism], table, adjacency, 0.0)
-    bounds = _bounds(table, adjacency)
-    return DirichletMechanism(np.inf, np.inf, exact_smoothing=table.min_smoothing, **bounds)
-
-
-def _additive(kind: Any, table: CountTable, adjacency: str, scale: float) -> Any:
-    scale = float(scale / table.precision)
-    return kind(scale, table.min_smoothing, **_bounds(table, adjacency))
-
-
-# Dirichlet noise -----------------------------------------------------------------------
+def _additive(kind: Any, table: CountTable, adjacency: str, scale: float) -> Mechanism:
+    return _make(kind, table, adjacency, float(scale / table.precision), table.min_smoothing)
 
 
 def _dirichlet(
     table: CountTable, adjacency: str, r: float, alpha: float, claim: Any = None
 ) -> DirichletMechanism:
-    bounds = _bounds(table, adjacency)
-    return DirichletMechanism(float(r), float(alpha), table.floor, claim=claim, **bounds)
+    parameters = float(r), float(alpha), table.floor
+    return _make(DirichletMechanism, table, adjacency, *parameters, claim=claim)
 
 
 def _exact_dirichlet(problem: Problem) -> Solution:
@@ -304,7 +298,6 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     """
     frontier = _Frontier(problem)
     if all(table.postprocess for table, _ in problem.tables):
-        # With such a large prior, the privacy loss is nearly that of Gaussian noise.
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
     # For a prior below 1/2, only many small cells dominate a record with a bounded total.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
@@ -314,11 +307,17 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     def divergence(log_alpha: float) -> float:
         return problem.divergence(frontier.near(max(np.exp(log_alpha), min_alpha)))
 
-    log_alpha = _walk_downhill(divergence, np.log(_FIRST_ALPHA))
+    # The first local minimum on a grid, refined.
+    log_alpha = np.log(_FIRST_ALPHA)
+    downhill = divergence(log_alpha + _STRIDE) < divergence(log_alpha)
+    direction = _STRIDE if downhill else -_STRIDE
+    for _ in range(_MAX_STRIDES):
+        if divergence(log_alpha + direction) >= divergence(log_alpha):
+            break
+        log_alpha += direction
     bounds = (log_alpha - _STRIDE, log_alpha + _STRIDE)
     best = minimize_scalar(divergence, bounds=bounds, method="bounded", options={"xatol": 0.1})
-    # Also try the alpha of Algorithm 1, with the largest r within the budget, so that the result
-    # is never worse than Algorithm 1.
+    # The alpha of Algorithm 1 is tried too, so that the result is never worse.
     published = _algorithm1(problem)[0]
     assert isinstance(published, DirichletMechanism)
     log_alpha = min(log_alpha, float(best.x), np.log(published.alpha), key=divergence)
@@ -328,10 +327,9 @@ def _exact_dirichlet(problem: Problem) -> Solution:
 def _subtracted_alpha(problem: Problem) -> float:
     """Return the prior of post-processed tables, which is subtracted after the release.
 
-    A larger prior is better. At a fixed budget the variance of ``(G - alpha) / r`` decreases to
-    that of Gaussian noise, and differs from it by less than 1% for priors of at least 2^14. The
-    variance per count, 1/r, decreases to 0. Shapes have 62 bits; a fine grid of counts or a large
-    noise scale leaves fewer bits for the prior.
+    At a fixed budget the variance of ``(G - alpha) / r`` decreases with the prior to that of
+    Gaussian noise, and differs from it by less than 1% from 2^14 on. Shapes have 62 bits; a fine
+    grid of counts or a large noise scale leaves fewer bits for the prior.
     """
     places = max(-np.log2(table.contribution.grid) for table, _ in problem.tables)
     sigma = np.sqrt(problem.squared_norm) / _approximate_gaussian_mu(problem.budget)
@@ -339,21 +337,8 @@ def _subtracted_alpha(problem: Problem) -> float:
     return float(2.0 ** np.clip(np.floor(2 * (42 - places - np.log2(sigma))), 4, _LOG2_ALPHA))
 
 
-def _walk_downhill(function: Callable[[float], float], start: float) -> float:
-    """Return the first local minimum on the grid with spacing `_STRIDE` through `start`."""
-    direction = _STRIDE if function(start + _STRIDE) < function(start) else -_STRIDE
-    for _ in range(_MAX_STRIDES):
-        if function(start + direction) >= function(start):
-            break
-        start += direction
-    return start
-
-
 class _Frontier:
-    """Largest r for each alpha within the budget and with at least the minimum smoothing.
-
-    Results at earlier alphas improve the initial guess and the slope at the next one.
-    """
+    """Largest r for each alpha within the budget and with at least the minimum smoothing."""
 
     def __init__(self, problem: Problem):
         self._problem = problem
@@ -440,10 +425,7 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
 def largest_allowed(
     excess: Callable[[float], float], guess: float, tolerance: float, slope: float, upper=np.inf
 ) -> float:
-    """Return the largest logarithm, up to `upper`, at which an excess is at most 0.
-
-    The excess is increasing; `slope` is its approximate slope at the root.
-    """
+    """Return the largest logarithm, up to `upper`, at which an increasing excess is at most 0."""
     excess = cache(excess)
     # The margin keeps the total within the budget even if other rounding errors occur.
     margin = 10 * tolerance
@@ -470,7 +452,7 @@ def _algorithm1(problem: Problem) -> Solution:
     solution = []
     for table, _ in problem.tables:
         claim = RenyiDP(float(order), float(divergence), table.relation(problem.adjacency))
-        sensitivity = _sensitivity(table, problem.adjacency)
+        sensitivity = Sensitivity.from_bound(table.contribution, problem.adjacency)
         r, alpha = algorithm1(order, divergence, sensitivity, table.floor)
         alpha = max(alpha, table.min_smoothing * r)
         solution.append(_dirichlet(table, problem.adjacency, r, alpha, claim))
@@ -482,25 +464,18 @@ def _tcdp(problem: Problem) -> Solution:
     budget, releases = problem.budget, sum(count for _, count in problem.tables)
     solution = []
     for table, _ in problem.tables:
-        sensitivity = _sensitivity(table, problem.adjacency)
+        sensitivity = Sensitivity.from_bound(table.contribution, problem.adjacency)
         if isinstance(budget, RenyiDP):
-            divergence = budget.epsilon / releases
-            alpha, rho, omega = tcdp_for_renyi(budget.order, divergence, sensitivity, table.floor)
+            rho, omega = budget.epsilon / releases / budget.order, budget.order
+            alpha = tcdp_alpha(rho, (omega - 1) * sensitivity.linf, sensitivity)
         else:
-            alpha, rho, omega = tcdp_for_approximate(
-                budget.epsilon, budget.delta, releases, sensitivity, table.floor
-            )
+            alpha, gamma = tcdp_for_approximate(budget.epsilon, budget.delta, releases, sensitivity)
+            rho = float(tcdp_rho(1.0, alpha, gamma, sensitivity))
+            omega = gamma / sensitivity.linf + 1
         claim = TruncatedConcentratedDP(rho, omega, table.relation(problem.adjacency))
-        alpha = max(alpha, table.min_smoothing)
+        alpha = max(alpha - table.floor, 1e-12, table.min_smoothing)
         solution.append(_dirichlet(table, problem.adjacency, 1.0, alpha, claim))
     return tuple(solution)
-
-
-def _sensitivity(table: CountTable, adjacency: str) -> Sensitivity:
-    return Sensitivity(table.contribution.squared_norm(adjacency), table.contribution.largest)
-
-
-# Additive noise ------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)

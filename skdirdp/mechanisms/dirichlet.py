@@ -18,17 +18,8 @@ from ..accounting.worst_case import DIRECTIONS, WorstCase
 from ..numerics.conservative import quotient_up, safe_root
 from ..numerics.rows import is_whole
 from .base import Mechanism, normalise, sums_of_runs, without_smoothing
-from .sampling import (
-    MAX_PLACES,
-    gamma_cells,
-    gamma_cells_of_all,
-    gamma_shapes,
-    midpoints,
-    places_for,
-    relative_weights,
-    round_down,
-    round_up,
-)
+from .sampling import grids
+from .sampling.gamma import gamma_cells, gamma_cells_of_all
 from .tables import ContributionBound, CountTable, Noise, entry_quadrature
 
 _SCALE = {"above": 0, "at_most": LARGEST, "allow_infinite": True}
@@ -111,8 +102,7 @@ class DirichletMechanism(Mechanism):
         return self.exact_smoothing if self.is_exact else self.alpha / self.r
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
-        # docs/theory.md proves the lift to independent gamma variables and its consequences. A
-        # floor acts as a part of the prior.
+        # A floor acts as a part of the prior.
         alpha = self.alpha + self.r * self.floor
         return {
             direction: worst_row(self.contribution, self.r, alpha, direction)
@@ -134,7 +124,7 @@ class DirichletMechanism(Mechanism):
         places = 0 if whole else places
         if r == 0:
             counts, r = np.zeros_like(counts), 1.0
-        return gamma_shapes(counts, r, alpha, places)
+        return grids.gamma_shapes(counts, r, alpha, places)
 
     @classmethod
     def _draw(cls, requests, generator):
@@ -148,14 +138,14 @@ class DirichletMechanism(Mechanism):
         # The guarantee is proved for the gamma variables, before they are divided by their sum.
         # Their mean and their variance are r x + alpha.
         r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
-        noisy = midpoints(*drawn)
+        noisy = grids.midpoints(*drawn)
         noisy -= alpha
         noisy /= r or self.r
         return noisy
 
     @staticmethod
     def _probabilities(*drawn):
-        return normalise(relative_weights(*drawn))
+        return normalise(grids.relative_weights(*drawn))
 
     @property
     def noise(self) -> Noise:
@@ -219,7 +209,7 @@ def draw_dirichlet(
     numerators: np.ndarray, places: int, generator: np.random.Generator
 ) -> np.ndarray:
     """Draw a Dirichlet variable of shapes ``numerators / 2**places`` for each row; none is 0."""
-    return normalise(relative_weights(*gamma_cells(numerators, places, generator)))
+    return normalise(grids.relative_weights(*gamma_cells(numerators, places, generator)))
 
 
 @lru_cache(maxsize=1024)
@@ -229,11 +219,11 @@ def _short_parameters(r: float, alpha: float, count_places: int) -> tuple[float,
     Less concentration per count and a larger prior are more private, so the guarantee for r and
     alpha holds for the rounded ones. They depend on public parameters only.
     """
-    r_places = min(places_for(r, _PARAMETER_BITS), MAX_PLACES - count_places)
+    r_places = min(grids.places_for(r, _PARAMETER_BITS), grids.MAX_PLACES - count_places)
     # A prior much smaller than r hardly matters, and may have fewer bits.
-    least = max(r_places + count_places, places_for(alpha, _MIN_BITS))
-    alpha_places = min(places_for(alpha, _PARAMETER_BITS), least, MAX_PLACES)
-    return round_down(r, r_places), round_up(alpha, alpha_places)
+    least = max(r_places + count_places, grids.places_for(alpha, _MIN_BITS))
+    alpha_places = min(grids.places_for(alpha, _PARAMETER_BITS), least, grids.MAX_PLACES)
+    return grids.round_down(r, r_places), grids.round_up(alpha, alpha_places)
 
 
 def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:
@@ -255,8 +245,6 @@ def _last_true(
     return np.where(everywhere, end, low)
 
 
-# Worst rows ----------------------------------------------------------------------------
-#
 # Neighbours change the cells of a table by z_i / r counts within public bounds: each z_i is at
 # most L, their sum is at most T. By docs/theory.md, 2.2, such a change is a Poisson process of
 # drops u of the loss. Its intensity is the sum of the intensities nu_z(u) of its cells, and a
@@ -307,10 +295,8 @@ def dominating_cells(alpha: float) -> tuple[tuple[float, float], ...]:
         sum over j of c_j s_j k(v / s_j)  >=  k*  for v < w*,  and  k(v)  beyond.
 
     One cell of size 1 suffices beyond w*. Below, a linear program adds smaller cells such that
-    the variance of the loss is smallest. The condition is checked on intervals of v. Since k has
-    a single peak, its minimum over an interval is at one of the ends.
-
-    The result has (size, number) pairs, in decreasing order of size.
+    the variance of the loss is smallest. The condition is checked at the ends of intervals of v,
+    because k has a single peak. The result has (size, number) pairs, of decreasing size.
     """
     if alpha < _MIN_LP_PRIOR:
         # w / (1 - e^-w) is at most 1 + w, and the peak of (1 + w) e^(-alpha w) is this.
@@ -345,8 +331,6 @@ def _intensity_per_count(w: np.ndarray | float, alpha: float) -> np.ndarray:
     return np.where(w > 0, safe * np.exp(-alpha * safe) / -np.expm1(-safe), 1.0)
 
 
-# Bounds of the papers, kept to reproduce their results ---------------------------------
-#
 # Paper A is "Dirichlet Mechanism for Differentially Private KL Divergence Minimization" with its
 # Algorithm 1, paper B is "Differential Privacy of Dirichlet Posterior Sampling" with Theorems 1
 # and 2. Both bounds are valid and loose.
@@ -357,6 +341,10 @@ class Sensitivity(NamedTuple):
 
     squared_l2: float
     linf: float
+
+    @classmethod
+    def from_bound(cls, bound: ContributionBound, adjacency: str) -> "Sensitivity":
+        return cls(bound.squared_norm(adjacency), bound.largest)
 
 
 def algorithm1_divergence(
@@ -419,13 +407,8 @@ def tcdp_alpha(rho: float, gamma: float, sensitivity: Sensitivity) -> float:
 
 def tcdp_epsilon(
     r: float, alpha: float, delta: float, sensitivity: Sensitivity, releases: int = 1
-) -> float:
-    """Theorem 2 of paper B: the epsilon at delta for the best gamma."""
-    return _best_gamma(r, alpha, delta, sensitivity, releases)[0]
-
-
-def _best_gamma(r, alpha, delta, sensitivity, releases):
-    """Return the smallest epsilon of Theorem 2, and its gamma."""
+) -> tuple[float, float]:
+    """Theorem 2 of paper B: the smallest epsilon at delta, and its gamma."""
 
     def epsilon(gamma):
         rho = releases * tcdp_rho(r, alpha, gamma, sensitivity)
@@ -440,26 +423,16 @@ def _best_gamma(r, alpha, delta, sensitivity, releases):
     return min((float(found.fun), float(found.x)), (values[best], float(grid[best])))
 
 
-def tcdp_for_renyi(
-    order: float, epsilon: float, sensitivity: Sensitivity, floor: float = 0.0
-) -> tuple[float, float, float]:
-    """Return the prior of Theorem 1 for (order, epsilon)-RDP at r = 1, with rho and omega."""
-    rho = epsilon / order
-    alpha = tcdp_alpha(rho, (order - 1) * sensitivity.linf, sensitivity)
-    return max(alpha - floor, 1e-12), rho, order
-
-
 def tcdp_for_approximate(
-    epsilon: float, delta: float, releases: int, sensitivity: Sensitivity, floor: float = 0.0
-) -> tuple[float, float, float]:
-    """Return the prior of Theorem 2 for (epsilon, delta)-DP at r = 1, with rho and omega."""
+    epsilon: float, delta: float, releases: int, sensitivity: Sensitivity
+) -> tuple[float, float]:
+    """Return the prior of Theorem 2 for (epsilon, delta)-DP at r = 1, and its gamma."""
 
     def excess(log_alpha):
-        return np.log(tcdp_epsilon(1.0, np.exp(log_alpha), delta, sensitivity, releases) / epsilon)
+        found, _ = tcdp_epsilon(1.0, np.exp(log_alpha), delta, sensitivity, releases)
+        return np.log(found / epsilon)
 
     # A larger prior is safe.
     log_alpha = safe_root(excess, 0.0, -2.0, tolerance=1e-10, limits=(-20.0, 60.0))
     alpha = float(np.exp(log_alpha))
-    _, gamma = _best_gamma(1.0, alpha, delta, sensitivity, releases)
-    rho = float(tcdp_rho(1.0, alpha, gamma, sensitivity))
-    return max(alpha - floor, 1e-12), rho, gamma / sensitivity.linf + 1
+    return alpha, tcdp_epsilon(1.0, alpha, delta, sensitivity, releases)[1]

@@ -33,7 +33,8 @@ from ..accounting.pairs import BetaPair
 from ..accounting.worst_case import VECTORS, WorstCase, in_every_direction
 from ..numerics.conservative import safe_root
 from .dirichlet import DirichletMechanism, dirichlet_variance, draw_dirichlet
-from .sampling import MAX_PLACES, check_platform
+from .sampling import check_platform
+from .sampling.grids import MAX_PLACES
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
 _SUM_TOLERANCE = 1e-9
@@ -124,13 +125,11 @@ class SimplexMechanism(PrivacyCurves):
         )
 
     @property
-    def _slack(self) -> float:
-        """Largest possible difference between a protected entry and eta."""
+    def _slack(self) -> float:  # largest possible difference between a protected entry and eta
         return 1 - self.eta_bar - len(self.protected) * self.eta
 
     @property
-    def _places(self) -> int:
-        """Binary places of the shapes ``k p`` in a release."""
+    def _places(self) -> int:  # binary places of the shapes k p in a release
         return min(MAX_PLACES, _SHAPE_BITS - math.frexp(self.k)[1])
 
     @property
@@ -146,9 +145,7 @@ class SimplexMechanism(PrivacyCurves):
         return in_every_direction(self.adjacency, case)
 
     def paper_delta(self, gamma: float, *, union: bool = False) -> float:
-        """Return the probability that a protected entry is below gamma, for the worst vector.
-
-        This is the delta of Theorems 1 and 2 that corresponds to ``paper_epsilon(gamma)``.
+        """Return the delta of Theorems 1 and 2: P[some protected entry < gamma] at worst.
 
         Parameters
         ----------
@@ -156,8 +153,7 @@ class SimplexMechanism(PrivacyCurves):
             Lower bound on protected entries of the output, except with probability delta.
         union : bool, default=False
             Whether to use the union bound ``|W| I_gamma(k eta, k (1 - eta))``. Otherwise the worst
-            vector is assumed to be a vertex of the allowed set. This is true if the probability is
-            log-concave. The paper's proof of this (if k eta >= 1 and k eta_bar >= 1) has a gap.
+            vector is assumed to be a vertex of the allowed set; its proof in the paper has a gap.
         """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1)
@@ -171,10 +167,8 @@ class SimplexMechanism(PrivacyCurves):
         delta : float in (0, 1)
             The delta of (epsilon, delta)-differential privacy.
         claim : {"exact", "paper", "union", "lemma5"}, default="exact"
-            "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. (Theorem 2 states
-            b / (2 n) with the dimension n; its proof needs the number of vectors.) "union" uses the
-            union bound on delta. "lemma5" uses the bounds of Lemma 5 for the beta functions, for
-            comparison.
+            "paper" is Theorem 1, or Theorem 2 for a mean, at the best gamma. "union" uses the union
+            bound on delta, "lemma5" the bounds of Lemma 5 for the beta functions, for comparison.
         """
         check_choice("claim", claim, CLAIMS)
         if claim == "exact":
@@ -215,15 +209,14 @@ class SimplexMechanism(PrivacyCurves):
     def best_gamma(self, delta: float, *, union: bool = False) -> float:
         """Return the largest gamma for which `paper_delta` is at most delta.
 
-        Problem (16) of the paper asks for the smallest gamma, but epsilon decreases with gamma.
-
         Parameters
         ----------
         delta : float in (0, 1)
             Upper bound on `paper_delta`.
         union : bool, default=False
-            Whether to use the union bound, as in `paper_delta`.
+            As in `paper_delta`.
         """
+        # Problem (16) of the paper asks for the smallest gamma, but epsilon decreases with gamma.
         self._check_paper()
         delta = check_real("delta", delta, above=0, below=1)
         return _best_gamma(*self._limits, delta, union)
@@ -307,14 +300,12 @@ class SimplexMechanism(PrivacyCurves):
     def k_for_variance(variance: float, p: ArrayLike | None = None) -> float:
         """Return the smallest k at which no entry of the output has a variance above `variance`.
 
-        This is equation (22) of the paper if p is given, else (23), for the worst entry 1/2.
-
         Parameters
         ----------
         variance : float
             Upper bound on the variance.
         p : array-like, optional
-            Entries of the vector.
+            Entries of the vector, equation (22) of the paper. By default 1/2, equation (23).
         """
         variance = check_real("variance", variance, above=0)
         p = np.asarray(0.5 if p is None else p, dtype=float)
@@ -425,9 +416,6 @@ class SimplexMechanism(PrivacyCurves):
         return draw_dirichlet(numerators[np.newaxis], self._places, generator)[0]
 
 
-# The paper's delta depends neither on b nor on the number of vectors.
-
-
 @lru_cache(maxsize=1024)
 def _paper_delta(k, size, eta, eta_bar, gamma, union) -> float:
     """Return the larger delta of the two kinds of vertices (Lemmas 1 and 2), or the union bound.
@@ -455,9 +443,6 @@ def _best_gamma(k, size, eta, eta_bar, delta, union) -> float:
     return float(np.exp(safe_root(excess, high, 1.0, tolerance=1e-13, limits=(-np.inf, high))))
 
 
-# Probability of small entries -----------------------------------------------------------
-
-
 def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> float:
     """Return P[some Y_i < threshold] for Dirichlet entries Y_i with the given shapes.
 
@@ -466,8 +451,7 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     Stick breaking: the first entry is a beta-distributed part u of the stick, and the others divide
     the rest as a Dirichlet vector. The probability that an entry from the j-th on is too small, as
     a function of the length s of the remaining stick, is therefore an integral of the same function
-    for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s. All terms
-    are positive, so that small probabilities keep their relative accuracy.
+    for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s.
     """
     # The result does not depend on the order. With large entries last, integrands are smoothest.
     shapes = np.sort(np.asarray(shapes, dtype=float))

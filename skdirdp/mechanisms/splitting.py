@@ -48,16 +48,10 @@ _ROUND_UP = 1 + 1e-12
 _SELECTION_DELTA = 0.25
 
 
-# Tables of one model -------------------------------------------------------------------
-
-
 def calibrate_split(
     tables: Sequence[CountTable], calibrate: Callable[[Sequence[CountTable]], list[Mechanism]]
 ) -> list[Mechanism]:
-    """Return mechanisms within one budget, from an even or an optimised split.
-
-    The split with the smaller expected divergence is used. It does not depend on data.
-    """
+    """Return mechanisms within one budget, the better one of an even and an optimised split."""
     even = calibrate(tables)
     precisions = _precisions(tuple(tables), tuple(even))
     pairs = zip(tables, precisions, strict=True)
@@ -76,8 +70,7 @@ def relative_precision(
 ) -> float:
     """Return the precision, at least 1, of a further table that is less sensitive than others.
 
-    It is above 1 if a record contributes many counts to the other tables. An example is the class
-    prior next to a table of word counts.
+    An example is the class prior next to a table of word counts.
     """
     if not tables:
         return 1.0
@@ -93,9 +86,8 @@ def _precisions(
 ) -> tuple[float, ...]:
     """Return precisions of least expected divergence at about the cost of an even split.
 
-    With a price on squared precisions the tables can be optimised one by one. Bisection finds the
-    price at which they cost as much as before. Each precision is searched on a grid, because the
-    divergence is not convex in it: it is constant if the noise dominates the table.
+    With a price on squared precisions the tables can be optimised one by one, each on a grid.
+    Bisection finds the price at which they cost as much as before.
     """
     kinds = Counter(zip(tables, mechanisms, strict=True))
     divergence = [
@@ -122,14 +114,6 @@ def _precisions(
     return tuple(precisions[kind] for kind in zip(tables, mechanisms, strict=True))
 
 
-# Several models ------------------------------------------------------------------------
-#
-# Every model calibrates its own tables to its share of the budget, with its own mechanism. Shares
-# are defined for Gaussian losses, whose variances add up. Other losses compose to slightly more
-# or less. The noise of all models is then scaled by a common factor, so that they compose
-# exactly to the budget.
-
-
 def calibrate_shares(
     models: Sequence[tuple[float, Sequence[CountTable], Callable[[float], Sequence[Mechanism]]]],
     *,
@@ -140,9 +124,9 @@ def calibrate_shares(
 ) -> list[list[Mechanism]]:
     """Return mechanisms for the tables of several models, which compose to one budget.
 
-    Each model is a tuple (share, tables, calibrate). Shares are positive and need not sum to 1.
-    `calibrate` returns mechanisms for the tables within an epsilon, at the delta or the order of
-    the whole budget.
+    Each model is a tuple (share, tables, calibrate). `calibrate` returns mechanisms for the tables
+    within an epsilon. Shares are defined for Gaussian losses, whose variances add up. The noise of
+    all models is then scaled by a common factor, so that they compose exactly to the budget.
     """
     if np.isinf(epsilon):
         return [list(calibrate(np.inf)) for _, _, calibrate in models]
@@ -217,8 +201,6 @@ def _scaled(table: CountTable, mechanism: Mechanism, precision: float) -> Mechan
     return scaled
 
 
-# Several steps -------------------------------------------------------------------------
-#
 # A Gaussian release of deviation sigma can be replaced by several releases of larger deviations.
 # The single release dominates them if the inverses of their variances sum to at most its own.
 # This holds even if each table, and the division of the remaining budget, depends on earlier
@@ -259,13 +241,11 @@ def split_gaussian(whole: GaussianMechanism, weights: Sequence[float]) -> list[G
 
 
 def noise_for_distances(whole: GaussianMechanism, n_distances: int) -> GaussianMechanism:
-    """Return the noise for several distances between tables and public tables, at one cost.
+    """Return the noise for several l1 distances between tables and public tables, at one cost.
 
-    A distance is the sum of absolute differences between a table of counts and a table that does
-    not depend on data. By the triangle inequality it changes by at most the l1 change of the
-    counts. The l2 change of all distances is at most this times the root of their number.
-
-    The result is for `GaussianMechanism.noisy` only; its privacy curves do not apply.
+    By the triangle inequality a distance changes by at most the l1 change of the counts. The l2
+    change of all distances is at most this times the root of their number. The result is for
+    `GaussianMechanism.noisy` only; its privacy curves do not apply.
     """
     each = whole.contribution.total(whole.adjacency)
     one = np.sqrt(whole.contribution.squared_norm(whole.adjacency))

@@ -71,11 +71,7 @@ class ContributionBound:
         return ContributionBound(max(self.max_count, other.max_count), total, grid)
 
     def for_person(self, max_rows: int) -> "ContributionBound":
-        """Return the bound on the sum of `max_rows` records, each within this bound.
-
-        The sums are on the grid of the records. Records that contribute to a single cell each
-        may contribute to different cells.
-        """
+        """Return the bound on the sum of `max_rows` records, on the grid of the records."""
         if max_rows == 1:
             return self
         count = product_up(self.max_count, max_rows)
@@ -169,12 +165,12 @@ class CountTable:
             raise TypeError(f"postprocess must be True or False; got {self.postprocess!r}")
 
     def per_person(self, max_rows: int) -> "CountTable":
-        """Return the table with bounds on a person who has at most `max_rows` records.
+        """Return the table with bounds on persons.
 
         Parameters
         ----------
         max_rows : int
-            At least 1.
+            Largest number of records of a person.
         """
         return replace(self, contribution=self.contribution.for_person(max_rows), of_persons=True)
 
@@ -199,20 +195,11 @@ class Noise(NamedTuple):
 
     Attributes
     ----------
-    variance : float
-        Variance of the noise in an empty cell.
-    per_count : float
-        Additional variance for each count in the cell.
+    variance, per_count : float
+        Variance of the noise in an empty cell, and additional variance for each count.
     is_laplace : bool
         Whether the tails are those of the Laplace distribution. Otherwise they are close to
         normal.
-
-    Examples
-    --------
-    >>> from skdirdp.mechanisms import DirichletMechanism
-    >>> noise = DirichletMechanism(r=0.5, alpha=4.0).noise
-    >>> noise.variance_at(0), noise.variance_at(10)  # alpha / r**2, and 1 / r more per count
-    (16.0, 36.0)
     """
 
     variance: float
@@ -220,26 +207,13 @@ class Noise(NamedTuple):
     is_laplace: bool = False
 
     def variance_at(self, counts: Any) -> Any:
-        """Return the variance of the noise in cells with given true counts.
-
-        Parameters
-        ----------
-        counts : float or ndarray
-            True counts.
-        """
+        """Return the variance of the noise in cells with given true counts."""
         return self.variance + self.per_count * counts
 
     def reach(self, confidence: float) -> float:
-        """Return the number of standard deviations that the noise stays within.
-
-        Sums of Laplace variables have lighter tails than a single one. The larger of the normal and
-        the Laplace quantile therefore holds for both.
-
-        Parameters
-        ----------
-        confidence : float in (0, 1)
-            Probability of staying within, on both sides together.
-        """
+        """Return the number of standard deviations that the noise stays within."""
+        # Sums of Laplace variables have lighter tails than a single one. The larger of the normal
+        # and the Laplace quantile therefore holds for both.
         normal = float(ndtri((1 + confidence) / 2))
         return max(normal, -np.log1p(-confidence) / np.sqrt(2)) if self.is_laplace else normal
 
@@ -267,8 +241,7 @@ def postprocessed_divergence(
     """Compute the expected KL divergence of a row after post-processing.
 
     Each cell is estimated by its posterior mean under the reference distribution, given the
-    noisy count with normal noise. This is optimal among estimates that use one cell at a time.
-    Gaussian quadrature integrates over the entry, the noise, and the count given both.
+    noisy count with normal noise.
     """
     d = n_categories
     if d < 2 or total <= 0:
@@ -285,10 +258,8 @@ def postprocessed_divergence(
 
 
 def _posterior_mean(noisy: np.ndarray, deviation: np.ndarray, d: int, total: float) -> np.ndarray:
-    """Return the mean of a count given a noisy one, if its share is Beta(1/2, (d - 1) / 2).
-
-    The integral is over the square root u of the count, in which the prior density is finite at 0.
-    """
+    """Return the mean of a count given a noisy one, if its share is Beta(1/2, (d - 1) / 2)."""
+    # Integrate over the square root u of the count, in which the prior density is finite at 0.
     most = np.sqrt(total * betaincinv(0.5, (d - 1) / 2, 1 - _RARE))
     low = np.minimum(np.sqrt(np.maximum(noisy - _MAX_DEVIATIONS * deviation, 0.0)), most / 2)
     high = np.minimum(np.sqrt(np.maximum(noisy, 0.0) + _MAX_DEVIATIONS * deviation), most)

@@ -1,9 +1,8 @@
 """Release contexts of a pipeline fit: the rehearsal and the paid fit.
 
-The sizes of all tables are public, so they are known before the first release. A rehearsal fits
-copies of all steps with noise that is not charged, and keeps only the descriptions of the tables.
-Everything that can fail in a step fails here. Then all tables are calibrated and charged together,
-and the steps are fitted again. Tables that differ from those of the rehearsal are refused.
+The sizes of all tables are public. A rehearsal fits copies of all steps with noise that is not
+charged, and keeps only the descriptions of the tables. Then all tables are calibrated and charged
+together, and the steps are fitted again. Tables that differ from the rehearsed ones are refused.
 """
 
 from collections import Counter, deque
@@ -32,7 +31,6 @@ from ..base import (
 )
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
-from ..mechanisms.tables import CountTable
 from .check import ADAPTIVE, KEEP_ROWS, PARALLEL, is_known
 from .public_steps import original_class
 
@@ -54,7 +52,7 @@ class _PipelineContext(ReleaseContext):
         super().__init__(budget)
         self.groups = groups
         self.step = ""
-        self._fitted: Any = None
+        self._fitted: Any = None  # estimator of the step
         self._known_of_output: dict[str, Any] = {}
 
     def enter(self, name: str, step: Any) -> None:
@@ -105,17 +103,16 @@ class _PipelineContext(ReleaseContext):
 
 
 class Rehearsal(_PipelineContext):
-    """Context of the first pass, which finds the tables of all steps.
+    """Context of the first pass, which finds the tables of all steps of a pipeline.
 
-    Private estimators have their paths as labels, and a `ForbiddenAccountant`. `feeds` says
-    whether the release at one path affects the data at another.
+    Private estimators have their paths as labels, and a `ForbiddenAccountant`.
     """
 
     outcome = "Nothing was charged"
 
-    def __init__(self, budget: Budget, groups: Any, feeds: Callable[[str, str], bool]):
+    def __init__(self, pipe: Pipeline, budget: Budget, groups: Any):
         super().__init__(budget, groups)
-        self.feeds = feeds
+        self.pipe = pipe
         self.accountant = ForbiddenAccountant()
         self.plans: list[tuple[str, ReleasePlan]] = []  # with the name of the step
 
@@ -133,11 +130,20 @@ class Rehearsal(_PipelineContext):
         estimator._warn_of_leak([f"{path}__{name}" for name in plan.leaks])
         self.plans.append((self.step, plan))
         if not self.is_private:
-            return estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
+            return plan.calibrated(self.budget)
         if plan.tables:
             # An invalid seed is refused, and a given one warned of, before the charge.
             noise_generator(estimator.random_state)
-        return [_discarded_noise(table, self.budget.adjacency) for table in plan.tables]
+        return [
+            DirichletMechanism(
+                1.0,
+                max(1.0, table.min_smoothing),
+                adjacency=self.budget.adjacency,
+                max_count=table.contribution.max_count,
+                max_total=table.contribution.max_total,
+            )
+            for table in plan.tables
+        ]
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         plan.estimator.privacy_ = PrivacyReport(
@@ -155,40 +161,23 @@ class Rehearsal(_PipelineContext):
             )
         if not self.is_private:
             return
-        before = [each for _, each in self.plans if self.feeds(str(each.estimator.label), path)]
-        self._check_columns(estimator, name, before)
+        before = [
+            each for _, each in self.plans if feeds(self.pipe, str(each.estimator.label), path)
+        ]
+        knows_columns = estimator._takes_declared_columns and "n_columns" in self.known
+        for each in before:
+            if each.estimator._selects_names and each.tables and not knows_columns:
+                raise ValueError(
+                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
+                    "DirichletNB does: otherwise its number of columns is not known before the "
+                    "words are released. Or give a vocabulary. Nothing was charged"
+                )
         unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
         if unknown and before:
             raise ValueError(
                 f"{', '.join(unknown)} must be given for {name}: it follows a private step, so its "
                 "noise is calibrated before its data are known"
             )
-
-    def _check_columns(
-        self, estimator: CountingEstimator, name: str, before: Sequence[ReleasePlan]
-    ) -> None:
-        """Refuse tables whose sizes would depend on names that are not released yet."""
-        if estimator._takes_declared_columns and "n_columns" in self.known:
-            return
-        for each in before:
-            if each.estimator._selects_names and each.tables:
-                raise ValueError(
-                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
-                    "DirichletNB does: otherwise its number of columns is not known before the "
-                    "words are released. Or give a vocabulary. Nothing was charged"
-                )
-
-
-def _discarded_noise(table: CountTable, adjacency: str) -> Mechanism:
-    """Return noise for a release that is thrown away."""
-    contribution = table.contribution
-    return DirichletMechanism(
-        1.0,
-        max(1.0, table.min_smoothing),
-        adjacency=adjacency,
-        max_count=contribution.max_count,
-        max_total=contribution.max_total,
-    )
 
 
 class JointPlan:
@@ -199,10 +188,12 @@ class JointPlan:
         self.plans = [plan for _, plan in rehearsal.plans]
         by_plan = _shares(rehearsal.plans, shares, last_step, budget)
         releasing = [pair for pair in zip(self.plans, by_plan, strict=True) if pair[0].tables]
-        calibrated = calibrate_shares(
-            [(share, plan.tables, _calibrate_to(plan, budget)) for plan, share in releasing],
-            **budget._asdict(),
-        )
+
+        def calibrate_to(plan: ReleasePlan) -> Callable[[float], Any]:
+            return lambda epsilon: plan.calibrated(budget._replace(epsilon=epsilon))
+
+        models = [(share, plan.tables, calibrate_to(plan)) for plan, share in releasing]
+        calibrated = calibrate_shares(models, **budget._asdict())
         for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
             plan.take_mechanisms(mechanisms)
         mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
@@ -217,11 +208,6 @@ class JointPlan:
         missing = [f"{plan.estimator.label}__{leak}" for plan in self.plans for leak in plan.leaks]
         seeded = any(plan.estimator.random_state is not None for plan in self.plans)
         return [*dict.fromkeys(missing), *["random_state"] * seeded]
-
-
-def _calibrate_to(plan: ReleasePlan, budget: Budget) -> Callable[[float], list[Mechanism]]:
-    """Return the calibration of one estimator's tables as a function of epsilon."""
-    return lambda epsilon: plan.estimator._calibrate(plan.tables, budget._replace(epsilon=epsilon))
 
 
 def _shares(
@@ -324,15 +310,8 @@ class PaidFit(_PipelineContext):
         return budget._replace(epsilon=float(alone.rdp(budget.order)))
 
 
-# Private estimators in a pipeline --------------------------------------------------------
-
-
 class ForbiddenAccountant:
-    """Accountant that refuses every charge.
-
-    A pipeline charges for its steps. An estimator that charges this accountant was fitted
-    outside of the pipeline's context, in another thread for example.
-    """
+    """Accountant of the estimators in a pipeline, which refuses every charge."""
 
     def __init__(self) -> None:
         self.charged_by: list[str] = []
@@ -342,7 +321,7 @@ class ForbiddenAccountant:
         self.check()
 
     def check(self) -> None:
-        """Raise an error if it was charged, because an error in a thread may be lost."""
+        """Raise an error if it was charged: the error of the charge may be lost in a thread."""
         if self.charged_by:
             raise RuntimeError(
                 f"the private estimator {self.charged_by[0]!r} was fitted in another thread or "
@@ -350,8 +329,7 @@ class ForbiddenAccountant:
             ) from None
 
     def __deepcopy__(self, memo: Any) -> "ForbiddenAccountant":
-        # All clones share one, as they share any accountant.
-        return self
+        return self  # clones share it, as they share any accountant
 
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
@@ -367,11 +345,9 @@ def private_estimators(step: Any) -> list[PrivateEstimator]:
 
 
 def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
-    """Set the path in `set_params` as the label of each private estimator, and the accountant.
-
-    Both are parameters, so clones made by steps have them too. Estimators that a copy shares
-    with the original pipeline are not changed.
-    """
+    """Set the path in `set_params` as the label of each private estimator, and the accountant."""
+    # Both are parameters, so clones made by steps have them too. Estimators that a copy shares
+    # with the original pipeline are not changed.
     shared = {id(part) for _, part in _parts(original)}
     for path, estimator in _parts(pipe):
         if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
@@ -404,11 +380,9 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
 
 
 def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
-    """Return all estimators that a fit would fit, by their names in `set_params`.
-
-    Private estimators in a list without names come first, under the name of the list: if they
-    have a better name, it comes later.
-    """
+    """Return all estimators that a fit would fit, by their names in `set_params`."""
+    # Private estimators in a list without names come first, under the name of the list: if they
+    # have a better name, it comes later.
     parameters = pipe.get_params(deep=True)
     unnamed = [
         (path, estimator)
@@ -426,14 +400,15 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
 
 
 def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
-    """Whether the release of one estimator may affect the data of one that is fitted later.
-
-    `earlier` and `later` are paths in the pipeline, equal if an estimator is fitted repeatedly.
-    """
+    """Whether the release at one path may affect the data at one that is fitted later."""
+    # The paths are equal if an estimator is fitted repeatedly.
     container: Any = pipe
     for one, other in zip_longest(earlier.split("__"), later.split("__")):
         in_sequence = isinstance(container, Pipeline)
-        if not in_sequence and not _fits_in_parallel(container):
+        kind = type(container).__name__
+        is_dependent = kind == "ClassifierChain" and container.cv is not None
+        in_parallel = kind in PARALLEL and is_known(container) and not is_dependent
+        if not in_sequence and not in_parallel:
             return True
         inside = container.get_params(deep=True)
         if one not in inside or other not in inside:
@@ -445,9 +420,3 @@ def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
         if isinstance(container, PrivateEstimator):
             return False
     return True
-
-
-def _fits_in_parallel(container: Any) -> bool:
-    kind = type(container).__name__
-    is_chain = kind == "ClassifierChain" and container.cv is not None
-    return kind in PARALLEL and is_known(container) and not is_chain

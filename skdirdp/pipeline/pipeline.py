@@ -1,9 +1,9 @@
 """Pipeline with one privacy budget for all of its steps."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -27,7 +27,6 @@ from .contexts import (
     Rehearsal,
     check_not_adaptive,
     check_rows_are_kept,
-    feeds,
     label_by_path,
     private_estimators,
 )
@@ -36,9 +35,7 @@ from .public_steps import hide_records, reachable, record_wise, show_classes, ta
 
 @dataclass(frozen=True)
 class PipelineReport(PrivacyReport):
-    """Privacy guarantee of the fit of a pipeline.
-
-    A `PrivacyReport` of all steps together, with a report for each private step.
+    """Privacy guarantee of the fit of a pipeline, with a report for each private step.
 
     Parameters
     ----------
@@ -46,9 +43,8 @@ class PipelineReport(PrivacyReport):
         As for `PrivacyReport`, of all steps together. `not_covered` names parameters as in
         `set_params`, and steps that learn from the data without noise.
     steps : tuple of (str, PrivacyReport), default=()
-        Report of each private estimator, by the name of its step; a step with several
-        estimators has several. Each epsilon is that of the step alone. Together they add up to
-        more than the epsilon of the pipeline.
+        Report of each private estimator, by the name of its step. Each epsilon is that of the
+        estimator alone. They add up to more than the epsilon of the pipeline.
 
     Examples
     --------
@@ -65,9 +61,6 @@ class PipelineReport(PrivacyReport):
     """
 
     steps: tuple[tuple[str, PrivacyReport], ...] = ()
-
-    def _steps(self) -> tuple[tuple[str, PrivacyReport], ...]:
-        return self.steps
 
     def _means(self) -> str:
         means = super()._means()
@@ -162,17 +155,15 @@ class PrivatePipeline(Pipeline):
 
     Notes
     -----
-    The tables of all steps must be known before the first release. A rehearsal finds them: it
-    fits copies of the steps with other noise and discards them. So a step after a private one
-    needs its public parameters (bounds and numbers of categories right after a histogram are
-    known), and a step that fails on the data fails before the charge. If a fit fails after the
-    charge, the charge stays, and the pipeline is restored.
+    A rehearsal finds the tables of all steps before the first release: it fits copies of the
+    steps with other noise and discards them. So a step after a private one needs its public
+    parameters (bounds and numbers of categories right after a histogram are known), and a step
+    that fails on the data fails before the charge. If a fit fails after the charge, the charge
+    stays, and the pipeline is restored.
 
     Errors of steps of other libraries may quote records. A private fit shows only the step and
-    the type of the error; with infinite `epsilon` they are shown.
-
-    A `PrivacyLeakWarning` and `privacy_` name the steps that learn from the data without noise;
-    see `check_pipeline`.
+    the type of the error. A `PrivacyLeakWarning` and `privacy_` name the steps that learn from
+    the data without noise; see `check_pipeline`.
 
     Examples
     --------
@@ -299,9 +290,6 @@ class PrivatePipeline(Pipeline):
     def rehearse(self, X: Any, y: Any = None, **params: Any) -> JointMechanism | None:
         """Return the charge of a fit to these data; nothing is charged or released.
 
-        The charge depends only on public sizes and parameters. Use it to ask an accountant
-        whether it allows a search: ``accountant.affords(pipe.rehearse(X, y), releases=n_fits)``.
-
         Parameters
         ----------
         X, y, **params
@@ -310,7 +298,7 @@ class PrivatePipeline(Pipeline):
         Returns
         -------
         JointMechanism or None
-            None if nothing would be released.
+            It depends only on public sizes and parameters. None if nothing would be released.
 
         Examples
         --------
@@ -343,7 +331,7 @@ class PrivatePipeline(Pipeline):
         self._validate_steps()
         is_private = bool(np.isfinite(self.epsilon))
         with suppress_other_warnings(is_private):
-            leaking = self._warn_of_leaking_steps() if is_private else []
+            leaking = self._warn_of_leaking_steps()
             if self._holds_private_steps():
                 return self._fit_jointly(fit, X, y, params, leaking)
             try:
@@ -362,7 +350,7 @@ class PrivatePipeline(Pipeline):
         params, groups = self._shared_groups(params)
         plan, prefix = self._plan(fit, X, y, params, groups)
         paid = PaidFit(plan, groups)
-        copy = self._copy(paid, prefix.again())
+        copy = self._copy(paid, _Prefix(prefix.memory, prefix.fitted))
         # Copies share generators: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
@@ -404,7 +392,7 @@ class PrivatePipeline(Pipeline):
         """Return the calibrated plan, and the fitted steps before the first private one."""
         if np.isfinite(self.epsilon):
             check_not_adaptive(self)
-        rehearsal = Rehearsal(Budget.from_estimator(self), groups, partial(feeds, self))
+        rehearsal = Rehearsal(self, Budget.from_estimator(self), groups)
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
@@ -415,7 +403,14 @@ class PrivatePipeline(Pipeline):
                 fit(copy, X, y, **params)
         finally:
             rehearsal.accountant.check()
-        self._check_all_released(rehearsal)
+        released = {step for step, _ in rehearsal.plans}
+        for _, name, step in self._iter():
+            if name not in released and private_estimators(step):
+                raise RuntimeError(
+                    f"step {name!r} holds a private estimator that was not fitted with the "
+                    "others: it has no columns, or it was fitted in another thread or process, "
+                    "outside of the budget. Nothing was charged"
+                )
         return JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
 
     def _holds_private_steps(self) -> bool:
@@ -436,17 +431,10 @@ class PrivatePipeline(Pipeline):
             stage.enter(*self.steps[step_idx])
         return super()._log_message(step_idx)
 
-    def _check_all_released(self, rehearsal: Rehearsal) -> None:
-        heard = {step for step, _ in rehearsal.plans}
-        for _, name, step in self._iter():
-            if name not in heard and private_estimators(step):
-                raise RuntimeError(
-                    f"step {name!r} holds a private estimator that was not fitted with the "
-                    "others: it has no columns, or it was fitted in another thread or process, "
-                    "outside of the budget. Nothing was charged"
-                )
-
     def _warn_of_leaking_steps(self) -> list[str]:
+        """Warn of steps that learn from the data without noise, and return their names."""
+        if np.isinf(self.epsilon):
+            return []
         leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
         for finding in leaking:
             warn(
@@ -457,62 +445,47 @@ class PrivatePipeline(Pipeline):
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
-        return PipelineReport(
-            *Budget.from_estimator(self).claimed(),
-            mechanisms=mechanisms,
-            not_covered=tuple(dict.fromkeys(leaks)),
-            unit=common_unit(report.unit for _, report in steps),
-            n_records=next((report.n_records for _, report in steps), None),
-            steps=steps,
-        )
+        not_covered = tuple(dict.fromkeys(leaks))
+        unit = common_unit(report.unit for _, report in steps)
+        n_records = next((report.n_records for _, report in steps), None)
+        budget = Budget.from_estimator(self).claimed()
+        return PipelineReport(*budget, mechanisms, not_covered, unit, n_records, steps)
 
     def __getitem__(self, ind):
         """Return a step by number or name, or a pipeline of the steps in a slice."""
+        found = super().__getitem__(ind)
         if not isinstance(ind, slice):
-            return super().__getitem__(ind)
-        if ind.step not in (1, None):
-            raise ValueError("Pipeline slicing only supports a step of 1")
-        parameters = self.get_params(deep=False)
-        parameters["steps"] = steps = self.steps[ind]
+            return found
+        parameters = {**self.get_params(deep=False), "steps": found.steps}
         if isinstance(self.shares, Mapping):
-            names = {name for name, _ in steps}
-            parameters["shares"] = {
-                name: share for name, share in self.shares.items() if name in names
-            } or None
+            shares = {name: self.shares[name] for name, _ in found.steps if name in self.shares}
+            parameters["shares"] = shares or None
         return type(self)(**parameters)
 
 
 class _Prefix:
-    """Memory of one fit, in which steps before the first private one are fitted once.
-
-    It has the interface of `joblib.Memory` that `Pipeline` uses. Steps after a private one are
-    never cached, because they depend on the noise.
-    """
+    """Memory of one fit, in which steps before the first private one are fitted once."""
 
     #: Without a location Pipeline fits its steps and not copies of them.
     location = None
 
-    def __init__(self, memory: Any, fitted: "list[Any] | None" = None):
-        self._memory = memory
-        self._fitted: list[Any] = []
-        self._known = iter(fitted or ())
+    def __init__(self, memory: Any, known: Sequence[Any] = ()):
+        self.memory = memory
+        self.fitted: list[Any] = []
+        self._known = iter(known)
         self._ended = False
 
-    def again(self) -> "_Prefix":
-        """Return the memory of a second pass, which finds the steps fitted."""
-        return _Prefix(self._memory, self._fitted)
-
     def cache(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        cached = self._memory.cache(function, **options)
+        cached = self.memory.cache(function, **options)
 
         def fit_transform(transformer, *args, **kwargs):
             self._ended = self._ended or bool(private_estimators(transformer))
-            if self._ended:
+            if self._ended:  # later steps depend on the noise
                 return function(transformer, *args, **kwargs)
             found = next(self._known, None)
             if found is None:
                 found = cached(transformer, *args, **kwargs)
-                self._fitted.append(found)
+                self.fitted.append(found)
             return found
 
         return fit_transform

@@ -1,8 +1,6 @@
-"""Estimator that releases a Dirichlet posterior under differential privacy.
+"""Estimator that releases a Dirichlet posterior, with Laplace noise or by `hellinger`.
 
-Three mechanisms add Laplace noise to the counts (Algorithms 1 to 3 of "Differentially Private
-Bayesian Inference"), floored and clamped. The exponential mechanisms are in `hellinger`. Labels are
-compared by `==` and `hash`, as the keys of a dict. Error messages never show a label.
+Labels are compared by `==` and `hash`, as the keys of a dict. Error messages never show a label.
 """
 
 import math
@@ -28,7 +26,7 @@ from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import PrivacyReport, PrivateEstimator
 from ..exceptions import PrivacyLeakWarning
-from ..mechanisms.sampling import floored_laplace_cells
+from ..mechanisms.sampling.distributions import floored_laplace_cells
 from ..numerics.conservative import quotient_up
 from ..schema import as_labels, list_cells, plain_values
 from .hellinger import (
@@ -61,25 +59,19 @@ _CALIBRATION_TEXTS = {
 class PosteriorPrivacy(PrivacyReport):
     """Privacy report of a released posterior.
 
-    `composition` uses the exact profile of "ehd" and "ehds" if there are few enough neighbours to
-    enumerate, and randomised response otherwise.
-
     Parameters
     ----------
-    epsilon : float
-        The release is epsilon-DP; infinite if it is not private.
-    delta, order, adjacency, mechanisms, not_covered, unit, n_records
-        As in `skdirdp.PrivacyReport`; `mechanisms` contains the guarantee.
+    epsilon, delta, order, adjacency, mechanisms, not_covered, unit, n_records
+        As in `skdirdp.PrivacyReport`. `epsilon` is infinite if the release is not private.
     name : str
-        The name of the mechanism; also called `mechanism`.
+        Name of the mechanism; also called `mechanism`.
     calibration : {"exact", "bounded", "paper", "none"}
         "exact": the largest log-ratio over all neighbours was computed and equals epsilon.
         "bounded": a bound shows that no log-ratio exceeds epsilon.
     loss : float or None
-        The largest log-ratio over all neighbours and outcomes, if known. With Laplace noise
-        it is attained unless clamping prevents it.
+        Largest log-ratio over all neighbours and outcomes, if known.
     exponent : float or None
-        The factor of distance over sensitivity in an exponential mechanism.
+        Factor of distance over sensitivity in an exponential mechanism.
 
     Examples
     --------
@@ -174,11 +166,10 @@ class PrivateDirichletPosterior(PrivateEstimator):
     -----
     The exponential mechanisms choose among all posteriors of n records, at most half a million:
     n = 499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
-    neighbours to compute the loss (for "ehds" and equal prior entries, from n of about 2000, 70 and
-    25), the exponent is based on a bound, and ``privacy_.calibration`` is "bounded". Laplace noise
-    ("lshist") has no such limits, and its expected Hellinger distance is smaller except for very
-    small data sets. With `max_rows` above 1, persons who replace each other are assumed to have
-    equally many records.
+    neighbours (for "ehds" and equal prior entries, from n of about 2000, 70 and 25), the exponent
+    is based on a bound. Laplace noise ("lshist") has no such limits, and its expected Hellinger
+    distance is smaller except for very small data sets. With `max_rows` above 1, persons who
+    replace each other are assumed to have equally many records.
 
     Examples
     --------
@@ -451,7 +442,9 @@ def _calibrate(
     if np.isinf(epsilon):
         return "none", None, np.inf
     if mechanism in LAPLACE:
-        return "paper", None, laplace_loss(mechanism, len(prior), epsilon)
+        # The number of cells that a replacement changes, over the scale.
+        changed = 1 if len(prior) == 2 and mechanism != "lszhang" else 2
+        return "paper", None, changed / laplace_scale(mechanism, len(prior), epsilon)
     check_candidates(mechanism, n_samples, len(prior))
     choose = exact_exponent if exact else paper_exponent
     found = choose(mechanism, prior, n_samples, epsilon, gamma)
@@ -459,11 +452,7 @@ def _calibrate(
 
 
 def _per_record(epsilon: float, unit: Unit) -> float:
-    """Divide the epsilon of a person by the number of records, rounded down.
-
-    Replacing a person replaces m records, since their total number is public: a release that is
-    (epsilon / m)-DP for records is epsilon-DP for persons.
-    """
+    """Divide epsilon by the number of records that a person replaces, rounded down."""
     share = epsilon / unit.max_rows
     if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
         share = math.nextafter(share, 0.0)
@@ -482,24 +471,14 @@ def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
             f"epsilon must be at least {sensitivity / _LARGEST_SCALE:.3g} for {mechanism!r}: "
             f"noise of a larger scale is not supported; got {epsilon}"
         )
-    # Rounded up: a smaller scale would have a loss slightly above epsilon.
+    # A smaller scale would have a loss slightly above epsilon.
     return quotient_up(sensitivity, epsilon)
-
-
-def laplace_loss(mechanism: str, n_categories: int, epsilon: float) -> float:
-    """Exact loss of the noise: the number of cells that a replacement changes, over the scale."""
-    changed = 1 if n_categories == 2 and mechanism != "lszhang" else 2
-    return changed / laplace_scale(mechanism, n_categories, epsilon)
 
 
 def draw_laplace(
     mechanism: str, counts: np.ndarray, epsilon: float, generator: np.random.Generator
 ) -> np.ndarray:
-    """Draw noisy counts, floored and clamped as in the papers.
-
-    They need not sum to the number of records: "lszhang" adds noise to every cell, and the last
-    cell is clamped to 0 if the others exceed the number of records.
-    """
+    """Draw noisy counts, floored and clamped; they need not sum to the number of records."""
     n, k = int(counts.sum()), counts.size
     scale = laplace_scale(mechanism, k, epsilon)
     cells = k if mechanism == "lszhang" else k - 1
@@ -533,8 +512,7 @@ def check_prior(prior: Any) -> np.ndarray:
 
 def check_labels(categories: Any) -> list[Hashable]:
     """Return the labels that may occur, in the given order."""
-    if isinstance(categories, (Mapping, Set)):
-        # The released parameters have the order of the categories, and a set has no order.
+    if isinstance(categories, (Mapping, Set)):  # they have no order
         raise TypeError(
             f"categories must be a sequence; got an object of type {type(categories).__name__}"
         )

@@ -18,9 +18,9 @@ from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real, check_real_array
 from ..accounting import ProfiledDP
-from ..mechanisms.sampling import choose
+from ..mechanisms.sampling.distributions import choose
 from ..numerics.conservative import safe_root
-from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
+from ..numerics.log_gamma import entropy_excess, lifted_gap, log_gamma_gap
 
 _LIFT = 10  # by which arguments are shifted, into the range of Stirling's series
 _GRID_CELLS = 1 << 20
@@ -46,10 +46,9 @@ _LEAST_EPSILON, _LARGEST_EPSILON = 1e-6, 16.0
 
 
 def hellinger_distance(a: ArrayLike, b: ArrayLike) -> float | np.ndarray:
-    """Hellinger distance between Dirichlet distributions (Beta, for two entries).
+    """Hellinger distance between Dirichlet distributions.
 
-    ``H**2 = 1 - B((a + b) / 2) / sqrt(B(a) B(b))`` with B the multivariate beta
-    function, computed without cancellation of its logarithms.
+    ``H**2 = 1 - B((a + b) / 2) / sqrt(B(a) B(b))`` with B the multivariate beta function.
 
     Parameters
     ----------
@@ -81,10 +80,10 @@ def distance_from_log_affinity(log_affinity: np.ndarray) -> np.ndarray:
 
 
 def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Compute ``lnB(a) + lnB(b) - 2 lnB((a + b) / 2)`` along the last axis.
+    """Compute ``lnB(a) + lnB(b) - 2 lnB((a + b) / 2)`` along the last axis, without cancellation.
 
     This is a sum of gaps of lnGamma over the entries, minus the gap of their totals. The leading
-    terms are a Jensen gap: a weighted sum of positive Bregman divergences, without cancellation.
+    terms are a weighted sum of positive Bregman divergences.
     """
     # Differences of nearby arguments are exact; differences of shifted arguments or of totals
     # would not be.
@@ -93,8 +92,8 @@ def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)
     middle, total_middle = (a + b) / 2, (total_a + total_b) / 2
     lift = _LIFT * a.shape[-1]  # so that the shifted entries sum to the shifted total
-    entries = LiftedGap(1.0, middle, half, b, a, _LIFT).beyond_entropy()
-    total = LiftedGap(1.0, total_middle, total_half, total_b, total_a, lift).beyond_entropy()
+    _, entries = lifted_gap(1.0, middle, half, b, a, _LIFT)
+    _, total = lifted_gap(1.0, total_middle, total_half, total_b, total_a, lift)
 
     weight, total_weight = middle + _LIFT, (total_middle + lift)[..., np.newaxis]
     # Ratios of b and of a to their mean, for each entry and for the total.
@@ -147,8 +146,6 @@ def global_sensitivity(prior: ArrayLike, n_samples: int) -> float:
 
 def local_sensitivity(counts: ArrayLike, prior: ArrayLike) -> float:
     """Largest distance between the posteriors of these counts and of a neighbour.
-
-    By the triangle inequality it bounds the difference of their distances to any candidate.
 
     Parameters
     ----------
@@ -300,10 +297,9 @@ def check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
 
 
 class PosteriorLattice:
-    """All posteriors of n records over k categories, identified by their counts.
+    """All posteriors of n records over k categories, in colexicographic order of cumulative counts.
 
-    They are numbered in colexicographic order of their cumulative counts. Neighbours differ by one
-    record that moves from one cell to another.
+    Neighbours differ by one record that moves from one cell to another.
     """
 
     def __init__(self, prior: tuple[float, ...], n_samples: int):
@@ -342,9 +338,8 @@ class PosteriorLattice:
     def _gaps(self, cell: int, count: int) -> np.ndarray:
         """Compute `log_gamma_gap` of the parameters of a cell at this count and at every other.
 
-        With E the first differences of lnGamma on a grid of half-integers, the gap
-        increases from count b to b + 1 by ``E[2b] + E[2b + 1] - 2 E[count + b]``. The sum
-        starts at the count itself, in both directions, so that all terms have the same sign.
+        With E the first differences of lnGamma on a grid of half-integers, the gap increases from
+        count b to b + 1 by ``E[2b] + E[2b + 1] - 2 E[count + b]``, summed from the count itself.
         """
         differences = self._differences[self.prior[cell]]
         growth = differences[0::2] + differences[1::2]
@@ -355,11 +350,7 @@ class PosteriorLattice:
         return gaps
 
     def inverse_sensitivities(self, mechanism: str, gamma: float) -> np.ndarray:
-        """Compute the inverse sensitivity that a mechanism uses at every candidate.
-
-        ``1 / S`` is the largest gamma-Lipschitz minorant of ``1 / LS`` in the graph of neighbours,
-        so values propagate along its edges.
-        """
+        """Compute the inverse sensitivity that a mechanism uses at every candidate."""
         if mechanism == "ehd":
             sensitivity = _cached_global_sensitivity(tuple(self.prior.tolist()), self.n_samples)
             return np.full(len(self.counts), 1 / sensitivity)
@@ -372,6 +363,7 @@ class PosteriorLattice:
         for i, j in permutations(range(self.prior.size), 2):
             np.minimum(least, leaves[i] + joins[j], out=least)
         inverse = 1 / distance_from_log_affinity(least)
+        # 1 / S is the largest gamma-Lipschitz minorant of 1 / LS in the graph of neighbours.
         edges = self.edges() if mechanism == "ehds" else []
         while True:
             spread = inverse.copy()
@@ -384,7 +376,7 @@ class PosteriorLattice:
             inverse = spread
 
     def edges(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """All pairs of neighbours, by the two cells between which a record moves."""
+        """List all pairs of neighbours, by the two cells between which a record moves."""
         groups = []
         for i, j in combinations(range(self.prior.size), 2):
             first = np.flatnonzero(self.counts[:, i])
@@ -395,7 +387,7 @@ class PosteriorLattice:
         return groups
 
     def neighbours(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All pairs of neighbours with their distances, up to relabelling if it is a symmetry."""
+        """List pairs of neighbours and distances, up to relabelling if the prior is symmetric."""
         edges, steps = self.edges(), self.log_step_affinities
         first, second = (np.concatenate(ends) for ends in zip(*edges, strict=True))
         cells = combinations(range(self.prior.size), 2)
@@ -406,14 +398,15 @@ class PosteriorLattice:
         distance = distance_from_log_affinity(np.concatenate(log_affinity))
         if np.any(self.prior != self.prior[0]):
             return first, second, distance
-        # The prior is symmetric. By relabelling, one of the two count vectors of a pair decreases.
+        # By relabelling, one of the two count vectors of a pair decreases.
         decreasing = np.all(np.diff(self.counts, axis=1) <= 0, axis=1)
         kept = decreasing[first] | decreasing[second]
         return first[kept], second[kept], distance[kept]
 
 
-#: The lattice, cached for further releases of the same public sizes.
+# Cached for further releases of the same public sizes.
 posterior_lattice = lru_cache(maxsize=4)(PosteriorLattice)
+_cached_global_sensitivity = lru_cache(maxsize=64)(global_sensitivity)
 
 
 def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
@@ -425,9 +418,6 @@ def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
         smaller = np.arange(sizes.sum()) - starts
         totals = np.column_stack([smaller, np.repeat(totals, sizes, axis=0)])
     return np.diff(totals, axis=1, prepend=0, append=n_samples)
-
-
-_cached_global_sensitivity = lru_cache(maxsize=64)(global_sensitivity)
 
 
 def inverse_sensitivity(
@@ -452,22 +442,17 @@ def log_weights(
 def draw_candidate(
     candidates: np.ndarray, logs: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """Draw a candidate by the logarithms of the unnormalised probabilities."""
-    # Exact for the given logarithms. The margin of the exponent covers their error of about 1e-12.
-    (drawn,) = choose(logs, 0.0, None, 1, generator)
+    """Draw a candidate by the logarithms of unnormalised probabilities."""
+    # Exact for these logarithms. The margin of the exponent covers their error of about 1e-12.
+    (drawn,) = choose(logs, 1, generator)
     return candidates[drawn]
 
 
-def paper_scale(mechanism: str, epsilon: float, gamma: float) -> float:
-    """Scale of the exponent in Algorithms 4 to 6."""
-    return epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
-
-
 class Exponent(NamedTuple):
-    """Factor of ``inverse_sensitivity(x) * H(x, r)``, and the privacy loss it causes.
+    """Factor of ``inverse_sensitivity(x) * H(x, r)``, and the largest log-ratio it causes.
 
-    The loss is the largest log-ratio over all neighbours and candidates. It is None if there are
-    too many to evaluate, and it is only proved to be at most epsilon.
+    The loss is None if there are too many pairs to evaluate, and it is only proved to be at most
+    epsilon.
     """
 
     scale: float
@@ -478,8 +463,8 @@ class Exponent(NamedTuple):
 def paper_exponent(
     mechanism: str, prior: tuple[float, ...], n_samples: int, epsilon: float, gamma: float
 ) -> Exponent:
-    """Return the exponent of the papers, with its loss if it can be computed quickly."""
-    scale = paper_scale(mechanism, epsilon, gamma)
+    """Return the exponent of Algorithms 4 to 6, with its loss if it can be computed quickly."""
+    scale = epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
     if neighbours is None or not neighbours.complete:
         return Exponent(scale, None)
@@ -494,9 +479,8 @@ def exact_exponent(
 
     The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio of
     their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
-    scale times the range of g, which `_range_bound` bounds. Pairs for which this bound exceeds
-    epsilon are evaluated exactly, as long as there are not too many. The loss need not increase in
-    the scale; the loss of the returned scale has been evaluated.
+    scale times the range of g, see `_range_bound`. Pairs for which this bound exceeds epsilon are
+    evaluated exactly, as long as there are not too many.
     """
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
     if neighbours is None:
@@ -530,9 +514,8 @@ def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> n
     """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x').
 
     c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
-    of densities, which is a metric and at most pi / 2. So g is at most the largest
-    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, a sinusoid in t / 2, and -g the same
-    with c(x) and c(x') exchanged.
+    of densities, a metric of at most pi / 2. So g is at most the largest
+    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
     """
     half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
 
@@ -603,9 +586,7 @@ def enumerated_profile(
 ) -> ProfiledDP | None:
     """Compute the profile of a release with loss at most epsilon; None if it takes too long.
 
-    The loss of most outcomes is much smaller than epsilon, and the cost of several releases
-    depends on its distribution. The profile is a maximum over all pairs of neighbours, in both
-    orders, of a sum over all candidates.
+    It is the maximum over all pairs of neighbours, in both orders, of a sum over all candidates.
     """
     k, size = len(prior), n_candidates(n_samples, len(prior))
     too_long = size * size * k * (k - 1) // 2 > _MAX_PROFILE_WORK

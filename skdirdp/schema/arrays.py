@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import sparse
 
 from .._messages import errors_without_data
-from .values import plain_value
+from .values import only_types, plain_value
 
 # Kinds of numpy dtypes whose cells are compared without conversion to objects.
 _NUMBERS, _TEXTS = "biuf", "UT"
@@ -24,7 +24,7 @@ _PLAIN = frozenset({str, bool, int, float})
 def plain_values(values: Iterable[Any], convert: Callable[[Any], Any] = plain_value) -> list[Any]:
     """Return each cell as a plain Python value."""
     values = list(values)
-    return values if _PLAIN.issuperset(map(type, values)) else list(map(convert, values))
+    return values if only_types(values, _PLAIN) else list(map(convert, values))
 
 
 def list_cells(values: Any) -> Iterable[Any]:
@@ -39,7 +39,7 @@ def object_array(values: Iterable[Any]) -> np.ndarray:
     """Return an array of objects, one for each value of any type."""
     values = list(values)
     array = np.empty(len(values), dtype=object)
-    if _PLAIN.issuperset(map(type, values)):
+    if only_types(values, _PLAIN):
         array[:] = values
     else:  # assignment to a slice would unpack sequences
         for i, value in enumerate(values):

@@ -8,7 +8,7 @@ from scipy import stats
 from benchmarks.experiments.sampling import GRID, Sampling, log_weights, opendp_noise
 from benchmarks.experiments.sampling_fits import SamplingFits, float_draws
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.mechanisms.sampling import relative_weights
+from skdirdp.mechanisms.sampling.grids import relative_weights
 
 
 def test_what_is_timed_has_the_expectation_of_its_distribution(quick):

@@ -45,14 +45,10 @@ Size = int | tuple[int, ...]
 Result = TypeVar("Result")
 
 
-# Uniforms ------------------------------------------------------------------------------
-
-
 class BitStream:
     """Stream of uniform random words from a generator of independent, fair bits.
 
-    Private releases need a cryptographically secure generator. `undecided` is the number of
-    proposals so far that needed exact arithmetic.
+    `undecided` is the number of proposals so far that needed exact arithmetic.
     """
 
     def __init__(self, generator: np.random.Generator):
@@ -73,10 +69,7 @@ class BitStream:
         return self._generator.integers(0, 1 << WORD, size, dtype=np.uint64)
 
     def next_word(self, index: int, n_words: int) -> int:
-        """Draw the next word of the uniform at an index, after `n_words` words.
-
-        A generator ignores both arguments. Tests override this method with reproducible words.
-        """
+        """Draw the next word of a uniform. Tests override this method by reproducible words."""
         return int(self._words(1)[0])
 
 
@@ -96,10 +89,8 @@ class Uniforms:
         return units
 
     def symmetric_floats(self) -> np.ndarray:
-        """Return doubles w with 2U - 1 in [w - 2^-53 |w|, w + 2^-53 |w| + 2^-63).
-
-        Words are interpreted in two's complement to avoid cancellation near 0.
-        """
+        """Return doubles w with 2U - 1 in [w - 2^-53 |w|, w + 2^-53 |w| + 2^-63)."""
+        # Two's complement avoids cancellation near 0.
         numbers = self.words.view(np.int64).astype(float)
         numbers *= 2.0 ** (1 - WORD)
         return numbers
@@ -155,20 +146,15 @@ def as_stream(source: Source) -> BitStream:
     raise TypeError(f"generator must be a numpy Generator or a BitStream; got {source!r}")
 
 
-# Decisions in ball arithmetic ----------------------------------------------------------
-
-
 def decide(function: Callable[..., Result | None], *uniforms: Uniform) -> Result:
     """Evaluate a function of uniforms at increasing precision until its result is certain.
 
     The function maps the balls of the uniforms to a result, or to None if the balls are too
     wide. Uniforms are extended in place, so that later decisions see the same real numbers.
-    All other quantities must be exact: doubles or rationals (`fmpq`), converted to balls at the
-    current precision. A precomputed ball would never become narrower.
+    All other quantities must be exact and converted to balls at the current precision.
 
-    The loop ends with probability one: decisions are inequalities between continuous functions of
-    the uniforms, and equality has probability zero. More than 2^14 bits are needed only if a ball
-    does not become narrower, or otherwise with a probability of about 2^-8000.
+    The loop ends with probability one, because decisions are inequalities between continuous
+    functions. More than 2^14 bits are needed with a probability of about 2^-8000.
     """
     # All threads share the context. A precision set by another thread makes balls wider or
     # narrower, but never wrong.
@@ -218,9 +204,6 @@ def leading_bits(ball: Any, bits: int) -> tuple[int, int] | None:
     return None if integer is None else (integer, exponent)
 
 
-# Error of the platform's elementary functions ------------------------------------------
-
-
 def _points() -> dict[str, np.ndarray]:
     """Return test arguments for each function, from the range that the samplers use."""
     rng = np.random.default_rng(20)
@@ -234,7 +217,7 @@ def _points() -> dict[str, np.ndarray]:
     }
 
 
-def measured_error(name: str, function: Callable, points: np.ndarray) -> float:
+def _measured_error(name: str, function: Callable, points: np.ndarray) -> float:
     """Measure the largest error of a function of `arb`, in units in the last place."""
     # A single number takes numpy's scalar loop, several take the vectorised loop.
     values = np.concatenate([function(points[:1]), function(points[1:])])
@@ -253,7 +236,7 @@ def measured_error(name: str, function: Callable, points: np.ndarray) -> float:
 def check_functions(functions: Mapping[str, Callable]) -> None:
     """Raise an error if elementary functions are less precise than the proofs assume."""
     for name, points in _points().items():
-        error = measured_error(name, functions[name], points)
+        error = _measured_error(name, functions[name], points)
         if not error <= MAX_ULPS:
             raise RuntimeError(
                 f"exact sampling needs {name} with an error of at most {MAX_ULPS} units in the "
@@ -265,21 +248,13 @@ def check_functions(functions: Mapping[str, Callable]) -> None:
 def check_platform() -> None:
     """Raise an error if numpy is less precise on this platform than the proofs assume.
 
-    Runs once per process. It tests a fixed set of points, which detects imprecise builds of
-    numpy but does not prove that the error is small at every point.
+    It tests a fixed set of points, which does not prove that the error is small at every point.
     """
-    check_functions({name: getattr(np, name) for name in _points()})
-
-
-# Rejection sampling --------------------------------------------------------------------
+    check_functions(vars(np))
 
 
 def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
-    """Fill arrays of a size with the first accepted proposal for every cell.
-
-    `propose` is called with cells and returns a mask of accepted proposals, and one array of
-    proposed values per output. Values of rejected proposals are ignored.
-    """
+    """Fill arrays of a size with the first accepted proposal for every cell."""
     small = 2 * size <= _SMALL_BATCH
     left = np.arange(size) if small else _fill_blocks(size, propose, outputs)
     while left.size:

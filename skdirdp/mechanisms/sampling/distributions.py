@@ -5,7 +5,6 @@ distribution uses inversion, the normal distribution uses the Box-Muller method,
 drawn by rejection.
 """
 
-import math
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -35,25 +34,18 @@ from .grids import check_noise, interval_cells
 _MAGNITUDE_MASK = np.uint64(2**63 - 1)
 
 _WEIGHT_BITS = 40
-_MAX_ERROR = 0.25
 # Absolute error of a uniform near 0: bits beyond its first word, and rounding.
 _UNIFORM_ERROR = 2.0**-60
 
 
 def _floors(value, error, steps, offset) -> tuple[np.ndarray, np.ndarray]:
-    """Return floors of ``steps * value + offset``, and where they are not certain.
-
-    Overwrites `value` and `error`. A nan compares unequal and so is not certain.
-    """
+    """Return floors of ``steps * value + offset``, and where they are uncertain, also for nan."""
     error *= steps
     value *= steps
     value += offset
     low = np.floor(value - error)
     value += error
     return low, low != np.floor(value, out=value)
-
-
-# Laplace -------------------------------------------------------------------------------
 
 
 def laplace_cells(
@@ -126,9 +118,6 @@ def _negative_log(unit: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarr
     np.negative(value, out=value)
     error *= value + 2
     return value, error
-
-
-# Normal --------------------------------------------------------------------------------
 
 
 def normal_cells(
@@ -215,98 +204,56 @@ class Normals:
         return value, (self._u.unit(pair), self._w.symmetric(pair))
 
 
-# Discrete ------------------------------------------------------------------------------
-
-
 def choose(
-    log_weights: ArrayLike,
-    error: float,
-    exact: Callable[[int], Any] | None,
-    size: Size,
-    generator: Source,
-    *,
-    _margin: float = MARGIN,
+    log_weights: ArrayLike, size: Size, generator: Source, *, _margin: float = MARGIN
 ) -> np.ndarray:
-    """Draw indices with probabilities proportional to ``exp(L_i)``, as exponential mechanisms do.
+    """Draw indices with probabilities proportional to ``exp(L_i)``, for up to 2^20 doubles L_i.
 
-    `log_weights` are from 1 to 2^20 finite approximations of the real numbers ``L_i``. `error` is a
-    bound on their absolute errors, at most 1/4. The smaller it is, the less often `exact` is
-    called.
-
-    `exact` maps an index to a ball (`flint.arb`) that contains ``L_i``, computed at the current
-    precision of `flint.ctx`. The ball must become narrower as the precision increases. None means
-    that `log_weights` are exact; the error must then be 0.
+    Index i is proposed with probability proportional to an integer Q_i, and accepted if
+    ``V Q_i < q_i`` with ``q_i = 2^40 exp(L_i - max L) <= Q_i``. Exact arithmetic is needed only
+    for a proposed index, never for the sum of all weights.
     """
     check_platform()
     logs = np.asarray(log_weights, dtype=float)
     if logs.ndim != 1 or not 1 <= logs.size <= 1 << 20 or not np.isfinite(logs).all():
         raise ValueError("log_weights must be from 1 to 2^20 finite numbers")
-    if not 0 <= error <= _MAX_ERROR:
-        raise ValueError(f"error must be from 0 to {_MAX_ERROR}; got {error}")
-    if exact is None:
-        if error != 0:
-            raise ValueError(f"error must be 0 if exact is None; got {error}")
+    stream, largest = as_stream(generator), float(logs.max())
+    weights = np.exp(logs - largest)
+    weights *= 2.0**_WEIGHT_BITS
+    # Weights whose relative rounding error may be larger than this are below 1.
+    integers = np.floor(weights * (1 + 2.0**-40)).astype(np.int64) + 1
+    cumulative = np.cumsum(integers)
+    ratios = weights / integers
+    total = int(cumulative[-1])
+    # Words beyond the last multiple of the total would favour small remainders.
+    last = np.uint64((1 << 64) // total * total - 1)
 
-        def exact(i: int) -> Any:
-            return arb(float(logs[i]))
+    def remainders(cells):
+        words = stream.draw(_n_cells(cells)).words
+        return words <= last, (words % np.uint64(total),)
 
-    drawn = np.empty(size, np.int64)
-    proposals = _IndexProposals(logs, error, exact, as_stream(generator), _margin)
-    fill(drawn.size, proposals, drawn.reshape(-1))
-    return drawn
+    def is_accepted(i, v):
+        log_integer = arb(int(integers[i])).log() - _WEIGHT_BITS * arb(2).log()
+        return is_positive(arb(float(logs[i])) - arb(largest) - v.log() - log_integer)
 
-
-class _IndexProposals:
-    """Proposal of index i with probability proportional to an integer Q_i.
-
-    The index is accepted if ``V Q_i < q_i``, with ``q_i = 2^40 exp(L_i - reference) <= Q_i``.
-    Accepted indices therefore have probabilities proportional to q_i. Exact arithmetic is
-    needed only for the proposed index, never for the sum of all weights.
-    """
-
-    def __init__(self, logs, error, exact, stream, margin):
-        self.reference = float(logs.max())
-        self.exact, self.stream = exact, stream
-        weights = np.exp(logs - self.reference)
-        weights *= 2.0**_WEIGHT_BITS
-        # Weights whose relative rounding error may be larger than this are below 1.
-        outward = math.exp(error) * (1 + 2.0**-40)
-        self.integers = np.floor(weights * outward).astype(np.int64) + 1
-        self.cumulative = np.cumsum(self.integers)
-        self.ratios = weights / self.integers
-        self.relative_error = 2 * error + margin
-        self.absolute_error = _UNIFORM_ERROR + margin
-
-    def __call__(self, cells):
-        size = _n_cells(cells)
-        index = self._propose(size)
-        v = self.stream.draw(size)
-        ratio = self.ratios[index]
+    def propose(cells):
+        position = np.empty(_n_cells(cells), np.uint64)
+        fill(position.size, remainders, position)
+        index = np.searchsorted(cumulative, position.view(np.int64), side="right")
+        v = stream.draw(position.size)
+        ratio = ratios[index]
         slack = ratio - v.unit_floats()
-        tolerance = ratio * self.relative_error + self.absolute_error
+        tolerance = ratio * _margin + (_UNIFORM_ERROR + _margin)
         accepted = slack > tolerance
         undecided = ~(accepted | (slack < -tolerance))
         for j in np.flatnonzero(undecided).tolist():
-            accepted[j] = decide(partial(self._is_accepted, int(index[j])), v.unit(j))
-        self.stream.undecided += int(np.count_nonzero(undecided))
+            accepted[j] = decide(partial(is_accepted, int(index[j])), v.unit(j))
+        stream.undecided += int(np.count_nonzero(undecided))
         return accepted, (index,)
 
-    def _propose(self, size: int) -> np.ndarray:
-        total = int(self.cumulative[-1])
-        # Words beyond the last multiple of the total would favour small remainders.
-        last = np.uint64((1 << 64) // total * total - 1)
-        position = np.empty(size, np.uint64)
-
-        def remainders(cells):
-            words = self.stream.draw(_n_cells(cells)).words
-            return words <= last, (words % np.uint64(total),)
-
-        fill(size, remainders, position)
-        return np.searchsorted(self.cumulative, position.view(np.int64), side="right")
-
-    def _is_accepted(self, i, v):
-        log_integer = arb(int(self.integers[i])).log() - _WEIGHT_BITS * arb(2).log()
-        return is_positive(self.exact(i) - arb(self.reference) - v.log() - log_integer)
+    drawn = np.empty(size, np.int64)
+    fill(drawn.size, propose, drawn.reshape(-1))
+    return drawn
 
 
 def _n_cells(cells: slice | np.ndarray) -> int:
@@ -318,9 +265,8 @@ def bernoulli(probability: float, size: Size, generator: Source) -> np.ndarray:
     if not 0 <= probability <= 1:
         raise ValueError(f"probability must be from 0 to 1; got {probability}")
     stream = as_stream(generator)
-    result = np.empty(size, bool)
+    result = np.ones(size, bool)
     if probability == 1:
-        result[...] = True
         return result
     numerator, denominator = float(probability).as_integer_ratio()
     threshold = (numerator << 64) // denominator

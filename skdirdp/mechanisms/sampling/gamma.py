@@ -6,7 +6,7 @@ shape a below 1 is a gamma variable of shape a + 1 times a power of a uniform, `
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from flint import arb, fmpq
@@ -58,8 +58,7 @@ def gamma_cells(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw standard gamma variables, rounded down to their first 20 bits.
 
-    The shapes are ``numerators / 2^places``, with numerators from 1 to below 2^62 and places from 0
-    to 50, as `gamma_shapes` computes them. The variable lies in
+    The shapes are ``numerators / 2^places``, as `gamma_shapes` computes them. A variable lies in
     ``[mantissa, mantissa + 1) * 2^exponent``, with mantissa in ``[2^19, 2^20)``. Every such pair is
     possible for every shape.
     """
@@ -74,13 +73,13 @@ def gamma_cells(
         raise ValueError("numerators must be from 1 to below 2^62; some are not")
     flat, one = numerators.astype(np.int64, copy=False).reshape(-1), 1 << places
     mantissa, exponent = np.empty((2, flat.size), np.int64)
-    settings = _Settings(as_stream(generator), places, _bits, _margin)
+    settings = as_stream(generator), places, _bits, _margin
     tiny = max(one >> _INVERSION_BITS, 1)
     ranges = (
-        (one + 1, most, partial(_fill_by, _propose_large_shapes)),
+        (one + 1, most, partial(_fill, None)),
         (one, one, _fill_unit_shapes),
-        (tiny, one - 1, partial(_fill_by, partial(_propose_small_shapes, PowerByInversion))),
-        (1, tiny - 1, partial(_fill_by, partial(_propose_small_shapes, PowerByParts))),
+        (tiny, one - 1, partial(_fill, PowerByInversion)),
+        (1, tiny - 1, partial(_fill, PowerByParts)),
     )
     for low, high, sample in ranges:
         if low <= least and most <= high:
@@ -96,10 +95,9 @@ def gamma_cells(
 def gamma_cells_of_all(
     shapes: Sequence[tuple[np.ndarray, int]], generator: Source
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw `gamma_cells` for several one-dimensional arrays, concatenated.
+    """Draw `gamma_cells` of several pairs (numerators, places) of vectors, concatenated.
 
-    Each array is (numerators, places). One call draws all of them if their shapes fit a common
-    power of two.
+    One call draws all of them if their shapes fit a common power of two.
     """
     finest = max(places for _, places in shapes)
     largest = [int(numerators.max(initial=1)) << (finest - places) for numerators, places in shapes]
@@ -111,80 +109,59 @@ def gamma_cells_of_all(
     return np.concatenate(mantissas), np.concatenate(exponents)
 
 
-class _Settings(NamedTuple):
-    """Stream and parameters common to all cells of a call."""
-
-    stream: BitStream
-    places: int
-    bits: int
-    margin: float
-
-
 def _fill_unit_shapes(numerators, settings, mantissa, exponent):
+    stream, _, bits, margin = settings
     for start in range(0, mantissa.size, BLOCK):
         part = slice(start, min(start + BLOCK, mantissa.size))
-        mantissa[part], exponent[part] = unit_shape_cells(
-            part.stop - start, settings.stream, settings.bits, settings.margin
-        )
+        mantissa[part], exponent[part] = unit_shape_cells(part.stop - start, stream, bits, margin)
 
 
-def _fill_by(propose, numerators, settings, mantissa, exponent):
-    fill(numerators.size, partial(propose, numerators, settings), mantissa, exponent)
+def _fill(power_class, numerators, settings, mantissa, exponent):
+    propose = partial(_propose, power_class, numerators, settings)
+    fill(numerators.size, propose, mantissa, exponent)
 
 
-def _propose_large_shapes(numerators, settings, cells):
-    with np.errstate(all="ignore"):
-        gammas = MarsagliaTsang(
-            numerators[cells], settings.places, settings.stream, settings.margin
-        )
-        mantissa, exponent, undecided = interval_cells(gammas.low, gammas.high, settings.bits)
-    accepted = gammas.accepted
-    undecided &= accepted
-    undecided |= gammas.undecided
-    for i in np.flatnonzero(undecided).tolist():
-        accepted[i], value, uniforms = gammas.exact(i)
-        if accepted[i]:
-            mantissa[i], exponent[i] = decide(
-                lambda u, w: leading_bits(value(u, w), settings.bits),  # noqa: B023
-                *uniforms,
-            )
-    settings.stream.undecided += int(np.count_nonzero(undecided))
-    return accepted, (mantissa, exponent)
-
-
-def _propose_small_shapes(power_class, numerators, settings, cells):
+def _propose(power_class, numerators, settings, cells):
+    """Propose variables of shapes above 1, or below 1 if a class of powers is given."""
     numerators = numerators[cells]
     stream, places, bits, margin = settings
+    powers = None
     with np.errstate(all="ignore"):
-        gammas = MarsagliaTsang(numerators + (1 << places), places, stream, margin)
-        powers = power_class(numerators, places, stream, margin)
-        low, high = gammas.low, gammas.high
-        low *= powers.low
-        high *= powers.high
-        mantissa, exponent, undecided = interval_cells(low, high, bits)
-    accepted = gammas.accepted & powers.accepted
-    undecided &= accepted
-    # A proposal is rejected if either part is rejected, even if the other is undecided.
-    undecided |= gammas.undecided & (powers.accepted | powers.undecided)
-    undecided |= powers.undecided & (gammas.accepted | gammas.undecided)
-    exponent -= powers.halvings
+        if power_class is None:
+            gammas = MarsagliaTsang(numerators, places, stream, margin)
+            accepted, undecided = gammas.accepted, gammas.undecided
+        else:
+            gammas = MarsagliaTsang(numerators + (1 << places), places, stream, margin)
+            powers = power_class(numerators, places, stream, margin)
+            gammas.low *= powers.low
+            gammas.high *= powers.high
+            accepted = gammas.accepted & powers.accepted
+            # A proposal is rejected if either part is rejected, even if the other is undecided.
+            undecided = gammas.undecided & (powers.accepted | powers.undecided)
+            undecided |= powers.undecided & (gammas.accepted | gammas.undecided)
+        mantissa, exponent, unclear = interval_cells(gammas.low, gammas.high, bits)
+    unclear &= accepted
+    undecided |= unclear
+    if powers is not None:
+        exponent -= powers.halvings
     for i in np.flatnonzero(undecided).tolist():
         accepted[i], value, uniforms = gammas.exact(i)
-        if not accepted[i]:
-            continue
-        accepted[i], halvings, factor, others = powers.exact(i)
+        halvings, factor = 0, _one
+        if powers is not None and accepted[i]:
+            accepted[i], halvings, factor, others = powers.exact(i)
+            uniforms += others
         if accepted[i]:
             mantissa[i], exponent[i] = decide(
-                lambda u, w, f: leading_bits(value(u, w) * factor(f), bits),  # noqa: B023
+                lambda u, w, *f: leading_bits(value(u, w) * factor(*f), bits),  # noqa: B023
                 *uniforms,
-                *others,
             )
             exponent[i] -= halvings
     stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
 
 
-# Shapes above 1: Marsaglia and Tsang ---------------------------------------------------
+def _one() -> int:
+    return 1
 
 
 class MarsagliaTsang:
@@ -229,11 +206,10 @@ class MarsagliaTsang:
         self.low, self.high = value - error, value + error
 
     def _accept_block(self, c: np.ndarray, base: np.ndarray) -> float | None:
-        """Accept proposals by one bound for the whole block.
+        """Accept proposals by one bound for the whole block, which suffices for large shapes.
 
-        For large shapes this accepts nearly all proposals. Return an upper bound on the
-        relative errors of the values, or None without accepting anything if each proposal
-        needs a bound of its own.
+        Return a bound on the relative errors of the values, or None if nothing is accepted,
+        because each proposal needs a bound of its own.
         """
         largest_c, margin = float(c.max(initial=0.0)), self._margin
         if not largest_c < _SMALL_C:
@@ -322,11 +298,6 @@ def slack_and_tolerance(margin, unit, d, c, z, z_error, y, base):
     return slack, tolerance + 2 * z_error * slope
 
 
-# Shapes below 1: powers of a uniform ---------------------------------------------------
-#
-# The power U^(1 / shape) is 2^-halvings times a factor in [1/2, 1]. The halvings are exact
-# integers, so that small shapes need no more bits than others.
-
 #: Whether a power is accepted, its halvings, its factor as a function of a ball, its uniform.
 ExactPower = tuple[bool, int, Callable[[Any], Any], tuple[Uniform, ...]]
 
@@ -334,8 +305,9 @@ ExactPower = tuple[bool, int, Callable[[Any], Any], tuple[Uniform, ...]]
 class PowerByInversion:
     """Powers ``U^(1 / shape)`` by inversion, from one uniform; for shapes from 2^-8 to 1.
 
-    The power is ``2^-halvings`` times a factor between `low` and `high`. `accepted` and `undecided`
-    are masks of accepted proposals and of those that need exact arithmetic.
+    The power is ``2^-halvings`` times a factor between `low` and `high`. The halvings are exact
+    integers, so that small shapes need no more bits than others. `accepted` and `undecided` are
+    masks of accepted proposals and of those that need exact arithmetic.
     """
 
     def __init__(self, numerators: np.ndarray, places: int, stream: BitStream, margin: float):

@@ -1,9 +1,7 @@
 """Public grids: binary fractions for parameters, powers of two for noise, cells for samples.
 
-Every double is a multiple of a power of two. The product ``r * x`` and its sum with ``alpha``
-are integers over a common power of two, and exact as long as they fit into 62 bits.
-
-The cell of a positive number consists of its leading bits and their exponent.
+Every double is a multiple of a power of two. Shapes ``r * x + alpha`` are exact if they fit into
+62 bits. The cell of a positive number consists of its leading bits and their exponent.
 """
 
 import math
@@ -26,34 +24,27 @@ _EXPONENT_BIAS = 1023
 _MIN_NORMAL = 2.0**-1000  # well above the subnormal numbers
 
 
-# Binary fractions ----------------------------------------------------------------------
-
-
 def places_for(value: float, bits: int) -> int:
     """Return the number of binary places (possibly negative) that keeps `bits` significant bits."""
     return bits - math.frexp(value)[1]
 
 
 def round_down(value: float, places: int) -> float:
-    """Round down to a multiple of ``2^-places``, exactly. This needs no more bits than `value`."""
+    """Round down to a multiple of ``2^-places``, exactly."""
     return math.ldexp(math.floor(Fraction(value) * Fraction(2) ** places), -places)
 
 
 def round_up(value: float, places: int) -> float:
-    """Round up to a multiple of ``2^-places``.
-
-    The result is exact. On a grid finer than the last bit of `value`, it is `value` itself.
-    """
+    """Round up to a multiple of ``2^-places``, exactly."""
     return math.ldexp(math.ceil(Fraction(value) * Fraction(2) ** places), -places)
 
 
 def gamma_shapes(
     counts: ArrayLike, r: float, alpha: float, count_places: int = 0
 ) -> tuple[np.ndarray, int]:
-    """Return the shapes ``r * counts + alpha`` as (numerators, places).
+    """Return the shapes ``r * counts + alpha`` exactly, as ``numerators / 2^places``.
 
-    The shapes are ``numerators / 2^places``. Counts are non-negative multiples of
-    ``2^-count_places``. r and alpha are used exactly; round them first (`round_down`, `round_up`).
+    Counts are non-negative multiples of ``2^-count_places``.
     """
     counts = np.asarray(counts)
     scaled = np.ldexp(counts.astype(float), count_places) if count_places else counts
@@ -89,15 +80,11 @@ def _as_fraction(value: float) -> tuple[int, int]:
     return numerator, denominator.bit_length() - 1
 
 
-# Grids of additive noise ---------------------------------------------------------------
-
-
 def noise_grid(scale: float, max_grid: float = 1.0) -> float:
-    """Return the public grid for additive noise: a power of two much smaller than the scale.
+    """Return the grid for additive noise: the largest power of two of at most ``scale / 2^20``.
 
-    It is the largest power of two that is at most ``scale / 2^20`` and at most `max_grid`, a power
-    of two. If `max_grid` is the grid of the values to which noise is added, rounding the noisy
-    value is the same as rounding the noise.
+    If `max_grid`, a power of two, is the grid of the values to which noise is added, rounding the
+    noisy value is the same as rounding the noise.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"scale must be positive and finite; got {scale!r}")
@@ -116,16 +103,12 @@ def check_noise(scale: float, grid: float) -> float:
     return steps
 
 
-# Cells of positive numbers -------------------------------------------------------------
-
-
 def interval_cells(
     low: np.ndarray, high: np.ndarray, bits: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (mantissa, exponent, undecided): the cell that contains each interval.
+    """Return the cell of each interval, as (mantissa, exponent, undecided).
 
-    ``mantissa * 2^exponent`` is the lower endpoint, rounded down to its leading bits. `undecided`
-    is True if the endpoints lie in different cells, or are not normal positive numbers.
+    `undecided` is True if the ends lie in different cells, or are not normal positive numbers.
     """
     # The bit pattern of a positive double, taken as an integer, increases with its value. A
     # right shift leaves the exponent and the leading mantissa bits, which form the cell.
@@ -144,10 +127,9 @@ def interval_cells(
 
 
 def relative_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
-    """Divide the numbers ``mantissa * 2^exponent`` by the largest number in their row.
+    """Divide the numbers ``mantissa * 2^exponent`` by the largest one in their row.
 
-    Ratios below about 2^-1022 become 0. Floating-point arithmetic is safe here, because it only
-    post-processes the cells.
+    Floating-point arithmetic is safe here, because it only post-processes the cells.
     """
     # All mantissas have the same length, so the largest number has the largest exponent.
     shift = exponent - exponent.max(axis=-1, keepdims=True)

@@ -1,18 +1,338 @@
-"""Bounds on the error of Dirichlet and Gaussian releases, each with its inverses."""
+"""Accuracy of releases, and the budgets and sample sizes needed for a given accuracy.
+
+Paper A is "Dirichlet Mechanism for Differentially Private KL Divergence Minimization", paper B
+"Differential Privacy of Dirichlet Posterior Sampling". A release of the counts x of N records in
+d categories is ``Y ~ Dirichlet(r x + alpha)``, and ``p = x / N``. Functions of `counts` return
+results that are as private as these counts; other functions need no data.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import digamma, gammaln, xlogy
 
-from .._validation import check_integer, check_real
-from ..mechanisms import dirichlet
-from ..numerics.conservative import safe_root
+from ._validation import check_choice, check_counts, check_integer, check_real
+from .mechanisms import DirichletMechanism, SimplexMechanism, dirichlet
+from .numerics.conservative import safe_root
+
+__all__ = [
+    "accuracy_from_budget",
+    "bias",
+    "budget_for_accuracy",
+    "cdf_bound",
+    "cdf_rows",
+    "concentration_for_variance",
+    "dirichlet_kl",
+    "dirichlet_renyi",
+    "expected_kl",
+    "gaussian_linf_bound",
+    "gaussian_linf_rho",
+    "gaussian_linf_rows",
+    "kl_tail",
+    "kl_tail_error",
+    "kl_tail_rows",
+    "linf_alpha",
+    "linf_bound",
+    "linf_rows",
+    "linf_rows_order",
+    "posterior_kl_bound",
+    "posterior_kl_extra",
+    "posterior_kl_rows",
+    "rows_for_accuracy",
+    "simplex_variance",
+    "tcdp_alpha",
+    "tcdp_rho",
+    "variance",
+]
 
 #: Smallest prior for which Theorem 2 of paper A is proved.
 MIN_ALPHA = 0.5
 _LOG_ALPHAS = (-40.0, 40.0)
+
+
+def accuracy_from_budget(
+    measure: str,
+    n_samples: int,
+    n_categories: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    beta: float = 0.05,
+    releases: int = 1,
+) -> float:
+    """Compute an error that a calibrated Dirichlet release exceeds with probability at most beta.
+
+    Parameters
+    ----------
+    measure : {"linf", "cdf", "kl"}
+        The error bounded by `linf_bound`, `cdf_bound` or `kl_tail_error`. "kl" is infinite if the
+        calibrated alpha is too small for the theorem behind `kl_tail_error`.
+    n_samples, n_categories : int
+        Number of records and number of categories, both public.
+    epsilon, delta : float
+        The privacy budget of all releases together.
+    beta : float, default=0.05
+        Largest probability that the error exceeds the returned bound.
+    releases : int, default=1
+        Number of histograms that share the budget.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import accuracy_from_budget
+    >>> round(accuracy_from_budget("linf", 5000, 20, epsilon=1.0), 3)
+    0.092
+    """
+    check_choice("measure", measure, ("linf", "cdf", "kl"))
+    mechanism = DirichletMechanism.calibrate(
+        epsilon=epsilon,
+        delta=delta,
+        releases=releases,
+        n_samples=n_samples,
+        n_categories=n_categories,
+        min_smoothing=0.0,
+    )
+    r, alpha = mechanism.r, mechanism.alpha
+    if measure == "kl":
+        too_small = alpha < MIN_ALPHA
+        return np.inf if too_small else kl_tail_error(beta, n_samples, n_categories, r, alpha)
+    bound = linf_bound if measure == "linf" else cdf_bound
+    return bound(n_samples, n_categories, alpha, beta, r)
+
+
+def budget_for_accuracy(
+    measure: str,
+    target: float,
+    n_samples: int,
+    n_categories: int,
+    *,
+    delta: float = 1e-5,
+    beta: float = 0.05,
+    releases: int = 1,
+) -> float:
+    """Find the smallest epsilon for which `accuracy_from_budget` reaches a target.
+
+    The result is accurate to within 0.1%, or infinite if an epsilon of 1000 is not enough.
+
+    Parameters
+    ----------
+    measure, target, n_samples, n_categories, delta, beta, releases
+        `target` is the largest acceptable error. See `accuracy_from_budget` for the others.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import accuracy_from_budget, budget_for_accuracy
+    >>> error = accuracy_from_budget("linf", 5000, 20, epsilon=1.0)
+    >>> bool(0.98 < budget_for_accuracy("linf", error, 5000, 20) < 1.02)
+    True
+    """
+    error = partial(accuracy_from_budget, delta=delta, beta=beta, releases=releases)
+    return _smallest_reaching(
+        target, lambda x: error(measure, n_samples, n_categories, epsilon=x), 1.0, 1e-3, 1e3
+    )
+
+
+def rows_for_accuracy(
+    measure: str,
+    target: float,
+    n_categories: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    beta: float = 0.05,
+    releases: int = 1,
+) -> float:
+    """Find the smallest number of rows for which `accuracy_from_budget` reaches a target.
+
+    The result is a whole number, accurate to 0.1%, or infinite if 10^12 rows are not enough.
+
+    Parameters
+    ----------
+    measure, target, n_categories, epsilon, delta, beta, releases
+        `target` is the largest acceptable error. See `accuracy_from_budget` for the others.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import rows_for_accuracy
+    >>> bool(11_000 < rows_for_accuracy("linf", 0.05, 20, epsilon=1.0) < 12_000)
+    True
+    """
+    error = partial(accuracy_from_budget, epsilon=epsilon, delta=delta, beta=beta)
+    rows = _smallest_reaching(
+        target, lambda n: error(measure, round(n), n_categories, releases=releases), 1e4, 1.0, 1e12
+    )
+    return float(np.ceil(rows))
+
+
+def _smallest_reaching(
+    target: float, error: Callable[[float], float], start: float, lower: float, upper: float
+) -> float:
+    """Find the smallest value (to 0.1%) at which a decreasing error reaches target, or infinity."""
+    target = check_real("target", target, above=0)
+
+    def excess(log_value: float) -> float:
+        return np.log(error(float(np.exp(log_value))) / target)
+
+    limits = (np.log(lower), np.log(upper))
+    root = safe_root(excess, np.log(start), -np.log(4.0), tolerance=1e-3 / 4, limits=limits)
+    return np.inf if np.isnan(root) else float(np.exp(root))
+
+
+def _check_release(counts: ArrayLike, r: float, alpha: float) -> tuple[np.ndarray, float, float]:
+    counts = check_counts(counts)
+    if counts.ndim != 1 or counts.sum() == 0:
+        raise ValueError(f"counts must be a vector with a positive sum; got shape {counts.shape}")
+    return counts, *_check_r_alpha(r, alpha)
+
+
+def expected_kl(counts: ArrayLike, r: float, alpha: float) -> float:
+    """Compute the expectation of KL(p || Y) in closed form.
+
+    Parameters
+    ----------
+    counts : array-like of shape (n_categories,)
+        True counts, x in the formula below.
+    r, alpha : float
+        Parameters of the release ``Y ~ Dirichlet(r x + alpha)``.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import expected_kl
+    >>> round(expected_kl([70, 20, 10], r=0.5, alpha=2.0), 6)
+    0.020627
+    """
+    counts, r, alpha = _check_release(counts, r, alpha)
+    p = counts / counts.sum()
+    log_ratio = xlogy(p, p) - p * digamma(r * counts + alpha)
+    return float(log_ratio.sum() + digamma(r * counts.sum() + counts.size * alpha))
+
+
+def bias(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
+    """Compute the bias ``E[Y] - p``; its norm is equation (3) of paper A in docs/theory.md.
+
+    Parameters
+    ----------
+    counts, r, alpha
+        As in `expected_kl`.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import bias
+    >>> bias([70, 20, 10], r=0.5, alpha=2.0).round(4)
+    array([-0.0393,  0.0143,  0.025 ])
+    """
+    counts, r, alpha = _check_release(counts, r, alpha)
+    total, size = counts.sum(), counts.size
+    return alpha * (total - size * counts) / (total * (r * total + size * alpha))
+
+
+def variance(counts: ArrayLike, r: float, alpha: float) -> np.ndarray:
+    """Compute the variance of each entry of Y.
+
+    Parameters
+    ----------
+    counts, r, alpha
+        As in `expected_kl`.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import variance
+    >>> variance([70, 20, 10], r=0.5, alpha=2.0).round(6)
+    array([0.003933, 0.002954, 0.001919])
+    """
+    counts, r, alpha = _check_release(counts, r, alpha)
+    concentration = r * counts + alpha
+    return dirichlet.dirichlet_variance(concentration / concentration.sum(), concentration.sum())
+
+
+def simplex_variance(p: ArrayLike, k: float) -> np.ndarray:
+    """Compute the variance of each entry of ``Dirichlet(k p)``, which has mean p.
+
+    Parameters
+    ----------
+    p : array-like of shape (n_categories,)
+        Probabilities.
+    k : float
+        Concentration.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import simplex_variance
+    >>> simplex_variance([0.5, 0.3, 0.2], k=24).round(6)
+    array([0.01  , 0.0084, 0.0064])
+    """
+    return dirichlet.dirichlet_variance(_check_distribution(p), check_real("k", k, above=0))
+
+
+def concentration_for_variance(target: float) -> float:
+    """Find the smallest k for which no variance of ``Dirichlet(k p)`` exceeds a target, for any p.
+
+    Parameters
+    ----------
+    target : float
+        Largest acceptable variance of an entry.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import concentration_for_variance
+    >>> concentration_for_variance(0.01)
+    24.0
+    """
+    target = check_real("target", target, above=0)
+    return 0.0 if target >= 0.25 else SimplexMechanism.k_for_variance(target)
+
+
+def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
+    """Compute the KL divergence D(first || second) of two Dirichlet distributions.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n_categories,)
+        Concentration parameters; all positive.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import dirichlet_kl
+    >>> round(dirichlet_kl([1, 1], [2, 1]), 6)
+    0.306853
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    # Equation (20) of paper B in docs/theory.md.
+    log_normalizer_ratio = gammaln(a.sum()) - gammaln(a).sum() - gammaln(b.sum()) + gammaln(b).sum()
+    return float(log_normalizer_ratio - (b - a) @ (digamma(a) - digamma(a.sum())))
+
+
+def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
+    """Compute the Renyi divergence D(first || second) of two Dirichlet distributions.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n_categories,)
+        Concentration parameters; all positive.
+    order : float
+        Order of the divergence, greater than 1.
+
+    Examples
+    --------
+    >>> from skdirdp.utility import dirichlet_renyi
+    >>> round(dirichlet_renyi([2, 1], [1, 1], order=2.0), 6)
+    0.287682
+    >>> dirichlet_renyi([1, 1], [2, 1], order=2.0)
+    inf
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    order = check_real("order", order, above=1)
+    tilted = a + (order - 1) * (a - b)
+    if tilted.min() <= 0:
+        return np.inf
+
+    def log_beta(concentration):
+        return gammaln(concentration).sum() - gammaln(concentration.sum())
+
+    # Equation (3) of paper B in docs/theory.md.
+    return float((log_beta(b) - log_beta(a)) + (log_beta(tilted) - log_beta(a)) / (order - 1))
 
 
 def linf_bound(
@@ -38,7 +358,7 @@ def linf_bound(
     0.0492
     """
     size = check_integer("n_categories", n_categories, at_least=1)
-    r, alpha = check_r_alpha(r, alpha)
+    r, alpha = _check_r_alpha(r, alpha)
     total = r * check_real("n_samples", n_samples, at_least=0) + size * alpha
     return _beta_deviation(size, total, beta) + size * alpha / total
 
@@ -96,9 +416,7 @@ def linf_rows_order(
 ) -> float:
     """Compute the order of growth of the rows for a target, (14) and (15) of paper B.
 
-    The order is ``log(2 d / beta) / t^2 + (d / t) (c + gamma)``, with ``c = D^2 / (2 rho)``
-    if privacy is high (c > 1), and ``c = D / sqrt(2 rho)`` otherwise. It omits the paper's
-    constant; `linf_rows` is exact.
+    The order omits the paper's constant. `linf_rows` is exact.
 
     Parameters
     ----------
@@ -194,11 +512,9 @@ def cdf_bound(
 ) -> float:
     """Bound the error of a histogram's CDF; the bound fails with probability at most beta.
 
-    With ``s = alpha / r``, ``Y (1 + d s / N) - s / N`` has mean p. A sum of its entries
-    is a scaled beta variable, which is sub-Gaussian, as in (13) of paper B but without the
-    bias. For all d - 1 sums together, the error is at most
-    ``(1 + d s / N) sqrt(log(2 (d - 1) / beta) / (2 (r N + d alpha + 1)))``. Isotonic
-    regression, which makes the CDF monotone, does not increase the error.
+    With ``s = alpha / r``, ``Y (1 + d s / N) - s / N`` has mean p, and a sum of its entries is a
+    scaled beta variable, which is sub-Gaussian, as in (13) of paper B. Isotonic regression, which
+    makes the CDF monotone, does not increase the error.
 
     Parameters
     ----------
@@ -212,7 +528,7 @@ def cdf_bound(
     0.0539
     """
     size = check_integer("n_categories", n_categories, at_least=2)
-    r, alpha = check_r_alpha(r, alpha)
+    r, alpha = _check_r_alpha(r, alpha)
     counts = r * check_real("n_samples", n_samples, above=0)
     total = counts + size * alpha
     return total / counts * _beta_deviation(size - 1, total, beta)
@@ -238,9 +554,8 @@ def cdf_rows(target: float, n_categories: int, alpha: float, beta: float, r: flo
 def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: float) -> float:
     """Bound the probability that KL(p || Y) exceeds eta, by Theorem 2 of paper A.
 
-    The theorem needs ``r N >= d alpha / (exp(eta / 2) - 1)``; otherwise 1 is returned. The
-    paper states it for every alpha, but its proof uses alpha >= 1/2. A smaller alpha raises
-    an error here.
+    The theorem needs ``r N >= d alpha / (exp(eta / 2) - 1)``; otherwise 1 is returned. Its proof
+    uses alpha >= 1/2. A smaller alpha raises an error.
 
     Parameters
     ----------
@@ -256,7 +571,7 @@ def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: fl
     1.27e-08
     """
     eta = check_real("eta", eta, above=0)
-    total = check_real("n_samples", n_samples, above=0) * check_r_alpha(r, alpha)[0]
+    total = check_real("n_samples", n_samples, above=0) * _check_r_alpha(r, alpha)[0]
     if total < _total_prior(n_categories, alpha) / np.expm1(eta / 2):
         return 1.0
     return float(np.exp(-total * _kl_rate(eta)))
@@ -265,9 +580,7 @@ def kl_tail(eta: float, n_samples: float, n_categories: int, r: float, alpha: fl
 def kl_tail_error(
     beta: float, n_samples: float, n_categories: int, r: float, alpha: float
 ) -> float:
-    """Find the eta that KL(p || Y) exceeds with probability at most beta, by `kl_tail`.
-
-    It is infinite if there are too few rows.
+    """Find the eta that KL(p || Y) exceeds with probability at most beta; infinite for few rows.
 
     Parameters
     ----------
@@ -281,7 +594,7 @@ def kl_tail_error(
     0.1714
     """
     log_inverse = -np.log(_check_beta(beta))
-    total = check_real("n_samples", n_samples, above=0) * check_r_alpha(r, alpha)[0]
+    total = check_real("n_samples", n_samples, above=0) * _check_r_alpha(r, alpha)[0]
     condition = 2 * np.log1p(_total_prior(n_categories, alpha) / total)
 
     def excess(log_eta):
@@ -309,12 +622,12 @@ def kl_tail_rows(eta: float, beta: float, n_categories: int, r: float, alpha: fl
     27052
     """
     eta = check_real("eta", eta, above=0)
-    r, alpha = check_r_alpha(r, alpha)
+    r, alpha = _check_r_alpha(r, alpha)
     condition = _total_prior(n_categories, alpha) / np.expm1(eta / 2)
     return _round_up_rows(max(condition, -np.log(_check_beta(beta)) / _kl_rate(eta)) / r)
 
 
-def _kl_rate(eta):
+def _kl_rate(eta: float) -> float:
     return eta**2 / (2 * (2 + eta) * (4 + 3 * eta))
 
 
@@ -387,7 +700,7 @@ def posterior_kl_extra(p: ArrayLike, n_samples: float, target: float) -> float:
 
 
 def _inverse_sum(p: ArrayLike) -> float:
-    p = check_distribution(p)
+    p = _check_distribution(p)
     if p.min() <= 0:
         raise ValueError(f"p must be positive; got {p.min()}")
     return float((1 / p).sum())
@@ -419,8 +732,6 @@ def tcdp_alpha(rho: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
 def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2.0) -> float:
     """Compute the rho for which posterior sampling is rho-tCDP, by (2) of paper B.
 
-    It is ``D^2 trigamma(alpha - gamma) / 2``, for records of weight 1.
-
     Parameters
     ----------
     alpha : float
@@ -440,7 +751,6 @@ def tcdp_rho(alpha: float, *, gamma: float = 1.0, squared_sensitivity: float = 2
 
 
 def _beta_deviation(events: int, total: float, beta: float) -> float:
-    """Bound the deviations of several beta variables from their means, together."""
     # A Beta(a, b) variable is sub-Gaussian with variance proxy 1 / (4 (a + b + 1)).
     return float(np.sqrt(np.log(2 * events / _check_beta(beta)) / (2 * (total + 1))))
 
@@ -460,7 +770,7 @@ def _round_up_rows(rows: float) -> int:
     return max(int(np.ceil(rows * (1 - 1e-12))), 1)
 
 
-def check_distribution(p: ArrayLike) -> np.ndarray:
+def _check_distribution(p: ArrayLike) -> np.ndarray:
     """Validate a vector of probabilities."""
     p = np.asarray(p, dtype=float)
     if p.ndim != 1 or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-9:
@@ -468,7 +778,7 @@ def check_distribution(p: ArrayLike) -> np.ndarray:
     return p
 
 
-def check_r_alpha(r: float, alpha: float) -> tuple[float, float]:
+def _check_r_alpha(r: float, alpha: float) -> tuple[float, float]:
     """Validate the parameters of a Dirichlet release."""
     return check_real("r", r, above=0), check_real("alpha", alpha, above=0)
 
