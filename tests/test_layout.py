@@ -209,7 +209,8 @@ CONVERSIONS = {
 #: Calls outside the schema's package, with the reason.
 ALLOWED_CONVERSIONS = {
     ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
-    ("pipeline.public_steps", "astype(object)"): "texts of a fixed width, each by itself",
+    ("pipeline.inputs", "astype(object)"): "declared labels, with None for a missing one",
+    ("command.synthesize", "read_csv"): "the method of Schema",
 }
 
 
