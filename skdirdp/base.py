@@ -102,14 +102,11 @@ class PrivacyReport:
         Returns
         -------
         Composition
-            Its `epsilon` and `delta` are those of the whole fit.
         """
         return Composition(self.mechanisms)
 
     def statement(self) -> str:
-        """Return the guarantee as a sentence to publish with the model.
-
-        It is the statement of docs/statement.md. Shortened numbers are rounded up.
+        """Return the guarantee as a text to publish with the model (docs/statement.md).
 
         Returns
         -------
@@ -118,10 +115,7 @@ class PrivacyReport:
         return model_statement(self._claim(), self.not_covered, self.n_records)
 
     def report(self, path: "str | PathLike[str]") -> str:
-        """Write a page about the guarantee of the fit.
-
-        One HTML file without external resources: the statement, the releases and their noise,
-        the privacy profile as a plot, and what is not covered.
+        """Write a page about the guarantee of the fit, as one HTML file.
 
         Parameters
         ----------
@@ -133,16 +127,13 @@ class PrivacyReport:
         str
             The path of the file.
         """
-        steps = [(name, step.mechanisms) for name, step in self._steps()]
+        # The report of a pipeline has those of its steps.
+        steps = [(name, step.mechanisms) for name, step in getattr(self, "steps", ())]
         page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
         return write(path, page)
 
     def _claim(self) -> Claim:
         return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)
-
-    def _steps(self) -> Sequence[tuple[str, "PrivacyReport"]]:
-        """Return the reports of the steps, by name."""
-        return ()
 
     def _repr_html_(self) -> str:
         return str(model_card(self._claim(), self.mechanisms, self.not_covered))
@@ -203,11 +194,7 @@ class PrivateEstimator(BaseEstimator):
 
     @contextmanager
     def _fitting(self) -> Iterator["ReleaseContext"]:
-        """Remove the fitted attributes, and restore them if the fit fails.
-
-        Yields the context that the fit releases its tables in. Warnings of other libraries are
-        dropped if `epsilon` is finite.
-        """
+        """Yield the context of a fit; remove the fitted attributes, and restore them on failure."""
         before = vars(self).copy()
         for name in before:
             if name.endswith("_") and name not in self._get_param_names():
@@ -290,12 +277,9 @@ class Budget(NamedTuple):
         return float(self.epsilon), None, float(self.order), self.adjacency
 
     def publishes_size(self, unit: Unit) -> bool:
-        """Whether all neighbouring data sets have the same number of records.
-
-        They have under replacement, if each person has one record. A person with several
-        records may be replaced by a person with fewer.
-        """
-        return self.adjacency == "replace" and unit.max_rows == 1
+        """Whether all neighbouring data sets have the same number of records."""
+        # A person may be replaced by one with fewer counted records; without an id there are none.
+        return self.adjacency == "replace" and not unit.is_person
 
 
 class Release(NamedTuple):
@@ -308,11 +292,9 @@ class Release(NamedTuple):
 class ReleasePlan:
     """Tables that a fit is about to release, each with a calibrated mechanism.
 
-    A new plan calibrates the noise and checks that every table can be released. It charges and
-    draws nothing: `ReleaseContext.release` does. `tables` are pairs of a public description, with
-    the bounds of one record, and exact counts of shape (n_rows, n_categories). `rows` has the
-    number of counted records and the unit of privacy. `leaks` names the public parameters that
-    were taken from the data.
+    A new plan calibrates the noise and checks that every table can be released; it charges and
+    draws nothing. `tables` are pairs of a public description and exact counts of shape
+    (n_rows, n_categories). `leaks` names the public parameters that were taken from the data.
     """
 
     def __init__(
@@ -325,37 +307,40 @@ class ReleasePlan:
     ):
         self.estimator = estimator
         self.unit = rows.unit
-        is_public = context.budget.publishes_size(self.unit)
+        is_public = context.budget.publishes_size(self.unit) and not rows.by_schema
         self.n_records = rows.n_rows if is_public else None
         self.leaks = tuple(leaks)
         if self.unit.is_person:
             max_rows = self.unit.max_rows
             tables = [(table.per_person(max_rows), counts) for table, counts in tables]
         self._tables = tables
-        #: Descriptions of the tables with more than one category; the others need no noise.
-        self.tables = tuple(table for table, _ in tables if table.n_categories > 1)
+        # Tables with a single category need no noise.
+        self._noisy = [(table, counts) for table, counts in tables if table.n_categories > 1]
+        #: Descriptions of the tables with noise.
+        self.tables = tuple(table for table, _ in self._noisy)
         self.take_mechanisms(context.calibrate(self))
 
     def take_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
         """Use these mechanisms, and check that they can release the tables."""
-        noisy = [(table, counts) for table, counts in self._tables if table.n_categories > 1]
         self._requests = [
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
-            for mechanism, (table, counts) in zip(mechanisms, noisy, strict=True)
+            for mechanism, (table, counts) in zip(mechanisms, self._noisy, strict=True)
         ]
         Mechanism.check_all(self._requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
 
+    def calibrated(self, budget: Budget) -> Sequence[Mechanism]:
+        """Return a mechanism for each of `tables`, all within a budget."""
+        return self.estimator._calibrate(self.tables, budget) if self.tables else ()
+
     def draw(self, generator: np.random.Generator | None) -> list[Release]:
         """Draw the tables, after they were charged."""
-        drawn = iter(Mechanism.draw_all(self._requests, generator))
-        mechanisms = iter(self.mechanisms)
+        drawn = Mechanism.draw_all(self._requests, generator)
+        releases = map(Release, drawn, self.mechanisms)
         return [
-            Release(next(drawn), next(mechanisms))
-            if table.n_categories > 1
-            else Release(np.ones(counts.shape), None)
+            next(releases) if table.n_categories > 1 else Release(np.ones(counts.shape), None)
             for table, counts in self._tables
         ]
 
@@ -368,13 +353,13 @@ class ReleaseContext:
     """Context in which a fit releases its tables; this base class is a plain fit.
 
     A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
-    `skdirdp.pipeline` has the contexts of a pipeline's two passes. `known` has the public
-    parameters that follow from the declarations of the previous pipeline step.
+    `skdirdp.pipeline` has the contexts of a pipeline's two passes.
     """
 
     def __init__(self, budget: Budget):
         self.budget = budget
         self.is_private = budget.is_private
+        #: Public parameters that the previous step of a pipeline declares about its output.
         self.known: dict[str, Any] = {}
 
     @staticmethod
@@ -394,7 +379,7 @@ class ReleaseContext:
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         """Return a mechanism for each of `plan.tables`."""
         plan.estimator._warn_of_leak(plan.leaks)
-        return plan.estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
+        return plan.calibrated(self.budget)
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         """Charge for the tables, draw them, and set `privacy_` of the estimator."""
@@ -412,11 +397,7 @@ _CURRENT: ContextVar[ReleaseContext | None] = ContextVar("_CURRENT", default=Non
 
 
 class CountingEstimator(PrivateEstimator):
-    """Base class of the estimators that release tables of counts.
-
-    A `fit` counts, makes a `ReleasePlan` of the tables, releases it in its context, and sets
-    the fitted attributes. `_calibrate` divides the budget over the tables.
-    """
+    """Base class of the estimators that release tables of counts."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PrivateEstimator._parameter_constraints,
@@ -450,9 +431,8 @@ class CountingEstimator(PrivateEstimator):
         return self._declared(parameter) if value is None else value
 
     def _declared(self, name: str) -> Any:
-        """Return what the previous step of a pipeline declares about its output, or None."""
-        context = ReleaseContext.current()
-        return None if context is None else context.known.get(name)
+        """Return what the previous pipeline step declares about its output, or None."""
+        return self._release_context().known.get(name)
 
     def _declared_columns(self, found: int) -> int:
         """Return the number of columns to calibrate for: as declared before, or as found."""
@@ -497,8 +477,10 @@ class CountingEstimator(PrivateEstimator):
         """Return the number of records to calibrate for, and the parameters that it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
-        leaks = [] if budget.publishes_size(selection.unit) else ["n_samples"]
-        return float(selection.n_rows), leaks
+        # With a schema, the records of a person may have no id, and then are not counted.
+        is_public = not (selection.by_schema and selection.unit.by_ids)
+        is_public = is_public and budget.publishes_size(selection.unit)
+        return float(selection.n_rows), [] if is_public else ["n_samples"]
 
     def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
         """Return a mechanism for each table, all within the budget."""
@@ -507,12 +489,7 @@ class CountingEstimator(PrivateEstimator):
         )
 
     def _report(
-        self,
-        budget: Budget,
-        mechanisms: tuple[tuple[PrivacyCurves, int], ...],
-        leaks: Sequence[str],
-        unit: Unit,
-        n_records: int | None,
+        self, budget: Budget, mechanisms: Any, leaks: Sequence[str], unit: Unit, n_records: Any
     ) -> PrivacyReport:
         not_covered = self._not_covered(leaks)
         return PrivacyReport(*budget.claimed(), mechanisms, not_covered, unit, n_records)

@@ -441,7 +441,7 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.float32, np.float64])
 def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, monkeypatch):
     if without:
-        monkeypatch.setattr(rows_module, "csc_matvec", None)
+        monkeypatch.setattr(rows_module, "coo_todense", None)
         monkeypatch.setattr(rows_module, "csc_matvecs", None)
     rng = np.random.default_rng(0)
     X = rng.poisson(0.4, size=(300, 70)).astype(dtype)
@@ -606,6 +606,23 @@ def test_categories_of_a_group_that_does_not_exist_are_refused(group):
         count_categories(
             np.ones((2, 2), dtype=int), np.array([2, 2]), np.array([0, group]), 2, UNWEIGHTED
         )
+
+
+@pytest.mark.parametrize("n_records", [8191, 8192, 32767, 70001])
+@pytest.mark.parametrize("n_cells", [1, 2, 7, 64, 65])
+def test_many_records_are_counted_one_by_one(n_cells, n_records):
+    cells = np.random.default_rng(0).integers(0, n_cells, n_records)
+    expected = [int((cells == cell).sum()) for cell in range(n_cells)]
+    assert count_cells(cells, n_cells).tolist() == expected
+
+
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("cell", [-1, 3])
+def test_a_cell_that_does_not_exist_is_refused_among_many_records(cell, place):
+    cells = np.ones(10_000, dtype=int)
+    cells[place] = cell
+    with pytest.raises(ContributionError):
+        count_cells(cells, 3)
 
 
 def test_cells_are_counted_in_memory_that_nobody_else_writes(monkeypatch):

@@ -5,33 +5,16 @@ noise are grouped, which keeps tables small: all rare categories together, and a
 numbers. Within a group, records are distributed as the released counts of the column.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .._messages import errors_without_data
-from .._validation import are_hashable, check_real
-from ..schema import (
-    MISSING,
-    OUTSIDE,
-    UNKNOWN,
-    column_numbers,
-    factorise,
-    rebuild,
-    sort_values,
-)
-from ..schema import Categories as DeclaredCategories
+from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Kind, Numbers, distinct_cells
 from .clique_tree import project_counts, shrink_counts
-
-#: State of missing values in a network.
-MISSING_STATE = "(missing)"
 
 # Numeric columns are counted in at most this many bins, which are grouped later.
 _N_FINE_BINS = 128
@@ -48,115 +31,19 @@ _MIN_DEVIATIONS = 5.0
 _MAX_NUMERIC_GROUPS = 16
 
 
-# States --------------------------------------------------------------------------------
-
-
-def check_states(states: Mapping, nodes: Iterable[Hashable]) -> dict[Hashable, list]:
-    """Return the public states of each node as lists.
-
-    If a node has no states, a name that is no node is probably misspelt.
-    """
-    nodes = dict.fromkeys(nodes)
-    lacking = [node for node in nodes if node not in states]
-    unknown = [name for name in states if name not in nodes]
-    if unknown and lacking:
-        raise ValueError(
-            f"states must name nodes of the structure; {unknown[0]!r} is not one, and "
-            f"{lacking[0]!r} has no states"
-        )
-    return {name: _check_state_list(name, given) for name, given in states.items() if name in nodes}
-
-
-def _check_state_list(name: Hashable, given: Any) -> list:
-    if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise ValueError(
-            f"states must be a list for each variable; for {name!r} got {type(given).__name__}"
-        )
-    states = [_plain_state(state) for state in given]
-    if not states:
-        raise ValueError(f"states must have at least one entry; for {name!r} got none")
-    if any(state is np.nan for state in states):
-        raise ValueError(f"states must hold no missing values; for {name!r} some are")
-    if not are_hashable(states):
-        raise TypeError(f"states must be values that can be hashed; for {name!r} some cannot")
-    if len(set(states)) < len(states):
-        raise ValueError(f"states must be distinct; for {name!r} some are duplicates")
-    return states
-
-
-def _plain_state(state: Any) -> Any:
-    plain = rebuild(state)
-    # A time keeps its zone.
-    return state if plain is UNKNOWN or isinstance(plain, datetime) else plain
-
-
-def factorise_column(
-    name: Hashable, values: Any, rows: np.ndarray | None = None, states: Sequence[Any] = ()
-) -> tuple[np.ndarray, list]:
-    """Return codes of the values in the counted rows, and the distinct values."""
-    with errors_without_data(**{f"column {name!r} of X": values}):
-        return factorise(values, rows)
-
-
-def find_states(codes: np.ndarray, distinct: list, states: Sequence[Any]) -> np.ndarray:
-    """Return the position of each value among the states, or `MISSING` or `OUTSIDE`."""
-    with errors_without_data(X=distinct):
-        return DeclaredCategories(tuple(states)).encode_distinct(codes, distinct)
-
-
-def encode_observed(
-    name: Hashable, values: Any, rows: np.ndarray | None
-) -> tuple[list, np.ndarray]:
-    """Return the observed values of a column as sorted states, and the codes of its values."""
-    codes, distinct = factorise_column(name, values, rows)
-    if (codes == OUTSIDE).any():
-        raise ValueError(
-            f"X must hold values that can be states; column {name!r} has some that cannot be "
-            "hashed or rebuilt"
-        )
-    states = sort_values(distinct)
-    found = find_states(codes, distinct, states)
-    _check_found(name, found)
-    return states, found
-
-
-def encode(
-    name: Hashable,
-    values: Any,
-    states: Sequence[Any],
-    rows: np.ndarray | None = None,
-    *,
-    allow_missing: bool = False,
-) -> np.ndarray:
-    """Return the position among its states of each value of a column, in the counted rows."""
-    found = find_states(*factorise_column(name, values, rows, states), states)
-    _check_found(name, found, allow_missing=allow_missing)
-    return found
-
-
-def _check_found(name: Hashable, found: np.ndarray, *, allow_missing: bool = False) -> None:
-    """Refuse missing values and values that are no states, without showing them."""
-    if found.min(initial=0) >= 0:
-        return
-    if (found == OUTSIDE).any():
-        raise ValueError(
-            f"X must hold only values in states; column {name!r} has others. Values that cannot "
-            "be hashed are no states"
-        )
-    if not allow_missing:
-        raise ValueError(f"X must hold no missing values; column {name!r} has some")
-
-
 # Cells ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Categories:
+class CategoryCells:
     """Cells of a categorical column: one for each state, and the last for missing values."""
 
-    states: tuple[Hashable, ...]
-    has_other: bool = False  # whether the last state stands for all values without a state
+    kind: Categories
     is_categorical: bool = False  # whether values are drawn as a pandas categorical
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        return self.kind.states
 
     @property
     def n_cells(self) -> int:
@@ -165,20 +52,12 @@ class Categories:
     @property
     def optional(self) -> list[int]:
         """Cells that may be absent: other values and missing values."""
-        return [len(self.states) - 1] * self.has_other + [len(self.states)]
+        has_other = self.kind.other is not None
+        return [len(self.states) - 1] * has_other + [len(self.states)]
 
-    def encode(self, name: Hashable, values: Any, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return the cell of each value in the counted rows."""
-        return self.encode_codes(name, *factorise_column(name, values, rows, self.states))
-
-    def encode_codes(self, name: Hashable, codes: np.ndarray, distinct: list) -> np.ndarray:
-        """Return the cell of each value, given its code among distinct values."""
-        found = find_states(codes, distinct, self.states)
-        if self.has_other:
-            found[found == OUTSIDE] = len(self.states) - 1
-        _check_found(name, found, allow_missing=True)
-        found[found == MISSING] = len(self.states)
-        return found
+    def from_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return the cells of encoded values."""
+        return codes
 
     def label(self, cells: Sequence[int]) -> Hashable:
         """Return the name of a group of cells, without missing values."""
@@ -191,7 +70,7 @@ class Categories:
         """Return the fraction of each cell that meets a condition."""
         several = isinstance(condition, list | tuple | set | frozenset | np.ndarray)
         wanted = list(condition) if several else [condition]
-        cells = find_states(*factorise_column(name, wanted, states=self.states), self.states)
+        cells = self.kind.encode_distinct(*distinct_cells(wanted, self.states))
         if (cells == OUTSIDE).any():
             raise ValueError(f"given must name states of {name!r}; some are not")
         weights = np.zeros(self.n_cells)
@@ -203,36 +82,35 @@ class Categories:
         if self.is_categorical:
             codes = np.where(cells < len(self.states), cells, -1)
             return pd.Categorical.from_codes(codes, categories=list(self.states))
-        labels = np.empty(self.n_cells, dtype=object)  # the last is None, for a missing value
-        labels[:-1] = self.states
-        with suppress(UnicodeEncodeError):  # pandas 3 refuses lone surrogates in texts
-            if (cells < len(self.states)).all():
-                return pd.Index(self.states, tupleize_cols=False).take(cells).array
-            return pd.Series(labels[cells]).array
-        return pd.Series(labels[cells], dtype=object)
+        return self.kind.decode(cells)
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Cells of a numeric column: fine bins, and the last for missing values.
+class BinCells:
+    """Cells of a column of numbers or dates: fine bins, and the last for missing values.
 
     Values beyond the edges are in the first or the last bin. Edges of whole numbers lie
     between them.
     """
 
-    edges: tuple[float, ...]
-    whole: bool
+    kind: Numbers | Dates
+    edges: tuple[float, ...]  # on the axis of the kind
 
     @classmethod
-    def from_bounds(cls, name: Hashable, bounds: Any) -> "Numbers":
-        """Return bins between bounds: of whole numbers if both bounds are integers.
+    def from_kind(cls, kind: Numbers | Dates) -> "BinCells":
+        """Return bins between the bounds.
 
         Half of the borders are evenly spaced, and half follow the logarithm of the distance
-        from 0. The value 0 has its own bin, because many records may share it.
+        from 0. The value 0 has its own bin, because many records may share it. Borders of dates
+        are evenly spaced.
         """
-        low, high, whole = _check_bounds(name, bounds)
+        low, high = kind.axis_bounds
+        whole = kind.is_discrete
         if whole and high - low < _N_FINE_BINS:
-            return cls(tuple(np.arange(low, high + 2) - 0.5), True)
+            return cls(kind, tuple(np.arange(low, high + 2) - 0.5))
+        if isinstance(kind, Dates):
+            inner = np.linspace(low, high, _N_FINE_BINS + 1)[1:-1]
+            return cls(kind, (low - 0.5, *(np.floor(inner) + 0.5).tolist(), high + 0.5))
         unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
         even = np.linspace(low, high, _N_FINE_BINS // 2 + 1)
         start, stop = np.arcsinh(low / unit), np.arcsinh(high / unit)
@@ -244,7 +122,7 @@ class Numbers:
         else:
             inner = np.concatenate([inner, [0.0, _AFTER_ZERO]])
         inner = inner[(inner > low) & (inner < high)]
-        return cls((low, *np.unique(inner).tolist(), high), whole)
+        return cls(kind, (low, *np.unique(inner).tolist(), high))
 
     @cached_property
     def _edges(self) -> np.ndarray:
@@ -259,16 +137,11 @@ class Numbers:
         """Cells that may be absent: missing values."""
         return [len(self.edges) - 1]
 
-    def encode(self, name: Hashable, values: Any, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return the cell of each value in the counted rows."""
-        with errors_without_data(**{f"column {name!r} of X": values}):
-            numbers, wrong = column_numbers(values)
-            if rows is not None:
-                numbers, wrong = numbers[rows], wrong[rows]
-            if wrong.any():
-                raise ValueError(f"cells of column {name!r} must be numbers; some are not")
-        found = np.searchsorted(self._edges[1:-1], numbers, side="right")
-        found[np.isnan(numbers)] = self.n_cells - 1
+    def from_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return the cells of encoded values."""
+        values = self.kind.to_axis(codes)
+        found = np.searchsorted(self._edges[1:-1], values, side="right")
+        found[np.isnan(values)] = self.n_cells - 1
         return found
 
     def label(self, cells: Sequence[int]) -> Hashable:
@@ -277,10 +150,11 @@ class Numbers:
         if not bins:
             return MISSING_STATE
         low, high = self.edges[min(bins)], self.edges[max(bins) + 1]
-        if not self.whole:
+        if not self.kind.is_discrete:
             is_zero = low == 0 and high == _AFTER_ZERO
             return low if is_zero else pd.Interval(low, high, closed="left")
-        low, high = round(low + 0.5), round(high - 0.5)
+        ends = self.kind.from_axis(np.array([np.ceil(low), np.floor(high)]))
+        low, high = self.kind.decode(ends).tolist()
         return low if low == high else pd.Interval(low, high, closed="both")
 
     def condition_weights(self, name: Hashable, condition: Any) -> np.ndarray:
@@ -289,14 +163,14 @@ class Numbers:
         if condition is None or condition is pd.NA or condition != condition:
             weights[-1] = 1.0
             return weights
-        low, high = _check_condition(name, condition)
+        low, high = self._parse_condition(name, condition)
         if low > self.edges[-1] or high < self.edges[0]:
             raise ValueError(f"given must be within the bounds of {name!r}; it is beyond them")
         if low == high:
             weights[np.searchsorted(self._edges[1:-1], low, side="right")] = 1.0
             return weights
         left, right = self._edges[:-1], self._edges[1:]
-        if self.whole:
+        if self.kind.is_discrete:
             low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
         inside = np.minimum(right, high) - np.maximum(left, low)
         weights[:-1] = np.clip(inside / (right - left), 0.0, 1.0)
@@ -307,48 +181,38 @@ class Numbers:
         missing = cells == self.n_cells - 1
         cells = np.where(missing, 0, cells)
         left, right = self._edges[cells], self._edges[cells + 1]
-        if isinstance(condition, Real | tuple):
-            low, high = _check_condition("", condition)
-            if self.whole and low < high:
+        if condition is not None and not missing.all():
+            low, high = self._parse_condition("", condition)
+            if self.kind.is_discrete and low < high:
                 low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
             left, right = np.maximum(left, low), np.minimum(right, high)
-        uniform = generator.random(len(cells))
-        if not self.whole:
-            drawn = np.where(right == _AFTER_ZERO, 0.0, left + uniform * (right - left))
-            return np.where(missing, np.nan, drawn)
-        # Borders are halves; the first and the last whole number lie between them.
-        first, last = np.ceil(left), np.floor(right)
-        drawn = (first + np.floor(uniform * (last - first + 1))).astype(np.int64)
-        if not missing.any():
-            return drawn
-        values = pd.array(drawn, dtype="Int64")
-        values[missing] = pd.NA
-        return values
+        # The bin of 0 holds 0 alone.
+        right = np.where(right == _AFTER_ZERO, left, right)
+        return self.kind.draw(left, right, missing, generator)
+
+    def _parse_condition(self, name: Hashable, condition: Any) -> tuple[float, float]:
+        """Return a range on the axis: a pair, or one value twice."""
+        pair = condition if isinstance(condition, tuple) else (condition, condition)
+        if len(pair) != 2:
+            raise ValueError(f"given must be a value or a pair (low, high) for {name!r}")
+        try:
+            low, high = map(self.kind.parse_axis, pair)
+        except ValueError as error:
+            raise ValueError(f"given for {name!r}: {error}") from None
+        if low > high:
+            raise ValueError(f"given must have low <= high; for {name!r} it has not")
+        return low, high
 
 
-Domain = Categories | Numbers
+Cells = CategoryCells | BinCells
 
 
-def _check_bounds(name: Hashable, bounds: Any) -> tuple[float, float, bool]:
-    """Return the bounds, and whether both are integers."""
-    pair = [] if isinstance(bounds, str | bytes) or not isinstance(bounds, Iterable) else [*bounds]
-    if len(pair) != 2:
-        raise ValueError(f"bounds must be a pair (low, high) per column; for {name!r} it is not")
-    low, high = (check_real(f"bounds of {name!r}", bound) for bound in pair)
-    if not low < high:
-        raise ValueError(f"bounds must have low < high; for {name!r} got {low:g} and {high:g}")
-    return low, high, all(isinstance(bound, Integral) for bound in pair)
-
-
-def _check_condition(name: Hashable, condition: Any) -> tuple[float, float]:
-    """Return a range of numbers: a pair, or one number twice."""
-    pair = condition if isinstance(condition, tuple) else (condition, condition)
-    if len(pair) != 2:
-        raise ValueError(f"given must be a number or a pair (low, high) for {name!r}")
-    low, high = (check_real(f"given for {name!r}", bound) for bound in pair)
-    if low > high:
-        raise ValueError(f"given must have low <= high; for {name!r} got {low:g} and {high:g}")
-    return low, high
+def cells_of_kind(kind: Kind, *, is_categorical: bool = False) -> Cells:
+    """Return the cells of a column of a declared kind."""
+    if isinstance(kind, Categories):
+        return CategoryCells(kind, is_categorical)
+    assert isinstance(kind, Numbers | Dates)
+    return BinCells.from_kind(kind)
 
 
 # Groups --------------------------------------------------------------------------------
@@ -358,7 +222,7 @@ def _check_condition(name: Hashable, condition: Any) -> tuple[float, float]:
 class ReleasedColumn:
     """Groups of cells, which are the states of a column in the network, and their shares."""
 
-    domain: Domain
+    domain: Cells
     groups: np.ndarray  # group of each cell
     group_shares: np.ndarray  # released share of each group
     cell_shares: np.ndarray  # share of each cell within its group
@@ -368,7 +232,7 @@ class ReleasedColumn:
     @classmethod
     def from_counts(
         cls,
-        domain: Domain,
+        domain: Cells,
         noisy: np.ndarray,
         total: float,
         *,
@@ -383,10 +247,11 @@ class ReleasedColumn:
         can_draw = np.ones(len(counts), dtype=bool)
         threshold = max(min_count, _MIN_DEVIATIONS * sigma)
         can_draw[domain.optional] = counts[domain.optional] >= threshold
+        can_draw[-1] &= domain.kind.missing
         if not can_draw.any():
             can_draw[0] = True
         groups = np.empty(len(counts), dtype=np.intp)
-        if isinstance(domain, Categories):
+        if isinstance(domain, CategoryCells):
             floor = 0.0 if keep_all else min_count
             groups[can_draw] = _group_rare(counts[can_draw], floor, max_groups)
             rest = np.argmin(np.bincount(groups[can_draw], counts[can_draw]))
@@ -405,7 +270,7 @@ class ReleasedColumn:
     @property
     def has_grouped_categories(self) -> bool:
         """Whether several categories share a group, so clique tables do not separate them."""
-        return isinstance(self.domain, Categories) and self.n_groups < self.can_draw.sum()
+        return isinstance(self.domain, CategoryCells) and self.n_groups < self.can_draw.sum()
 
     @property
     def n_groups(self) -> int:
@@ -419,9 +284,9 @@ class ReleasedColumn:
             members[self.groups[cell]].append(cell)
         return [self.domain.label(cells) for cells in members]
 
-    def encode(self, name: Hashable, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the group and the cell of each value."""
-        cells = self.domain.encode(name, values)
+    def group(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the group and the cell of each encoded value."""
+        cells = self.domain.from_codes(codes)
         return self.groups[cells], cells
 
     def sum_groups(self, noisy: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:

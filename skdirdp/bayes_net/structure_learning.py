@@ -16,10 +16,21 @@ from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_distances, split_gaussian
 from ..numerics.rows import stacks_by_shape
-from ..schema import has_float_dtype, sort_values
-from .base import Codes, Parents, Records
+from ..schema import (
+    MISSING_STATE,
+    Categories,
+    Kind,
+    Names,
+    Numbers,
+    Records,
+    Schema,
+    has_float_dtype,
+    raise_faults,
+    sort_values,
+)
+from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import MISSING_STATE, Categories, Numbers, check_states, factorise_column
+from .columns import cells_of_kind
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
@@ -146,61 +157,82 @@ class EncodedTable:
 
     @classmethod
     def from_records(
-        cls, records: Records, states: Mapping, bounds: Mapping, rows: np.ndarray | None
+        cls, records: Records, schema: Schema, rows: np.ndarray | None
     ) -> "EncodedTable":
-        """Encode columns by their public states or bounds."""
-        states = _check_schema(list(records.columns), states, bounds)
-        table = cls(dict.fromkeys(records.columns), {}, {})
-        for name, values in records.columns.items():
+        """Encode the counted columns by their schema."""
+        table = cls({}, {}, {})
+        for name in records.names:
+            kind, values = schema[name], records.columns[name]
+            if not kind.is_counted:
+                continue
             is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
-            if name in bounds:
-                table.domains[name] = Numbers.from_bounds(name, bounds[name])
-            elif name in states:
-                table.domains[name] = Categories(tuple(states[name]), False, is_categorical)
-            else:
-                codes, distinct = factorise_column(name, values, rows)
-                fractions = (isinstance(v, float) and not v.is_integer() for v in distinct)
-                if has_float_dtype(values) or any(fractions):
-                    raise ValueError(
-                        f"bounds must be given for columns of numbers; {name!r} has none. States "
-                        "are found privately for text and whole numbers alone"
-                    )
+            if isinstance(kind, Names):
+                absent = frozenset(schema.missing_values)
+                codes, distinct = kind.factorise(name, values, rows, absent)
+                table.domains[name] = None
                 table.unlisted[name] = UnlistedColumn(codes, distinct, is_categorical)
                 continue
-            table.cells[name] = table.domains[name].encode(name, values, rows)
+            table.domains[name] = cells = cells_of_kind(kind, is_categorical=is_categorical)
+            table.cells[name] = cells.from_codes(schema.encode_column(name, values, rows))
         return table
 
     def add_states(self, selected: Mapping[Hashable, Categories]) -> None:
         """Encode the unlisted columns by their selected states."""
-        for name, domain in selected.items():
+        for name, kind in selected.items():
             column = self.unlisted[name]
-            self.domains[name] = domain
-            self.cells[name] = domain.encode_codes(name, column.codes, column.distinct)
+            self.domains[name] = cells_of_kind(kind, is_categorical=column.is_categorical)
+            codes = kind.encode_distinct(column.codes, column.distinct)
+            self.cells[name] = kind.finish(codes)
 
     def count(self) -> dict[Hashable, np.ndarray]:
         """Return the exact number of records in each cell of each column."""
         return {n: count_cells(self.cells[n], d.n_cells) for n, d in self.domains.items()}
 
 
-def _check_schema(
-    names: Sequence[Hashable], states: Mapping, bounds: Mapping
-) -> dict[Hashable, list]:
-    """Check the names of states and bounds, and return the states as lists."""
+def schema_from_parameters(records: Records, states: Mapping, bounds: Mapping) -> Schema:
+    """Return a strict schema of all columns from the parameters `states` and `bounds`."""
     both = [name for name in states if name in bounds]
     if both:
         raise ValueError(f"states and bounds must not both be given for {both[0]!r}")
     for parameter, given in (("states", states), ("bounds", bounds)):
-        unknown = [name for name in given if name not in names]
+        unknown = [name for name in given if name not in records.columns]
         if unknown:
             raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is not one")
-    checked = check_states(states, states)
-    reserved = [name for name, values in checked.items() if MISSING_STATE in values]
-    if reserved:
-        raise ValueError(
-            f"states must not hold {MISSING_STATE!r}, which stands for missing values; those "
-            f"of {reserved[0]!r} do"
-        )
-    return checked
+    kinds: dict[Hashable, Kind] = kinds_from_states(states, missing=True)
+    for name, values in records.columns.items():
+        if name in bounds:
+            kinds[name] = _numbers_from_bounds(name, bounds[name])
+        elif name not in states:
+            if has_float_dtype(values):
+                raise ValueError(
+                    f"bounds must be given for columns of numbers; {name!r} has none. States are "
+                    "found privately for text and whole numbers alone"
+                )
+            kinds[name] = Names()
+    columns = {name: kinds[name] for name in records.columns}
+    return Schema(columns, missing_values=(), strict=True)
+
+
+def kinds_from_states(states: Mapping, *, missing: bool) -> dict[Hashable, Any]:
+    """Return the kinds of columns with public states."""
+    kinds, faults = {}, {}
+    for name, values in states.items():
+        try:
+            kinds[name] = Categories.from_values(values, missing=missing)
+            if not kinds[name].values:
+                raise ValueError("values must have at least one entry; got none")
+        except (TypeError, ValueError) as error:
+            faults[name] = str(error)
+    raise_faults("states must be lists of values", faults)
+    return kinds
+
+
+def _numbers_from_bounds(name: Hashable, bounds: Any) -> Numbers:
+    try:
+        low, high = bounds
+        return Numbers.from_bounds(low, high)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"bounds must be a pair (low, high); for {name!r}: {error}") from None
 
 
 class ReleaseSchedule:
@@ -300,7 +332,7 @@ def select_categories(
     other = _OTHER_STATE
     while other in names:
         other = f"({other})"
-    return Categories((*names, other), has_other=True, is_categorical=column.is_categorical)
+    return Categories(tuple(names), other)
 
 
 def estimate_total(columns: Iterable[Measurement]) -> float:

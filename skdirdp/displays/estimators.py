@@ -16,7 +16,7 @@ from .base import Display
 
 @dataclass(eq=False, repr=False)
 class HistogramDisplay(Display):
-    """Released histogram with its confidence band; see `from_estimator`.
+    """Released histogram with its confidence band, made by `from_estimator`.
 
     Parameters
     ----------
@@ -87,7 +87,11 @@ class HistogramDisplay(Display):
         shares, fine_edges = estimator.histogram_[position], estimator.fine_edges_[position]
         if len(shares) == 1:
             raise ValueError(f"feature {name} is constant: no histogram of it was released")
-        starts = _merged_bins(fine_edges, check_integer("max_bins", max_bins, at_least=1))
+        max_bins = check_integer("max_bins", max_bins, at_least=1)
+        starts = np.arange(len(shares))
+        if len(shares) > max_bins:  # merge fine bins to bins of about equal widths
+            wanted = np.linspace(fine_edges[0], fine_edges[-1], max_bins + 1)[:-1]
+            starts = np.unique(np.searchsorted(fine_edges[:-1], wanted).clip(0, len(shares) - 1))
         edges = np.append(fine_edges[starts], fine_edges[-1])
         widths = np.diff(edges)
         density = np.add.reduceat(shares, starts) / widths
@@ -105,14 +109,6 @@ class HistogramDisplay(Display):
         ax.set(title=title, xlabel=self.name, ylabel="density")
 
 
-def _merged_bins(edges: np.ndarray, most: int) -> np.ndarray:
-    """Return the first fine bin of each merged bin; merged bins have about equal widths."""
-    if len(edges) - 1 <= most:
-        return np.arange(len(edges) - 1)
-    wanted = np.linspace(edges[0], edges[-1], most + 1)[:-1]
-    return np.unique(np.searchsorted(edges[:-1], wanted).clip(0, len(edges) - 2))
-
-
 def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:
     """Return the position and the name of a feature."""
     known = list(getattr(estimator, "feature_names_in_", []))
@@ -128,9 +124,7 @@ def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:
 
 @dataclass(eq=False, repr=False)
 class BudgetCurveDisplay(Display):
-    """Score, accuracy or loss against the budget epsilon.
-
-    Use `from_estimator` to fit and score, or `from_results` to draw known scores.
+    """Score against the budget epsilon, made by `from_estimator` or `from_results`.
 
     Parameters
     ----------
@@ -190,9 +184,8 @@ class BudgetCurveDisplay(Display):
     ) -> "BudgetCurveDisplay":
         """Fit several times at each budget, and draw the scores on test records.
 
-        Every fit is a release: ``n_epsilons * n_repeats`` fits are charged to the estimator's
-        accountant, if it has one. The scores are **not private**: they depend on the test
-        records without noise. Publish the curve only if the test records are public.
+        Every fit is charged to the estimator's accountant, if it has one. The scores are **not
+        private**: publish the curve only if the test records are public.
 
         Parameters
         ----------
@@ -208,8 +201,7 @@ class BudgetCurveDisplay(Display):
             Number of fits at each budget, with different noise even with a `random_state`.
         reference : True or float, default=None
             Score without privacy, drawn as a dashed line. If True, it is computed by a fit
-            with infinite epsilon, which is charged as well. An accountant with a limit
-            refuses it.
+            with infinite epsilon, which is charged too; an accountant with a limit refuses it.
         param_name : str, default="epsilon"
             Name of the budget's parameter, such as ``"step__epsilon"`` in a pipeline.
         name : str, default=None
@@ -236,12 +228,18 @@ class BudgetCurveDisplay(Display):
                 model.set_params(**{noise_name: noise})
             return float(scorer(model.fit(X, y), X_test, y_test))
 
+        if scoring is None:
+            score_name = "accuracy" if is_classifier(estimator) else "score"
+        elif isinstance(scoring, str):
+            score_name = scoring.replace("_", " ")
+        else:
+            score_name = getattr(scoring, "__name__", "score")
         scores = [[score(epsilon) for _ in range(n_repeats)] for epsilon in budgets.tolist()]
         return cls.from_results(
             budgets,
             scores,
             reference=score(np.inf) if reference is True else reference,
-            score_name=_score_name(estimator, scoring),
+            score_name=score_name,
             name=type(estimator).__name__ if name is None else name,
             ax=ax,
             **line_options,
@@ -314,11 +312,3 @@ def _check_budgets(epsilons: ArrayLike) -> np.ndarray:
     if budgets.size == 0 or not np.isfinite(budgets).all():
         raise ValueError(f"epsilons must be one or more finite numbers; got {epsilons!r}")
     return budgets
-
-
-def _score_name(estimator: Any, scoring: Any) -> str:
-    if isinstance(scoring, str):
-        return scoring.replace("_", " ")
-    if scoring is not None:
-        return getattr(scoring, "__name__", "score")
-    return "accuracy" if is_classifier(estimator) else "score"

@@ -26,11 +26,10 @@ _MAX_COLUMNS_WITH_NUMBERS = 12
 
 @dataclass(eq=False, repr=False)
 class BayesNetDisplay(Display):
-    """Released Bayesian network with its conditional probabilities.
+    """Released Bayesian network with its conditional probabilities, made by `from_estimator`.
 
-    Use `from_estimator` to create one. Each node is a box below its parents that shows the
-    node's table: a column for each state and a row for each configuration of the parents, in
-    the order of `itertools.product`. Darker cells are more probable.
+    Each node is a box below its parents that shows the node's table: a column for each state
+    and a row for each configuration of the parents, in the order of `itertools.product`.
 
     Parameters
     ----------
@@ -93,10 +92,16 @@ class BayesNetDisplay(Display):
                 f"{type(estimator).__name__}"
             )
         max_states = check_integer("max_states", max_states, at_least=2)
-        wanted = _check_nodes(nodes, estimator.structure_)
+        structure = estimator.structure_
+        chosen = set(structure if nodes is None else nodes)
+        unknown = [node for node in chosen if node not in structure]
+        if unknown or not chosen:
+            got = repr(unknown[0]) if unknown else "0"
+            raise ValueError(f"nodes must be at least 1 node of the structure; got {got}")
+        wanted = [node for node in structure if node in chosen]
         parents, tables, states = {}, {}, {}
         for node in wanted:
-            parents[node] = tuple(p for p in estimator.structure_[node] if p in wanted)
+            parents[node] = tuple(p for p in structure[node] if p in chosen)
             # Rare states that are counted together are one tuple.
             names = [
                 f"{len(state)} rare" if isinstance(state, tuple) else str(state)
@@ -209,17 +214,6 @@ def layered(
     return places, edges
 
 
-def _check_nodes(nodes: Iterable[Hashable] | None, structure: dict) -> list[Hashable]:
-    if nodes is None:
-        return list(structure)
-    wanted = set(nodes)
-    unknown = [node for node in wanted if node not in structure]
-    if unknown or not wanted:
-        got = repr(unknown[0]) if unknown else "0"
-        raise ValueError(f"nodes must be at least 1 node of the structure; got {got}")
-    return [node for node in structure if node in wanted]
-
-
 def _merge_states(table: np.ndarray, names: list[str], most: int) -> tuple[np.ndarray, list[str]]:
     """Keep the states that are most probable on average, and merge the others."""
     if len(names) <= most:
@@ -241,11 +235,10 @@ def _average_rows(table: np.ndarray) -> np.ndarray:
 
 @dataclass(eq=False, repr=False)
 class MarginsDisplay(Display):
-    """Distance between the margins of a released network and of public records.
+    """Distance between a released network and public records, made by `from_estimator`.
 
-    Use `from_estimator` to create one. A cell is the total variation distance between the joint
-    distributions of two columns; the diagonal has single columns. The records are used without
-    noise: publish the plot only if they are public.
+    A cell is the total variation distance between the joint distributions of two columns; the
+    diagonal has single columns. Publish the plot only if the records are public.
 
     Parameters
     ----------

@@ -28,8 +28,7 @@ Point = tuple[float, float]
 class PrivacyProfileDisplay(Display):
     """Privacy profile: for each epsilon, the smallest delta that holds with it.
 
-    Use `from_estimator`, `from_accountant` or `from_mechanism` to create one. They draw the
-    exact `skdirdp.accounting.Composition` of the releases.
+    Use `from_estimator`, `from_accountant` or `from_mechanism` to create one.
 
     Parameters
     ----------
@@ -110,10 +109,7 @@ class PrivacyProfileDisplay(Display):
         ax: Any = None,
         **line_options: Any,
     ) -> "PrivacyProfileDisplay":
-        """Draw the profile of all charges.
-
-        With an adaptive limit, it is the profile of everything that the limit can admit.
-        Otherwise it is the profile of the charges, valid if they were fixed in advance.
+        """Draw the profile of all charges, or of all that an adaptive limit can admit.
 
         Parameters
         ----------
@@ -222,11 +218,10 @@ def _profile_end(curves: Sequence[Any], marked: Sequence[float]) -> float:
 
 @dataclass(eq=False, repr=False)
 class LedgerDisplay(Display):
-    """Total of an accountant after each charge.
+    """Total of an accountant after each charge, made by `from_accountant`.
 
-    Use `from_accountant` to create one. Each charge is a dot in the colour of its label. With
-    too many charges to compose each total, the line has steps that never show less than was
-    spent, and the charges are ticks at the bottom.
+    Each charge is a dot in the colour of its label. With too many charges to compose each total,
+    the line has steps that never show less than was spent, and the charges are ticks.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Split of the records, and noise of all fits and scores of a search.
 
-*Repetition* draws, fits and scores candidates until a coin says stop, and publishes only the best
+*Repetition* draws, fits and scores candidates a random number of times, and publishes only the best
 run (`RepeatedSelection`). *Composition* fits and scores every candidate once, and charges all. In
 both, a record affects fits or scores but not both (`OneOf`). The route is selected as if each fit
-released one table with Gaussian noise, before any data are used. Then the candidates are
-calibrated, and the budget of a fit is lowered until the search is within its budget.
+released one table with Gaussian noise. Then the candidates are calibrated, and the budget of a fit
+is lowered until the search is within its budget.
 """
 
 from collections import Counter
@@ -19,11 +19,13 @@ from scipy.optimize import brentq
 from sklearn import model_selection
 
 from .._messages import describe
+from .._persons import RECORD, CountedRows, Unit, number_persons
 from ..accounting import AllOf, OneOf, RepeatedSelection
 from ..accounting.composition import PrivacyCurves
 from ..base import Budget, PrivacyReport
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import bernoulli
+from ..schema import convert_ids
 from .scoring import score_mechanism
 
 ROUTES = ("auto", "repetition", "composition")
@@ -47,6 +49,10 @@ _DEPENDENT_SPLITTERS = tuple(
 )
 
 
+#: Releases of the fit of each candidate.
+Releases = Sequence[JointMechanism]
+
+
 class Route(NamedTuple):
     """Selection procedure with its number of runs."""
 
@@ -61,10 +67,7 @@ class Route(NamedTuple):
         return 1 / self.gamma if self.name == "repetition" else float(self.n_candidates)
 
     def guarantee(
-        self,
-        fits: Sequence[JointMechanism],
-        score: GaussianMechanism,
-        refits: Sequence[JointMechanism],
+        self, fits: Releases, score: GaussianMechanism, refits: Releases
     ) -> PrivacyCurves:
         """Return the guarantee of the search, from the releases of each candidate."""
         selection: PrivacyCurves
@@ -106,8 +109,7 @@ class SelectionReport(PrivacyReport):
     n_candidates : int, default=1
         Number of candidates.
     run_epsilon, fit_epsilon : float, default=inf
-        Epsilon to which the fit of a run, and the published model, were calibrated. Neither is a
-        guarantee; the guarantee is that of the whole search.
+        Epsilon to which the fit of a run, and the published model, were calibrated; no guarantees.
 
     Examples
     --------
@@ -127,7 +129,6 @@ class SelectionReport(PrivacyReport):
     fit_epsilon: float = float("inf")
 
     def _means(self) -> str:
-        """Describe the selection procedure."""
         first = self.mechanisms[0][0] if self.mechanisms else None
         selection = first.parts[0] if isinstance(first, AllOf) else first
         if isinstance(selection, RepeatedSelection):
@@ -223,12 +224,12 @@ class _Descent:
         return log_epsilon - (min(over, 2 * self.slope) + _MARGIN) / self.slope
 
 
-#: Function from the budget of one fit to the releases of each candidate.
-Rehearse = Callable[[Budget], Sequence[JointMechanism]]
-
-
 def plan_search(
-    route: Route, budget: Budget, rehearse: Rehearse, rehearse_refit: Rehearse
+    route: Route,
+    budget: Budget,
+    rehearse: Callable[[Budget], Releases],
+    rehearse_refit: Callable[[Budget], Releases],
+    unit: Unit = RECORD,
 ) -> SearchPlan:
     """Calibrate the releases of all candidates, in runs and refits, to the budget."""
     refit_budget = _share_of_budget(budget, REFIT_SHARE)
@@ -237,7 +238,7 @@ def plan_search(
     log_epsilon = route.log_epsilon
     for _ in range(_ATTEMPTS):
         run_budget = budget._replace(epsilon=float(np.exp(log_epsilon)))
-        score = score_mechanism(**run_budget._asdict())
+        score = score_mechanism(unit, **run_budget._asdict())
         fits = tuple(rehearse(run_budget))
         guarantee = route.guarantee(fits, score, refits)
         over = _excess(guarantee, budget)
@@ -250,18 +251,36 @@ def plan_search(
     )
 
 
+def split_persons(
+    ids: Any, persons: CountedRows, cv: Any, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the counted records to fit to, and of those to hold out.
+
+    Each person is held out, with all records, by an independent coin, under both adjacencies.
+    Couple the coins of the persons in both data sets, and those of a person and the replacement.
+    Given the coins, the data sets differ in the records of one person in one part, so the
+    guarantee of a run is that of its fit or of its score (docs/theory.md, section 14).
+    """
+    if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
+        raise ValueError(
+            "cv must be an integer of at least 2 if the schema has a person, because each person "
+            f"is held out at random with all records; got {describe(cv)}"
+        )
+    codes, numbered = number_persons(convert_ids(ids))
+    held_out = bernoulli(1 / int(cv), len(numbered), generator)[codes]
+    rows = np.arange(len(codes)) if persons.rows is None else persons.rows
+    return rows[~held_out[rows]], rows[held_out[rows]]
+
+
 def split_records(
     n_records: int, cv: Any, adjacency: str, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the records to fit to, and of the held-out records.
-
-    Under replacement the split is by position, so a replaced record stays in its part. Under
-    "add_remove" positions shift, so each record is held out by an independent coin: an added
-    record changes only its own part (docs/theory.md, section 14).
-    """
+    """Return the positions of the records to fit to, and of the held-out records."""
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         if cv < 2:
             raise ValueError(f"cv must be at least 2, to hold out one record in cv; got {cv}")
+        # Under replacement a record stays in its part. Under "add_remove" positions shift, so
+        # each record is held out independently (docs/theory.md, section 14).
         if adjacency == "add_remove":
             held_out = bernoulli(1 / int(cv), n_records, generator)
         else:
@@ -271,9 +290,8 @@ def split_records(
     if isinstance(cv, _DEPENDENT_SPLITTERS):
         raise ValueError(
             f"cv must not depend on the records; got a {type(cv).__name__}, which splits by labels "
-            "or groups: replacing one record would move others between the parts, and the "
-            "guarantee is for one record. Pass an integer, or a splitter by position, such as "
-            "ShuffleSplit(n_splits=1)"
+            "or groups: replacing one record would move others between the parts. Pass an integer, "
+            "or a splitter by position, such as ShuffleSplit(n_splits=1)"
         )
     if adjacency == "add_remove":
         raise ValueError(
@@ -288,9 +306,8 @@ def split_records(
     splits = list(cv.split(np.zeros((n_records, 1))) if hasattr(cv, "split") else cv)
     if len(splits) != 1:
         raise ValueError(
-            f"cv must give one split; got {len(splits)}. Each further split would be another "
-            "private fit in every run, with more noise in all of them. Pass an integer, or a "
-            "splitter such as ShuffleSplit(n_splits=1)"
+            f"cv must give one split, because each split is another private fit in every run; got "
+            f"{len(splits)}. Pass an integer, or a splitter such as ShuffleSplit(n_splits=1)"
         )
     train, test = (_check_positions(part, n_records) for part in splits[0])
     if np.intersect1d(train, test).size:

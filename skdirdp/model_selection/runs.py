@@ -15,15 +15,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._messages import is_error, warn
+from .._persons import RECORD, Unit
 from .._random import noise_generator
 from .._sklearn_compat import _routing_enabled
-from ..base import Budget, PrivacyReport
+from ..base import Budget
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
-from ..pipeline.public_steps import reachable
+from ..pipeline.inputs import find_schema
+from ..schema import Schema
 from .planning import Route, SearchPlan
 from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 
@@ -34,13 +36,13 @@ _STEP = "estimator"
 #: Reason why a search cannot protect persons with several rows.
 ROWS_ONLY = (
     "a search splits and scores rows, and its noise is for one row, but a person with several rows "
-    "could be fitted to and held out at once. Choose the parameters on public records, or on a "
-    "table with one row for each person, and fit the model with groups and max_rows"
+    "could be fitted to and held out at once. Declare the person in a Schema, and begin the "
+    "pipeline with schema.encoder(): then persons are split and scored"
 )
 
 
 class Records(NamedTuple):
-    """Records to fit to, with the parameters of `fit`."""
+    """Records to fit to, with the parameters of the `fit` of a candidate."""
 
     X: Any
     y: Any
@@ -54,11 +56,14 @@ class SearchData(NamedTuple):
     train: Records
     test: tuple[Any, Any]  # X and y of the held-out records
     all_records: Records
-    n_test: int
+    n_test: int | None  # None if it is not public
+    unit: Unit = RECORD
 
 
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
     """Raise an error for parameters that a search cannot choose."""
+    schema = find_schema(estimator)
+    max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for each in candidates for name in each):
         if name.split("__")[-1] in BUDGET_PARAMETERS:
             raise ValueError(
@@ -66,8 +71,20 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
             )
     for each in ({}, *candidates):
         for name, value in {**estimator.get_params(deep=True), **each}.items():
-            if name.split("__")[-1] == "max_rows" and not (value is None or value == 1):
+            if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
                 raise ValueError(f"{name} must be 1 inside a search: {ROWS_ONLY}")
+        if each:
+            _check_same_persons(schema, find_schema(clone(estimator).set_params(**each)))
+
+
+def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
+    """Refuse a candidate whose schema reads ids otherwise, because persons are split once."""
+    names = ("person", "max_rows", "missing_values")
+    if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
+        raise ValueError(
+            "the schemas of all candidates must have the same person, max_rows and missing_values, "
+            "because all candidates protect the same persons; some differ"
+        )
 
 
 def make_candidate(
@@ -77,31 +94,24 @@ def make_candidate(
 
     If `seed` is given, it seeds all parameters `random_state` that are None.
     """
-    candidate = _make_pipeline(estimator, parameters, budget)
-    if seed is None:
-        return candidate
-    names = [
-        name
-        for name, value in candidate.get_params(deep=True).items()
-        if name.split("__")[-1] == "random_state" and value is None
-    ]
-    seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
-    return candidate.set_params(**dict(zip(names, seeds, strict=True)))
-
-
-def _make_pipeline(
-    estimator: Any, parameters: Mapping[str, Any], budget: Budget
-) -> PrivatePipeline:
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )
-    options = {**budget._asdict(), "accountant": None}
-    if isinstance(copy, PrivatePipeline):
-        return copy.set_params(**options)
-    if isinstance(copy, Pipeline):
-        names = ("transform_input", "memory", "verbose")
-        return PrivatePipeline(copy.steps, **{n: getattr(copy, n) for n in names}, **options)
-    return PrivatePipeline([(_STEP, copy)], **options)
+    if is_wrapped(estimator):
+        copy = PrivatePipeline([(_STEP, copy)])
+    elif not isinstance(copy, PrivatePipeline):
+        options = ("transform_input", "memory", "verbose")
+        copy = PrivatePipeline(copy.steps, **{name: getattr(copy, name) for name in options})
+    candidate = copy.set_params(**budget._asdict(), accountant=None)
+    if seed is not None:
+        names = [
+            name
+            for name, value in candidate.get_params(deep=True).items()
+            if name.split("__")[-1] == "random_state" and value is None
+        ]
+        seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
+        candidate.set_params(**dict(zip(names, seeds, strict=True)))
+    return candidate
 
 
 def is_wrapped(estimator: Any) -> bool:
@@ -109,12 +119,19 @@ def is_wrapped(estimator: Any) -> bool:
     return not isinstance(estimator, Pipeline)
 
 
+def candidate_params(estimator: Any, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the `fit` of a candidate, from those of the estimator."""
+    if not is_wrapped(estimator) or _routing_enabled():  # with routing, the step requests them
+        return params
+    return {f"{_STEP}__{name}": value for name, value in params.items()}
+
+
 def rehearse(
     candidate: PrivatePipeline, records: Records, wrapped: bool
 ) -> tuple[JointMechanism, list[str]]:
     """Return the releases that a fit would make, and the parameters that are not covered."""
-    leaking = candidate._warn_of_leaking_steps() if np.isfinite(candidate.epsilon) else []
-    planned = candidate._rehearsed(records.X, records.y, _fit_params(records, wrapped))
+    leaking = candidate._warn_of_leaking_steps()
+    planned = candidate._rehearsed(*records)
     if planned.joint is None:
         raise ValueError(
             "estimator must be private or have a private step, such as DirichletNB or "
@@ -132,32 +149,8 @@ def rehearse(
 
 def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -> Any:
     """Fit a candidate; return the fitted estimator and its privacy report."""
-    candidate.fit(records.X, records.y, **_fit_params(records, wrapped))
+    candidate.fit(records.X, records.y, **records.params)
     return (candidate.steps[0][1] if wrapped else candidate), candidate.privacy_
-
-
-def _fit_params(records: Records, wrapped: bool) -> dict[str, Any]:
-    if not wrapped or _routing_enabled():  # with routing, the step requests its parameters
-        return records.params
-    return {f"{_STEP}__{name}": value for name, value in records.params.items()}
-
-
-def restore_budget(fitted: Any, estimator: Any, own: Mapping[str, Any]) -> None:
-    """Set the budget of a fitted pipeline, which was that of a run, for later fits."""
-    # It becomes the budget of the original pipeline, or `own`, that of the search.
-    if not is_wrapped(estimator):
-        has_budget = isinstance(estimator, PrivatePipeline)
-        fitted.set_params(
-            **{name: getattr(estimator, name) if has_budget else own[name] for name in own}
-        )
-
-
-def set_report(fitted: Any, report: PrivacyReport) -> None:
-    """Give every part of a fitted model the report of the search."""
-    # The report of a part would hold only if the model had not been selected.
-    for found in reachable(fitted):
-        if "privacy_" in vars(found):
-            found.privacy_ = report
 
 
 @contextmanager
@@ -240,7 +233,7 @@ def perform_all(
     n_jobs: int | None,
     verbose: int | None,
 ) -> Iterable[Run]:
-    """Perform a run for each number and seed; if `verbose` is None, show no progress."""
+    """Perform a run for each number and seed, with a progress bar unless `verbose` is None."""
     common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
 
     def run(number: int, seed: int | None) -> Any:
@@ -249,16 +242,12 @@ def perform_all(
         return delayed(perform)(number, candidate, expected, seed, *common)
 
     runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*each) for each in seeds)
-    return runs if verbose is None else _with_progress(runs, len(seeds), verbose)
+    if verbose is not None:
+        with suppress(ImportError):
+            from tqdm.auto import tqdm
 
-
-def _with_progress(runs: Iterable[Run], number: int, verbose: int) -> Iterable[Run]:
-    """Show a progress bar if tqdm is installed, on terminals or if `verbose`."""
-    with suppress(ImportError):
-        from tqdm.auto import tqdm
-
-        hidden = False if verbose else None
-        return tqdm(runs, total=number, desc="search", unit="run", disable=hidden)
+            hidden = False if verbose else None  # None shows the progress on terminals
+            return tqdm(runs, total=len(seeds), desc="search", unit="run", disable=hidden)
     return runs
 
 

@@ -2,9 +2,8 @@
 
 Each held-out record gets a value from 0 (the lowest score) to 1. A record that cannot be scored
 gets 0, because an error would reveal it. The value is added to the *gain*, and 1 minus the value
-to the *loss*. Replacing a record moves at most 1 from one sum to the other, and adding a record
-adds 1 to their total. So gain and loss are a table of counts, which gets Gaussian noise like any
-other table. Scores that are averaged by class have two cells for each class.
+to the *loss*. So gain and loss are a table of counts, to which each record adds 1. Scores that are
+averaged by class have two cells for each class.
 """
 
 import math
@@ -20,12 +19,16 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, format_exact, is_error, suppress_other_warnings, warn
+from .._persons import RECORD, CountedRows, Unit, select_rows
 from .._random import noise_generator
 from .._sklearn_compat import take_records
 from .._validation import check_choice, check_real
-from ..base import PrivacyReport
-from ..mechanisms import GaussianMechanism, calibrate
+from ..base import Budget, PrivacyReport
+from ..mechanisms import GaussianMechanism
+from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
+from ..mechanisms.tables import ContributionBound, CountTable
+from ..pipeline.inputs import find_schema, ids_by_schema, labels_by_name
 from ..schema import as_labels, as_table, label_codes, missing_cells, without_dictionaries
 
 #: Values are rounded down to multiples of this, so that sums are exact.
@@ -36,9 +39,7 @@ LEAST_PROBABILITY = 0.01
 
 @dataclass(frozen=True)
 class PrivateScorer:
-    """Score with a public range, which bounds the contribution of one record.
-
-    Use `make_private_scorer` to create one.
+    """Score with a public range, made by `make_private_scorer`.
 
     Parameters
     ----------
@@ -69,22 +70,11 @@ class PrivateScorer:
             if self.by_class:
                 raise ValueError("sensitivity must be None if scores are averaged by class")
 
-    def _number(self, estimator: Any, X: Any, y: Any) -> float:
-        """Return the clipped value of a function with declared sensitivity."""
-        try:
-            labels = _to_common_labels(estimator, y, n_records=0)[1]
-            number = float(self.function(estimator, as_table(X), labels))
-        except Exception:
-            number = np.nan
-        return self.low if np.isnan(number) else min(max(number, self.low), self.high)
-
     def _step(self, adjacency: str) -> float:
-        """Return the value of one step of the grid, if the sensitivity is declared.
-
-        Both cells change by the whole sensitivity. For Gaussian noise this equals the distance of
-        one replaced record; for one added record it is scaled by the square root of 2. Two steps
-        are reserved for rounding.
-        """
+        """Return the value of one step of the grid, if the sensitivity is declared."""
+        # Both cells change by the whole sensitivity. For Gaussian noise this equals the distance
+        # of one replaced record; for one added record it is scaled by the square root of 2. Two
+        # steps are reserved for rounding.
         assert self.sensitivity is not None
         distance = self.sensitivity if adjacency == "replace" else self.sensitivity * math.sqrt(2)
         return distance / (1 / GRID - 2)
@@ -145,8 +135,14 @@ def score_table(
     """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`."""
     # If one record is replaced, both cells of one row change by at most 1, or one cell of each of
     # two rows. If one is added, the total changes by 1.
+    y = labels_by_name(estimator, X, y)
     if scorer.sensitivity is not None:
-        number = scorer._number(estimator, X, y)
+        try:
+            labels = _to_common_labels(estimator, y, n_records=0)[1]
+            number = float(scorer.function(estimator, as_table(X), labels))
+        except Exception:
+            number = np.nan
+        number = scorer.low if np.isnan(number) else min(max(number, scorer.low), scorer.high)
         gain = math.floor((number - scorer.low) / scorer._step(adjacency))
         return np.array([[gain, scorer._n_steps(adjacency) - gain]], dtype=float) * GRID
     values = _score_records(scorer.function, estimator, X, y)
@@ -168,10 +164,9 @@ def estimate_score(
     runs: float = 1.0,
     confidence: float = 0.95,
 ) -> PrivateScore:
-    """Estimate the score from a noisy table, with an interval for the exact score.
+    """Estimate the score from the best of several noisy tables, with an interval.
 
-    `n_records` is None if it is not public. `runs` is the expected number of tables among which
-    this is the best.
+    `n_records` is None if it is not public, and `runs` is the expected number of tables.
     """
     sigma, adjacency = mechanism.sigma, mechanism.adjacency
     unit = scorer.high - scorer.low
@@ -257,8 +252,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
 
 def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
     """Split rows into parts with the same missing cells."""
-    # Other libraries convert a column of integers to floats if one record has a missing value. In
-    # each part, a column has values in all records or in none.
+    # Other libraries convert a column of integers to floats if one value is missing.
     missing = missing_cells(X)
     if missing is None:
         return [rows]
@@ -268,11 +262,9 @@ def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
 
 
 def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarray, Any]:
-    """Return the records that can be scored, and the labels of all records in one dtype.
-
-    Labels of a container without a dtype get the dtype of the classes, or become floats if the
-    estimator has no classes. Invalid labels cannot be scored; they become the last class or 0.
-    """
+    """Return the records that can be scored, and the labels of all records in one dtype."""
+    # Labels of a container without a dtype get the dtype of the classes, or become floats if the
+    # estimator has no classes. Invalid labels cannot be scored; they become the last class or 0.
     all_records = np.arange(n_records)
     if y is None:
         return all_records, None
@@ -403,11 +395,33 @@ def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
     return replace(scorer, low=-2 * math.fsum(math.log(size) for size in sizes if size) or -1.0)
 
 
-def score_mechanism(**budget: Any) -> GaussianMechanism:
-    """Return Gaussian noise for gains and losses, calibrated to a budget."""
-    found = calibrate("gaussian", min_smoothing=0.0, max_count=1.0, max_total=1.0, **budget)
+def score_mechanism(unit: Unit = RECORD, **budget: Any) -> GaussianMechanism:
+    """Return Gaussian noise for gains and losses, calibrated to a budget.
+
+    A person with m scored records adds a vector with entries of at least 0 and total at most m, so
+    its norm is at most m. Two such vectors differ by at most m times the square root of 2. So the
+    noise for a person is m times that for a record (docs/theory.md, section 14).
+    """
+    table = CountTable(1.0, 2, 1, ContributionBound(1.0, 1.0), min_smoothing=0.0)
+    if unit.is_person:
+        table = table.per_person(unit.max_rows)
+    (found,) = calibrate_tables([table], mechanism="gaussian", calibration="exact", **budget)
     assert isinstance(found, GaussianMechanism)
     return found
+
+
+def scored_persons(estimator: Any, X: Any, y: Any, scorer: PrivateScorer) -> CountedRows | None:
+    """Return the records to score if the schema of an estimator names a person, else None."""
+    found = ids_by_schema(estimator, X, y)
+    if found is None:
+        return None
+    if scorer.sensitivity is not None:
+        raise ValueError(
+            "scoring must give a value for each record if the schema has a person: a declared "
+            "sensitivity is for one record, and a person may have several"
+        )
+    ids, max_rows = found
+    return select_rows(ids, len(ids), max_rows)
 
 
 def as_label_vector(y: Any) -> Any:
@@ -417,17 +431,6 @@ def as_label_vector(y: Any) -> Any:
         return labels
     warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
     return labels.ravel()
-
-
-def _check_columns(estimator: Any, X: Any) -> None:
-    """Raise an error for a wrong number of columns, which is public."""
-    expected = getattr(estimator, "n_features_in_", None)
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    if expected is not None and len(shape) == 2 and shape[1] != expected:
-        raise ValueError(
-            f"X has {shape[1]} features, but {type(estimator).__name__} is expecting {expected} "
-            "features as input"
-        )
 
 
 def private_score(
@@ -453,20 +456,20 @@ def private_score(
         It must be private, or not fitted to these records.
     X : array-like of shape (n_samples, n_features)
         Records that were not used for the fit.
-    y : array-like of shape (n_samples,), default=None
-        Labels.
+    y : array-like of shape (n_samples,), or str, default=None
+        Labels, or the name of their column if the model is a pipeline that begins with
+        ``schema.encoder()``. A record without a declared label has the lowest score. If the
+        schema has a `person`, the first `max_rows` records of each person are scored, and
+        records without an id or a label are not.
     scoring : str or PrivateScorer, default=None
-        "accuracy", "balanced_accuracy", "neg_log_loss" (probabilities are at least 0.01),
-        "log_likelihood" (of a Bayesian network, clipped at twice that of the uniform
-        distribution), or a scorer made by `make_private_scorer`. If None, accuracy, or the
-        log-likelihood if `y` is None.
+        As for `PrivateGridSearchCV`. Probabilities below 0.01 are raised to it in the log loss.
+        The log-likelihood is clipped at twice that of the uniform distribution.
     confidence : float, default=0.95
         Confidence level of the interval.
     epsilon, delta, order, adjacency, random_state
         As for `PrivateGridSearchCV`.
     accountant : PrivacyAccountant, default=None
-        Accountant that is charged before noise is drawn. If the model was fitted to the same
-        records, the cost of the score adds to that of the fit.
+        Accountant that is charged before noise is drawn.
     label : str, default=None
         Name of the score in the accountant's history. If None, "private_score".
 
@@ -491,10 +494,24 @@ def private_score(
     if hasattr(estimator, "fit"):
         check_is_fitted(estimator)  # otherwise all records would fail and count as lost
     scorer = set_range(get_scorer(scoring, estimator, y), estimator)
-    mechanism = score_mechanism(epsilon=epsilon, delta=delta, order=order, adjacency=adjacency)
+    persons = scored_persons(estimator, X, y, scorer)
+    unit = RECORD if persons is None else persons.unit
+    budget = Budget(epsilon, delta, order, adjacency)
+    mechanism = score_mechanism(unit, **budget._asdict())
+    y = labels_by_name(estimator, X, y)
     with errors_without_data(X=X, y=y):
         X, y = indexable(X, as_label_vector(y))
-        _check_columns(estimator, X)
+        if persons is not None and persons.rows is not None:
+            X, y = take_records(X, persons.rows), persons.take(y)
+        expected = getattr(estimator, "n_features_in_", None)
+        if find_schema(estimator) is not None:
+            expected = None  # X may have the label and the key, or lack them
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if expected is not None and len(shape) == 2 and shape[1] != expected:
+            raise ValueError(
+                f"X has {shape[1]} features, but {type(estimator).__name__} is expecting "
+                f"{expected} features as input"
+            )
         with suppress_other_warnings(math.isfinite(epsilon)):
             table = score_table(scorer, estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
@@ -503,17 +520,13 @@ def private_score(
         check_platform()
         generator = noise_generator(random_state)
     if accountant is not None:
-        accountant.charge(mechanism, releases=1, label="private_score" if label is None else label)
+        person = {"unit": unit} if unit.is_person else {}
+        name = "private_score" if label is None else label
+        accountant.charge(mechanism, releases=1, label=name, **person)
     noisy = table if generator is None else mechanism.noisy(table, generator, GRID)
-    n_records = round(float(table.sum())) if adjacency == "replace" else None
+    is_public = adjacency == "replace" and persons is None
+    n_records = round(float(table.sum())) if is_public else None
     score = estimate_score(scorer, noisy, mechanism, n_records=n_records, confidence=confidence)
-    seeded = random_state is not None and generator is not None
-    report = PrivacyReport(
-        epsilon=epsilon,
-        delta=None if order is not None else float(delta),
-        order=None if order is None else float(order),
-        adjacency=adjacency,
-        mechanisms=((mechanism, 1),),
-        not_covered=("random_state",) if seeded else (),
-    )
+    not_covered = ("random_state",) if random_state is not None and generator is not None else ()
+    report = PrivacyReport(*budget.claimed(), ((mechanism, 1),), not_covered, unit)
     return replace(score, privacy=report)

@@ -25,15 +25,18 @@ from .._sklearn_compat import (
     take_records,
 )
 from ..accounting import NoPrivacy
-from ..accounting.worst_case import ADJACENCIES, RECORD
+from ..accounting.worst_case import ADJACENCIES, PERSON_RELATIONS, RECORD, Unit
 from ..base import Budget, PrivateEstimator, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
+from ..pipeline import PrivatePipeline
+from ..pipeline.inputs import ids_by_schema, labels_by_name
+from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
 from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
-from .scoring import PrivateScore, PrivateScorer, as_label_vector, estimate_score, get_scorer
+from .scoring import PrivateScorer, as_label_vector, estimate_score, get_scorer, scored_persons
 
 #: Expected number of runs of a search, if `n_runs` is None.
 MEAN_RUNS = 10
@@ -63,6 +66,17 @@ def _estimator_has(method: str) -> Callable[[Any], bool]:
     return check
 
 
+def _method_of_best(name: str) -> Any:
+    """Return a method that calls the same method of the best estimator, if it has one."""
+
+    def method(self, X):
+        return getattr(self._best(), name)(X)
+
+    method.__name__ = name
+    method.__doc__ = f"Call `{name}` of the best estimator."
+    return available_if(_estimator_has(name))(method)
+
+
 class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     """Base class of the searches; a subclass lists the candidates."""
 
@@ -80,25 +94,6 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         "adjacency": [StrOptions(set(ADJACENCIES))],
     }
 
-    estimator: Any
-    scoring: Any
-    route: str
-    n_runs: float | None
-    cv: Any
-    refit: bool | str
-    n_jobs: int | None
-    verbose: int
-    delta: float
-    order: float | None
-    adjacency: str
-    best_index_: int
-    best_params_: dict[str, Any]
-    best_estimator_: Any
-    candidates_: list[dict[str, Any]]
-    scorer_: PrivateScorer
-    released_score_: PrivateScore
-    privacy_: SelectionReport
-
     @abstractmethod
     def _candidates(self) -> Candidates:
         """Return the public list of candidates."""
@@ -110,11 +105,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Training records.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
+        y : array-like of shape (n_samples,), or str, default=None
+            Labels, or the name of their column if the estimator is a pipeline that begins with
+            ``schema.encoder()``. If the schema has a `person`, persons are held out instead of
+            records.
         **params : dict of str -> object
-            Parameters of the `fit` of the estimator. Those with one entry per record are split
-            with the records.
+            Parameters of the `fit` of the estimator, split with the records.
 
         Returns
         -------
@@ -139,13 +135,17 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         candidates = self._candidates()
         runs.check_candidates(candidates, self.estimator)
         scorer = get_scorer(self.scoring, self.estimator, y)
-        generator = self._generator()
-        data = self._split(candidates, X, y, params, generator)
+        if self._is_private:
+            check_platform()
+            generator = noise_generator(self.random_state)
+        else:
+            generator = sampling_generator(self.random_state)
+        data = self._split(candidates, X, y, params, scorer, generator)
         leaks = self._warn_of_split()
         plan = self._plan(data, leaks)
         if scorer.sensitivity is not None:
             scorer._n_steps(self.adjacency)  # raises an error for an invalid range
-        charge(self, plan.guarantee, 1, RECORD)
+        charge(self, plan.guarantee, 1, data.unit)
         best = self._best_run(data, plan, scorer, generator)
         if plan.route.refit:
             best = self._refit(best, data, plan, generator)
@@ -157,30 +157,36 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         X: Any,
         y: Any,
         params: dict[str, Any],
+        scorer: PrivateScorer,
         generator: np.random.Generator,
     ) -> SearchData:
+        labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
         with errors_without_data(X=X, y=y):
-            X, y = indexable(X, as_label_vector(y))
+            X, y = (X, y) if isinstance(y, str) else indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
-        train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
-        if self.adjacency == "replace" and not (train.size and test.size):
+        ids = ids_by_schema(self.estimator, X, y)
+        unit, is_public = RECORD, self.adjacency == "replace" and ids is None
+        if ids is None:
+            train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
+        else:
+            persons = scored_persons(self.estimator, X, y, scorer)
+            assert persons is not None
+            train, test = planning.split_persons(ids[0], persons, self.cv, generator)
+            unit = persons.unit
+        if is_public and not (train.size and test.size):
             raise ValueError(
                 "cv must leave records to fit to and hold some out; it takes "
                 f"{train.size} and {test.size} of n_samples={n_records}"
             )
+        params = runs.candidate_params(self.estimator, params)
         return SearchData(
             candidates,
             Records(*_take(X, y, train), _check_method_params(X, params, indices=train)),
             _take(X, y, test),
             Records(X, y, _check_method_params(X, params)),
-            test.size,
+            test.size if is_public else None,
+            unit,
         )
-
-    def _generator(self) -> np.random.Generator:
-        if not self._is_private:
-            return sampling_generator(self.random_state)
-        check_platform()
-        return noise_generator(self.random_state)
 
     def _warn_of_split(self) -> list[str]:
         """Warn of an iterable of splits, and return its parameter; splitters get no records."""
@@ -199,9 +205,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return self.refit is True or self.refit == "all"
 
     def _plan(self, data: SearchData, leaks: list[str]) -> SearchPlan:
-        """Calibrate the noise of every candidate by rehearsals; nothing is released."""
-        # Uncovered parameters of any candidate are appended to `leaks`, because all candidates are
-        # charged and compared.
+        """Calibrate the noise of all candidates by rehearsals; append their leaks to `leaks`."""
         budget = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
         wrapped = is_wrapped(self.estimator)
         has_warned = False
@@ -223,11 +227,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 self.route, len(data.candidates), mean_runs, budget, self._refits
             )
             refits = partial(rehearsals, records=data.all_records)
-            return planning.plan_search(route, budget, rehearsals, refits)
+            return planning.plan_search(route, budget, rehearsals, refits, data.unit)
         route = Route("composition", len(data.candidates), 0.5, self._refits, np.inf)
         rehearsals(budget)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
-        return SearchPlan(route, budget, (), score, NoPrivacy(self.adjacency), budget, ())
+        relation = PERSON_RELATIONS[self.adjacency] if data.unit.is_person else self.adjacency
+        return SearchPlan(route, budget, (), score, NoPrivacy(relation), budget, ())
 
     def _best_run(
         self, data: SearchData, plan: SearchPlan, scorer: PrivateScorer, generator: Any
@@ -275,30 +280,33 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self.best_params_ = dict(data.candidates[best.number])
         self.candidates_ = [dict(each) for each in data.candidates]
         self.scorer_ = best.scorer
-        n_records = data.n_test if self.adjacency == "replace" else None
         self.released_score_ = estimate_score(
-            best.scorer, best.noisy, plan.score, n_records=n_records, runs=plan.route.mean_runs
+            best.scorer, best.noisy, plan.score, n_records=data.n_test, runs=plan.route.mean_runs
         )
-        self.privacy_ = self._make_report(plan, leaks)
-        runs.set_report(best.fitted, self.privacy_)
-        own = {name: getattr(self, name) for name in runs.BUDGET_PARAMETERS}
-        runs.restore_budget(best.fitted, self.estimator, own)
+        self.privacy_ = self._make_report(plan, leaks, data.unit)
+        # The report of a part would hold only if the model had not been selected.
+        for part in reachable(best.fitted):
+            if "privacy_" in vars(part):
+                part.privacy_ = self.privacy_
+        if not is_wrapped(self.estimator):
+            # The budget of the fitted pipeline was that of a run.
+            owner = self.estimator if isinstance(self.estimator, PrivatePipeline) else self
+            budget = {name: getattr(owner, name) for name in runs.BUDGET_PARAMETERS}
+            best.fitted.set_params(**budget)
         if self.refit:
             self.best_estimator_ = best.fitted
             with suppress(AttributeError):
                 self.feature_names_in_ = best.fitted.feature_names_in_
 
-    def _make_report(self, plan: SearchPlan, leaks: Sequence[str]) -> SelectionReport:
+    def _make_report(self, plan: SearchPlan, leaks: Sequence[str], unit: Unit) -> SelectionReport:
         not_covered = [name for name in dict.fromkeys(leaks) if name != "random_state"]
         if self._is_private and (self.random_state is not None or "random_state" in leaks):
             not_covered.append("random_state")
         return SelectionReport(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta) if self.order is None else None,
-            order=None if self.order is None else float(self.order),
-            adjacency=self.adjacency,
+            *Budget.from_estimator(self).claimed(),
             mechanisms=((plan.guarantee, 1),) if self._is_private else (),
             not_covered=tuple(not_covered),
+            unit=unit,
             route=plan.route.name,
             n_candidates=plan.route.n_candidates,
             run_epsilon=plan.budget.epsilon,
@@ -347,35 +355,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         """
         return self._best().score(X) if y is None else self._best().score(X, y)
 
-    @available_if(_estimator_has("predict"))
-    def predict(self, X: Any) -> Any:
-        """Predict with the best estimator."""
-        return self._best().predict(X)
-
-    @available_if(_estimator_has("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """Return class probabilities of the best estimator."""
-        return self._best().predict_proba(X)
-
-    @available_if(_estimator_has("predict_log_proba"))
-    def predict_log_proba(self, X: Any) -> Any:
-        """Return log class probabilities of the best estimator."""
-        return self._best().predict_log_proba(X)
-
-    @available_if(_estimator_has("score_samples"))
-    def score_samples(self, X: Any) -> Any:
-        """Return the log-likelihood of each record by the best estimator."""
-        return self._best().score_samples(X)
-
-    @available_if(_estimator_has("transform"))
-    def transform(self, X: Any) -> Any:
-        """Transform records with the best estimator."""
-        return self._best().transform(X)
-
-    @available_if(_estimator_has("inverse_transform"))
-    def inverse_transform(self, X: Any) -> Any:
-        """Invert `transform` of the best estimator."""
-        return self._best().inverse_transform(X)
+    predict = _method_of_best("predict")
+    predict_proba = _method_of_best("predict_proba")
+    predict_log_proba = _method_of_best("predict_log_proba")
+    score_samples = _method_of_best("score_samples")
+    transform = _method_of_best("transform")
+    inverse_transform = _method_of_best("inverse_transform")
 
     @available_if(_estimator_has("get_feature_names_out"))
     def get_feature_names_out(self, input_features: Any = None) -> Any:
@@ -392,14 +377,13 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
 
 def _take(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
-    return take_records(X, positions), None if y is None else take_records(y, positions)
+    # The name of a column holds for any records.
+    is_vector = not (y is None or isinstance(y, str))
+    return take_records(X, positions), take_records(y, positions) if is_vector else y
 
 
 class PrivateGridSearchCV(_PrivateSearch):
     """Grid search whose parameters, model and score can be published together.
-
-    Every score has noise, only the best run is published, and one budget covers the parameters,
-    the model and its score.
 
     Parameters
     ----------
@@ -416,13 +400,11 @@ class PrivateGridSearchCV(_PrivateSearch):
         the best run. "composition" runs every candidate once and charges all runs. "auto"
         selects the route with the larger budget per fit, without using the data.
     n_runs : float, default=None
-        Expected number of runs of a repetition, 10 if None. More runs find better candidates,
-        but leave less budget for each fit.
+        Expected number of runs of a repetition, 10 if None. More runs leave less budget for each.
     cv : int, splitter or iterable of one split, default=5
-        Split of the records. An integer holds out one record in `cv`, drawn at random. Under
-        "replace" it may be a splitter by position with one split, such as
-        ``ShuffleSplit(n_splits=1)``. An iterable may depend on the records, so `privacy_` lists
-        it as not covered; `PredefinedSplit` declares that the split does not depend on them.
+        An integer holds out one record in `cv`, drawn at random. Under "replace" it may be a
+        splitter by position with one split, such as ``ShuffleSplit(n_splits=1)``. An iterable
+        may depend on the records, so `privacy_` lists it as not covered.
     refit : {True, "all", "run", False}, default=True
         Content of `best_estimator_`. True or "all": the best candidate, fitted again to all
         records with a part of the budget. "run": the model of the best run. False: no model is
@@ -472,17 +454,11 @@ class PrivateGridSearchCV(_PrivateSearch):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features seen during fit, if all names are strings.
 
-    See Also
-    --------
-    PrivateRandomizedSearchCV : Candidates are drawn from distributions.
-    private_score : Private score of a fitted model.
-
     Notes
     -----
     There is no `cv_results_`, no exact `best_score_` and no number of runs, because they are not
-    covered by the guarantee. Time is not covered either, and reveals approximately how many runs
-    there were; so does the progress that `verbose` shows. Every candidate is rehearsed before the
-    charge, so that most errors occur before it. A run that fails later counts as a run.
+    covered by the guarantee. Nor is time, which reveals approximately how many runs there were.
+    Every candidate is rehearsed before the charge. A run that fails later counts as a run.
 
     Examples
     --------
@@ -550,9 +526,6 @@ class PrivateGridSearchCV(_PrivateSearch):
 class PrivateRandomizedSearchCV(_PrivateSearch):
     """Randomized search whose parameters, model and score can be published together.
 
-    It differs from `PrivateGridSearchCV` in the candidates: they are drawn from distributions,
-    independently of the data.
-
     Parameters
     ----------
     estimator : estimator
@@ -565,10 +538,6 @@ class PrivateRandomizedSearchCV(_PrivateSearch):
         As for `PrivateGridSearchCV`.
     epsilon, delta, order, adjacency, accountant, label, random_state
         As for `PrivateGridSearchCV`, and so are the attributes.
-
-    See Also
-    --------
-    PrivateGridSearchCV : Candidates are all combinations of given values.
 
     Examples
     --------

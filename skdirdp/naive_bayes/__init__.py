@@ -14,13 +14,6 @@ __all__ = [
     "register_onnx_converters",
 ]
 
-# Options of skl2onnx's own classifiers.
-_OPTIONS = {
-    "zipmap": [True, False, "columns"],
-    "output_class_labels": [False, True],
-    "nocl": [True, False],
-}
-
 
 def register_onnx_converters() -> None:
     """Let `skl2onnx` convert the naive Bayes models, alone and in pipelines.
@@ -38,15 +31,16 @@ def register_onnx_converters() -> None:
     from skl2onnx import update_registered_converter
     from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
 
+    # Options of skl2onnx's own classifiers.
+    options = {
+        "zipmap": [True, False, "columns"],
+        "output_class_labels": [False, True],
+        "nocl": [True, False],
+    }
+    shapes = calculate_linear_classifier_output_shapes
     for model in (DirichletNB, DirichletCategoricalNB, DirichletBernoulliNB, DirichletComplementNB):
-        update_registered_converter(
-            model,
-            f"Skdirdp{model.__name__}",
-            calculate_linear_classifier_output_shapes,
-            _convert,
-            options=_OPTIONS,
-            overwrite=True,
-        )
+        alias = f"Skdirdp{model.__name__}"
+        update_registered_converter(model, alias, shapes, _convert, overwrite=True, options=options)
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:

@@ -89,11 +89,7 @@ class NaiveBayesPlan(ReleasePlan):
 
 
 class Estimate(NamedTuple):
-    """Estimate of a table of counts after its release.
-
-    The counts are exact without noise. With noise they are the released probabilities times the
-    total of each row, as far as it is known, and include the smoothing of the mechanism.
-    """
+    """Estimate of a table of counts after its release; exact without noise."""
 
     counts: np.ndarray  # of shape (n_rows, n_categories)
     probabilities: np.ndarray  # of the same shape, smoothed
@@ -116,13 +112,11 @@ def noisy_table(release: Release, axes: tuple[Any, ...]) -> NoisyTable:
 
 
 def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray | None:
-    """Estimate the class counts alone, None if they were not released.
-
-    Normal noise and a normal prior with equal means, whose variance is estimated from the noisy
-    counts and is at least that of a sample. Counts are positive.
-    """
+    """Estimate the class counts alone, None if they were not released."""
     if classes is None or classes.mechanism is None:
         return None
+    # Normal noise, and a normal prior with equal means. Its variance is estimated from the noisy
+    # counts and is at least that of a sample. Counts are positive.
     noisy = classes.drawn
     mean = float(noisy.mean()) if total is None else total / noisy.size
     noise_variance = classes.mechanism.noise.variance_at(max(mean, 0.0))
@@ -140,10 +134,7 @@ class _OutOfCoreCounter:
     """Counter of tables that are not in memory; `model` is a copy made by `_for_workers`."""
 
     model: Any
-
-    @property
-    def max_rows(self) -> int:
-        return self.model.max_rows
+    max_rows: int
 
     def count_part(self, part: Part, previous: CountedRows | None) -> ClassCounts:
         # A copy: threads share the model, and checks of records set attributes.
@@ -162,15 +153,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     A subclass defines
 
     - `_validate(X, y, reset)`: scikit-learn's `validate_data` with further checks,
-    - `_count_features(X, codes, weights)`: exact counts of a batch, an object with addition,
-      `missing` (public parameters that were taken from the data) and
-      `tables(counts, n_samples, options)` (public descriptions and counts),
-    - `_count_features_of_frame(frame)` and `_check_given_features(table, classes, n_rows,
-      weights)`: the same of a frame out of core, and of the counts given to `fit_counts`,
-    - `_estimate_counts(classes, features, total)`: post-processed class counts and tables, from
-      releases with noise; the total number of records is None if it is not public,
-    - `_set_feature_attributes(estimates, extra, private)`: sets the attributes of the features,
-      with smoothing beyond that of the tables,
+    - `_count_features(X, codes, weights)`, `_count_features_of_frame(frame)` and
+      `_check_given_features(table, classes, n_rows, weights)`: exact counts, with addition,
+      `missing` (parameters taken from the data) and `tables(counts, n_samples, options)`,
+    - `_estimate_counts(classes, features, total)`: post-processed class counts and tables,
+    - `_set_feature_attributes(estimates, extra, private)`, with `extra` smoothing,
     - `_log_likelihood(X)`: log P(x | class), of shape (n_samples, n_classes).
     """
 
@@ -199,11 +186,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     _original: ClassVar[type]
     #: Whether the totals of the tables follow from the number of records.
     _counts_records: ClassVar[bool] = True
-
-    @property
-    def _uses_prior(self) -> bool:
-        """Whether the score of a class includes the class prior."""
-        return True
 
     def _check_size(self, n_columns: int) -> None:
         """Refuse tables that would not fit into memory."""
@@ -238,7 +220,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             plan = NaiveBayesPlan(self, context, counts)
             noisy = context.release(plan)
             self._set_fitted_attributes(plan, noisy)
-        self.__dict__.pop("_release_lock", None)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -250,10 +231,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         sample_weight: Any = None,
         groups: Any = None,
     ) -> Model:
-        """Count a batch of records; nothing is released or charged yet.
-
-        The first prediction or score, or `release`, releases the model once. After that it
-        accepts no more records.
+        """Count a batch of records; `release` or the first prediction releases the model once.
 
         Parameters
         ----------
@@ -342,15 +320,12 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             plan = NaiveBayesPlan(self, context, counts)
             noisy = context.release(plan)
             self._set_fitted_attributes(plan, noisy)
-        self.__dict__.pop("_release_lock", None)
         return self
 
     def release(self: Model) -> Model:
-        """Release the counts of `partial_fit`, and delete them.
+        """Release the counts of `partial_fit` once, and delete them.
 
-        The accountant is charged, noise is drawn and the fitted attributes are set, once.
-        Further calls do nothing, from any thread. `predict`, `score` and related methods call
-        this; access to an attribute does not.
+        `predict`, `score` and related methods call this; access to an attribute does not.
 
         Returns
         -------
@@ -376,8 +351,20 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         """Count all records, in memory or out of core."""
         table = open_table(X, y, sample_weight, groups)
         if table.in_memory:
-            return self._count_batch(table.part, self.classes, is_private)
+            return self._count_batch(table.part, self._public_classes(), is_private)
         return self._count_out_of_core(table)
+
+    def _public_classes(self) -> Any:
+        """Return the declared classes: those of the label column of a schema, if it is known."""
+        known = self._declared("classes")
+        if known is None or self.classes is None:
+            return self._public("classes")
+        if not np.array_equal(check_classes(self.classes), check_classes(known)):
+            raise ValueError(
+                "classes must be the declared values of the label column of the schema; they are "
+                "not. Leave classes out"
+            )
+        return self.classes
 
     def _count_batch(
         self, part: Part, classes: Any, is_private: bool, before: Any = None, is_part: bool = False
@@ -455,7 +442,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         self._check_size(self.n_features_in_)
         self._known_prior(self._is_private)
         self._check_alpha()
-        counts = table.count(_OutOfCoreCounter(self._for_workers()))
+        counts = table.count(_OutOfCoreCounter(self._for_workers(), self.max_rows))
         if "sample_weight" in table.given and not counts.classes.any():
             raise ValueError("Sample weights must contain at least one non-zero number.")
         return counts
@@ -663,8 +650,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         self.release()
-        scores = self._log_likelihood(X)
-        return scores + self.class_log_prior_ if self._uses_prior else scores
+        return self._joint_log_likelihood(X)
+
+    def _joint_log_likelihood(self, X: Any) -> np.ndarray:
+        return self._log_likelihood(X) + self.class_log_prior_
 
     @lazy_for_dask(lambda model: (None, model.classes_[:0]))
     def predict(self, X: Any) -> Any:

@@ -247,27 +247,24 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         return features
 
     def _estimate_counts(self, classes, features, total):
-        if len(features) == 2:
-            return self._estimate_shares(classes, features[0], features[1], total)
+        if len(features) == 2:  # the filled places given the classes, and the features given those
+            axes = ("row", "category")
+            fill, table = (noisy_table(release, axes) for release in features)
+            prior = estimate_classes(classes, total)
+            (places,) = estimate_counts([fill], row_shares=[prior])
+            (shares,) = estimate_counts([table], row_shares=[places.counts[:, 1]])
+            return prior, [places.counts, shares.counts]
         # Each feature has a table of its own, and the row sums of all are the class counts.
-        (table,) = features
-        drawn = table.drawn.reshape(len(self.classes_), -1, 2)
+        (release,) = features
+        drawn = release.drawn.reshape(len(self.classes_), -1, 2)
         tables = [] if classes is None else [noisy_table(classes, ("class",))]
         tables += [
-            noisy_table(table._replace(drawn=drawn[:, feature]), ("class", feature))
+            noisy_table(release._replace(drawn=drawn[:, feature]), ("class", feature))
             for feature in range(drawn.shape[1])
         ]
         estimates = estimate_counts(tables, total)
         prior = None if classes is None else estimates.pop(0).counts
         return prior, [np.stack([each.counts for each in estimates], axis=1).reshape(-1, 2)]
-
-    def _estimate_shares(self, classes, fill, table, total):
-        """Estimate the filled places given the classes, and the features given those."""
-        axes = ("row", "category")
-        prior = estimate_classes(classes, total)
-        (places,) = estimate_counts([noisy_table(fill, axes)], row_shares=[prior])
-        (shares,) = estimate_counts([noisy_table(table, axes)], row_shares=[places.counts[:, 1]])
-        return prior, [places.counts, shares.counts]
 
     def _set_feature_attributes(self, estimates, extra, private):
         *fill, features = estimates

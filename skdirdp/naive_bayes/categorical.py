@@ -33,10 +33,8 @@ class CategoryCounts:
     missing: tuple[str, ...]
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
-        return CategoryCounts(
-            [_add_padded(a, b) for a, b in zip(self.counts, other.counts, strict=True)],
-            tuple(dict.fromkeys((*self.missing, *other.missing))),
-        )
+        pairs = zip(self.counts, other.counts, strict=True)
+        return CategoryCounts([_add_padded(a, b) for a, b in pairs], self.missing)
 
     def tables(self, counts: Any, n_samples: float, options: Any) -> list[Table]:
         # Features with equally many categories share one description.
@@ -53,6 +51,14 @@ def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     for counts in (a, b):
         total[:, : counts.shape[1]] += counts
     return total
+
+
+def _check_categories(largest: np.ndarray, sizes: np.ndarray, first: int = 0) -> None:
+    for feature in np.flatnonzero(largest >= sizes)[:1]:
+        raise ValueError(
+            f"X must hold categories below n_categories, {sizes[feature]} for feature "
+            f"{first + feature}; some are not"
+        )
 
 
 class DirichletCategoricalNB(_PrivateNaiveBayes):
@@ -237,17 +243,10 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         # A batch may have no record to count: its persons may have reached max_rows.
         largest = X.max(axis=0, initial=0)
         sizes = self._sizes(X.shape[1], largest)
-        for feature in np.flatnonzero(largest >= sizes)[:1]:
-            raise self._beyond(sizes[feature], feature)
+        _check_categories(largest, sizes)
         counts = count_categories(X, sizes, codes, len(self.classes_), weights)
         is_declared = self._public("n_categories") is not None
         return CategoryCounts(counts, () if is_declared else ("n_categories",))
-
-    @staticmethod
-    def _beyond(size: int, feature: int) -> ValueError:
-        return ValueError(
-            f"X must hold categories below n_categories, {size} for feature {feature}; some are not"
-        )
 
     def _undeclared(self, weighted):
         missing = [] if self.n_categories is not None else ["n_categories"]
@@ -262,8 +261,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
 
             def encode(records, feature=feature, size=size):
                 X, codes = self._validate_some(records.iloc[:, :1], records.iloc[:, 1])
-                if X.max() >= size[0]:
-                    raise self._beyond(size[0], feature)
+                _check_categories(X.max(axis=0), size, feature)
                 return X, codes
 
             found = frame.group([name, frame.label], int(size[0]) * n_classes, encode)
@@ -272,9 +270,9 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return CategoryCounts(counts, ())
 
     def _check_given_features(self, table, classes, n_rows, weights):
-        names = list(table) if isinstance(table, Mapping) else None
-        tables = list(table.values()) if isinstance(table, Mapping) else list(table)
-        self._name_features(names, len(tables))
+        is_named = isinstance(table, Mapping)
+        tables = list(table.values() if is_named else table)
+        self._name_features(table if is_named else None, len(tables))
         sizes = self._sizes(len(tables))
         counts = []
         for feature, (given, size) in enumerate(zip(tables, sizes.tolist(), strict=True)):

@@ -24,27 +24,21 @@ from .base import Table, _PrivateNaiveBayes, estimate_classes, noisy_table
 
 
 def default_total(max_count: float, n_columns: int) -> float:
-    """Return a bound on the totals of rows that depends on public sizes alone.
-
-    It is the geometric mean of the smallest and the largest total of a row that is not empty,
-    with entries of `max_count`. For any true total the signal-to-noise ratio is at least
-    ``n_columns ** -0.25`` of the best, and no other bound guarantees as much (docs/theory.md,
-    section 15).
-    """
-    # A whole multiple of max_count is faster to calibrate.
+    """Return a bound on the totals of rows that depends on public sizes alone."""
+    # The geometric mean of the smallest and the largest total of a row with entries of
+    # `max_count`. For any true total the signal-to-noise ratio is at least n_columns ** -0.25 of
+    # the best, and no other bound guarantees as much (docs/theory.md, section 15). A whole
+    # multiple of `max_count` is faster to calibrate.
     return max_count * math.ceil(math.sqrt(n_columns))
 
 
 @dataclass(frozen=True)
 class FeatureSums:
-    """Sums of the features by class, released with a row for each class, or as one row.
-
-    If they are one row, the complement of a class is a sum of released cells.
-    """
+    """Sums of the features by class, released with a row for each class, or as one row."""
 
     sums: RowSums
     n_columns: int  # to calibrate for: as declared, or that of the table
-    one_row: bool
+    one_row: bool  # then the complement of a class is a sum of released cells
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -85,9 +79,6 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     #: Whether the sums of all classes are released as one row.
     _one_row: ClassVar[bool] = False
 
-    max_count: float | None
-    max_total: float | str | None
-
     def _validate(self, X, y="no_validation", *, reset):
         checked = validate_records(
             self,
@@ -108,23 +99,21 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
                 assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
         X = self._prepare(X)
-        # Only fit needs non-negative numbers, as in scikit-learn.
-        if labels and is_unclear:
-            self._check_non_negative(X)
-        return (X, *labels) if labels else X
+        if not labels:  # only fit needs non-negative numbers, as in scikit-learn
+            return X
+        if is_unclear:
+            try:
+                check_non_negative(X, f"{type(self).__name__} (input X)")
+            except ValueError as error:
+                raise ValueError(
+                    f"{str(error).rstrip('.')}. If X comes from a HashingVectorizer, set its "
+                    "alternate_sign=False"
+                ) from None
+        return (X, *labels)
 
     def _prepare(self, X: Any) -> Any:
         """Return the numbers that are counted or scored."""
         return X
-
-    def _check_non_negative(self, X: Any) -> None:
-        try:
-            check_non_negative(X, f"{type(self).__name__} (input X)")
-        except ValueError as error:
-            raise ValueError(
-                f"{str(error).rstrip('.')}. If X comes from a HashingVectorizer, set its "
-                "alternate_sign=False"
-            ) from None
 
     def _check_size(self, n_columns):
         n_cells = n_columns * len(self.classes_)
@@ -206,10 +195,9 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 class DirichletNB(_NumericNaiveBayes):
     """Private multinomial naive Bayes, a drop-in replacement for `MultinomialNB`.
 
-    Two tables are released: the class counts, and the sums of each feature by class. A record
-    contributes its whole row to the latter, which is therefore bounded: entries are clipped to
-    `max_count`, and a row with a larger total is scaled down to `max_total`. At infinite
-    `epsilon` the model is that of `MultinomialNB`.
+    Two tables are released: the class counts, and the sums of each feature by class. Entries are
+    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
+    infinite `epsilon` the model is that of `MultinomialNB`.
 
     Parameters
     ----------
@@ -365,11 +353,9 @@ class DirichletNB(_NumericNaiveBayes):
 class DirichletComplementNB(_NumericNaiveBayes):
     """Private complement naive Bayes, a drop-in replacement for `ComplementNB`.
 
-    One table is released: the sums of each feature by class, as shares of their total. A record
-    contributes its whole row, which is therefore bounded: entries are clipped to `max_count`,
-    and a row with a larger total is scaled down to `max_total`. A record is scored by the
-    shares of all other classes, which follow from the released shares. At infinite `epsilon`
-    the model is that of `ComplementNB`.
+    One table is released: the sums of each feature by class, as shares of their total. Entries
+    are clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
+    infinite `epsilon` the model is that of `ComplementNB`.
 
     Parameters
     ----------
@@ -553,6 +539,6 @@ class DirichletComplementNB(_NumericNaiveBayes):
         else:
             self.feature_log_prob_ = -logged
 
-    @property
-    def _uses_prior(self):
-        return len(self.classes_) == 1
+    def _joint_log_likelihood(self, X):
+        scores = self._log_likelihood(X)
+        return scores + self.class_log_prior_ if len(self.classes_) == 1 else scores

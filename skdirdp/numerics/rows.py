@@ -14,9 +14,9 @@ from .conservative import EXACT
 
 try:
     # Private names of scipy, imported nowhere else.
-    from scipy.sparse._sparsetools import csc_matvec, csc_matvecs
+    from scipy.sparse._sparsetools import coo_todense, csc_matvecs
 except ImportError:
-    csc_matvec = csc_matvecs = None
+    coo_todense = csc_matvecs = None
 
 # Sums of whole numbers up to this are exact in single precision.
 _EXACT_IN_SINGLE = 2.0**24
@@ -201,14 +201,12 @@ class SparseRows:
             return np.bincount(rows, self.entries, self.n_rows)
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        cells = self.broadcast(groups * self.n_columns)
-        cells += self.columns
-        entries, flat = self.entries.astype(sums.dtype, copy=False), sums.reshape(-1)
-        if csc_matvec is None:  # 1.5 times as slow as the kernel of scipy
-            np.add.at(flat, cells, entries)
+        columns, entries = self.columns, self.entries.astype(sums.dtype, copy=False)
+        rows = self.broadcast(groups.astype(columns.dtype, copy=False))
+        if coo_todense is None:
+            np.add.at(sums, (rows, columns), entries)
         else:
-            ones = np.ones(self.n_rows, sums.dtype)
-            csc_matvec(len(flat), self.n_rows, self.indptr, cells, entries, ones, flat)
+            coo_todense(*sums.shape, len(entries), rows, columns, entries, sums.reshape(-1), 0)
 
 
 Rows = DenseRows | SparseRows

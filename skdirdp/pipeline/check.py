@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
+from ..schema import SchemaEncoder
 
 Rule = str | None | Callable[[Any], str | None]
 
@@ -23,8 +24,6 @@ def is_known(step: Any) -> bool:
     """Whether the class of an estimator belongs to a package that the rules are for."""
     return type(step).__module__.partition(".")[0] in _PACKAGES
 
-
-# Rules -----------------------------------------------------------------------------------
 
 _LABELS = "takes the labels from the data"
 _CLUSTERS = "learns clusters"
@@ -45,12 +44,10 @@ def _if(condition: Callable[[Any], Any], learns: str) -> Rule:
     return lambda step: learns if condition(step) else None
 
 
-def _tfidf(step: Any) -> str | None:
-    return "learns document frequencies" if step.use_idf else None
-
-
 def _tfidf_vectorizer(step: Any) -> str | None:
-    return "learns the vocabulary" if step.vocabulary is None else _tfidf(step)
+    if step.vocabulary is None:
+        return "learns the vocabulary"
+    return "learns document frequencies" if step.use_idf else None
 
 
 def _encoder(step: Any) -> str | None:
@@ -127,7 +124,7 @@ TRANSFORMERS: dict[str, Rule] = {
     "SparseRandomProjection": _RANDOM_PROJECTION,
     "SplineTransformer": _if(lambda step: isinstance(step.knots, str), "learns the knots"),
     "StandardScaler": _standard_scaler,
-    "TfidfTransformer": _tfidf,
+    "TfidfTransformer": _if(lambda step: step.use_idf, "learns document frequencies"),
     "TfidfVectorizer": _tfidf_vectorizer,
 }
 
@@ -226,10 +223,8 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
     ),
 }
 
-#: Rules that users registered.
-_REGISTERED: dict[type, Rule] = {}
-
-# The check -------------------------------------------------------------------------------
+#: Rules of classes: of the encoder of a schema, and of those that users registered.
+_REGISTERED: dict[type, Rule] = {SchemaEncoder: None}
 
 
 @dataclass(frozen=True)
@@ -276,9 +271,8 @@ def register_step(estimator: type, rule: Rule) -> None:
         The rule holds for its instances, not for those of subclasses.
     rule : None, str or callable
         None if it learns nothing from the data and transforms every record by itself, otherwise
-        what it learns. Or a function that returns either for an instance. The fit of a
-        `PrivatePipeline` shows a step that learns nothing made-up records instead of yours,
-        with the same columns and dtypes, and no labels.
+        what it learns. Or a function that returns either for an instance. A `PrivatePipeline`
+        fits a step that learns nothing to made-up records with the same columns and dtypes.
 
     Examples
     --------
@@ -308,9 +302,8 @@ def check_pipeline(pipe: Any) -> list[Finding]:
     """Return which steps of a pipeline are private, learn nothing from the data, or leak.
 
     The check uses the class and the parameters of each step; nothing is fitted. A step that is
-    not known to learn nothing counts as leaking. A `PrivatePipeline` does not show the records
-    to steps that learn nothing; for other pipelines the findings include what their fit
-    reveals. Missing public parameters of a private step leak too; its fit warns of them.
+    not known to learn nothing counts as leaking. If the pipeline is not a `PrivatePipeline`, the
+    findings include what the fit of steps that learn nothing reveals.
 
     Parameters
     ----------
@@ -409,12 +402,7 @@ def _children(step: Any) -> Iterator[tuple[str, Any]]:
         for each in getattr(step, attribute, None) or ()
         if isinstance(each, tuple)
     ]
-    if named:
-        yield from ((each[0], each[1]) for each in named)
-        remainder = getattr(step, "remainder", None)
-        if isinstance(remainder, BaseEstimator):
-            yield "remainder", remainder
-        return
+    yield from ((each[0], each[1]) for each in named)
     for name, value in step.get_params(deep=False).items():
-        if isinstance(value, BaseEstimator):
+        if isinstance(value, BaseEstimator) and (not named or name == "remainder"):
             yield name, value

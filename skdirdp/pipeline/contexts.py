@@ -1,13 +1,12 @@
 """Release contexts of a pipeline fit: the rehearsal and the paid fit.
 
-The sizes of all tables are public, so they are known before the first release. A rehearsal fits
-copies of all steps with noise that is not charged, and keeps only the descriptions of the tables.
-Everything that can fail in a step fails here. Then all tables are calibrated and charged together,
-and the steps are fitted again. Tables that differ from those of the rehearsal are refused.
+The sizes of all tables are public. A rehearsal fits copies of all steps with noise that is not
+charged, and keeps only the descriptions of the tables. Then all tables are calibrated and charged
+together, and the steps are fitted again. Tables that differ from the rehearsed ones are refused.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from .._messages import is_own_error, known_message
-from .._persons import SHARED_GROUPS, SharedGroups
+from .._persons import SHARED_GROUPS
 from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
 from ..base import (
@@ -32,8 +31,8 @@ from ..base import (
 )
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
-from ..mechanisms.tables import CountTable
 from .check import ADAPTIVE, KEEP_ROWS, PARALLEL, is_known
+from .inputs import FitInputs
 from .public_steps import original_class
 
 #: Public parameters of labels, weights and the number of records. No step changes these, so
@@ -45,23 +44,30 @@ _HARMLESS = (Warning, ImportError, MemoryError)
 
 
 class _PipelineContext(ReleaseContext):
-    """Context of one pass over the steps of a pipeline; `groups` has the ids of persons."""
+    """Context of one pass over the steps of a pipeline."""
 
     #: End of the message of a failed pass: whether the budget was charged.
     outcome: ClassVar[str]
 
-    def __init__(self, budget: Budget, groups: Any):
+    def __init__(self, budget: Budget, inputs: FitInputs):
         super().__init__(budget)
-        self.groups = groups
+        self.inputs = inputs
         self.step = ""
-        self._fitted: Any = None
-        self._known_of_output: dict[str, Any] = {}
+        self._fitted: Any = None  # estimator of the step
+        self._before: Any = None  # the last step that is not skipped
+        self._known_of_output: Mapping[str, Any] = {}
 
     def enter(self, name: str, step: Any) -> None:
         """Go on to the next step, whose sizes follow from the declarations of the last one."""
+        before = self._before
         self.step, self._fitted = name, step
         if step is not None and not isinstance(step, str):
-            self.known, self._known_of_output = self._known_of_output, {}
+            self._before = step
+            self.known = dict(self._known_of_output)
+            self._known_of_output = {}
+            # An estimator inside a step may have other columns or labels.
+            if isinstance(step, PrivateEstimator):
+                self.known |= {**self.inputs.known_after(before), **self.inputs.known_labels()}
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
@@ -70,7 +76,7 @@ class _PipelineContext(ReleaseContext):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        shared = SHARED_GROUPS.set(SharedGroups(self.groups))
+        shared = SHARED_GROUPS.set(self.inputs.shared_groups())
         try:
             # Workers in other threads or processes would not be within the context.
             with joblib.parallel_config(backend="sequential"), super().active():
@@ -105,17 +111,16 @@ class _PipelineContext(ReleaseContext):
 
 
 class Rehearsal(_PipelineContext):
-    """Context of the first pass, which finds the tables of all steps.
+    """Context of the first pass, which finds the tables of all steps of a pipeline.
 
-    Private estimators have their paths as labels, and a `ForbiddenAccountant`. `feeds` says
-    whether the release at one path affects the data at another.
+    Private estimators have their paths as labels, and a `ForbiddenAccountant`.
     """
 
     outcome = "Nothing was charged"
 
-    def __init__(self, budget: Budget, groups: Any, feeds: Callable[[str, str], bool]):
-        super().__init__(budget, groups)
-        self.feeds = feeds
+    def __init__(self, pipe: Pipeline, budget: Budget, inputs: FitInputs):
+        super().__init__(budget, inputs)
+        self.pipe = pipe
         self.accountant = ForbiddenAccountant()
         self.plans: list[tuple[str, ReleasePlan]] = []  # with the name of the step
 
@@ -133,11 +138,20 @@ class Rehearsal(_PipelineContext):
         estimator._warn_of_leak([f"{path}__{name}" for name in plan.leaks])
         self.plans.append((self.step, plan))
         if not self.is_private:
-            return estimator._calibrate(plan.tables, self.budget) if plan.tables else ()
+            return plan.calibrated(self.budget)
         if plan.tables:
             # An invalid seed is refused, and a given one warned of, before the charge.
             noise_generator(estimator.random_state)
-        return [_discarded_noise(table, self.budget.adjacency) for table in plan.tables]
+        return [
+            DirichletMechanism(
+                1.0,
+                max(1.0, table.min_smoothing),
+                adjacency=self.budget.adjacency,
+                max_count=table.contribution.max_count,
+                max_total=table.contribution.max_total,
+            )
+            for table in plan.tables
+        ]
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         plan.estimator.privacy_ = PrivacyReport(
@@ -155,40 +169,23 @@ class Rehearsal(_PipelineContext):
             )
         if not self.is_private:
             return
-        before = [each for _, each in self.plans if self.feeds(str(each.estimator.label), path)]
-        self._check_columns(estimator, name, before)
+        before = [
+            each for _, each in self.plans if feeds(self.pipe, str(each.estimator.label), path)
+        ]
+        knows_columns = estimator._takes_declared_columns and "n_columns" in self.known
+        for each in before:
+            if each.estimator._selects_names and each.tables and not knows_columns:
+                raise ValueError(
+                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
+                    "DirichletNB does: otherwise its number of columns is not known before the "
+                    "words are released. Or give a vocabulary. Nothing was charged"
+                )
         unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
         if unknown and before:
             raise ValueError(
                 f"{', '.join(unknown)} must be given for {name}: it follows a private step, so its "
                 "noise is calibrated before its data are known"
             )
-
-    def _check_columns(
-        self, estimator: CountingEstimator, name: str, before: Sequence[ReleasePlan]
-    ) -> None:
-        """Refuse tables whose sizes would depend on names that are not released yet."""
-        if estimator._takes_declared_columns and "n_columns" in self.known:
-            return
-        for each in before:
-            if each.estimator._selects_names and each.tables:
-                raise ValueError(
-                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
-                    "DirichletNB does: otherwise its number of columns is not known before the "
-                    "words are released. Or give a vocabulary. Nothing was charged"
-                )
-
-
-def _discarded_noise(table: CountTable, adjacency: str) -> Mechanism:
-    """Return noise for a release that is thrown away."""
-    contribution = table.contribution
-    return DirichletMechanism(
-        1.0,
-        max(1.0, table.min_smoothing),
-        adjacency=adjacency,
-        max_count=contribution.max_count,
-        max_total=contribution.max_total,
-    )
 
 
 class JointPlan:
@@ -199,10 +196,12 @@ class JointPlan:
         self.plans = [plan for _, plan in rehearsal.plans]
         by_plan = _shares(rehearsal.plans, shares, last_step, budget)
         releasing = [pair for pair in zip(self.plans, by_plan, strict=True) if pair[0].tables]
-        calibrated = calibrate_shares(
-            [(share, plan.tables, _calibrate_to(plan, budget)) for plan, share in releasing],
-            **budget._asdict(),
-        )
+
+        def calibrate_to(plan: ReleasePlan) -> Callable[[float], Any]:
+            return lambda epsilon: plan.calibrated(budget._replace(epsilon=epsilon))
+
+        models = [(share, plan.tables, calibrate_to(plan)) for plan, share in releasing]
+        calibrated = calibrate_shares(models, **budget._asdict())
         for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
             plan.take_mechanisms(mechanisms)
         mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
@@ -217,11 +216,6 @@ class JointPlan:
         missing = [f"{plan.estimator.label}__{leak}" for plan in self.plans for leak in plan.leaks]
         seeded = any(plan.estimator.random_state is not None for plan in self.plans)
         return [*dict.fromkeys(missing), *["random_state"] * seeded]
-
-
-def _calibrate_to(plan: ReleasePlan, budget: Budget) -> Callable[[float], list[Mechanism]]:
-    """Return the calibration of one estimator's tables as a function of epsilon."""
-    return lambda epsilon: plan.estimator._calibrate(plan.tables, budget._replace(epsilon=epsilon))
 
 
 def _shares(
@@ -275,8 +269,8 @@ class PaidFit(_PipelineContext):
 
     outcome = "The charge stays"
 
-    def __init__(self, plan: JointPlan, groups: Any):
-        super().__init__(plan.budget, groups)
+    def __init__(self, plan: JointPlan, inputs: FitInputs):
+        super().__init__(plan.budget, inputs)
         self._declared = deque(plan.plans)
         self._unreleased: list[ReleasePlan] = []
         self.reports: list[tuple[str, PrivacyReport]] = []  # with the name of the step
@@ -324,15 +318,8 @@ class PaidFit(_PipelineContext):
         return budget._replace(epsilon=float(alone.rdp(budget.order)))
 
 
-# Private estimators in a pipeline --------------------------------------------------------
-
-
 class ForbiddenAccountant:
-    """Accountant that refuses every charge.
-
-    A pipeline charges for its steps. An estimator that charges this accountant was fitted
-    outside of the pipeline's context, in another thread for example.
-    """
+    """Accountant of the estimators in a pipeline, which refuses every charge."""
 
     def __init__(self) -> None:
         self.charged_by: list[str] = []
@@ -342,7 +329,7 @@ class ForbiddenAccountant:
         self.check()
 
     def check(self) -> None:
-        """Raise an error if it was charged, because an error in a thread may be lost."""
+        """Raise an error if it was charged: the error of the charge may be lost in a thread."""
         if self.charged_by:
             raise RuntimeError(
                 f"the private estimator {self.charged_by[0]!r} was fitted in another thread or "
@@ -350,8 +337,7 @@ class ForbiddenAccountant:
             ) from None
 
     def __deepcopy__(self, memo: Any) -> "ForbiddenAccountant":
-        # All clones share one, as they share any accountant.
-        return self
+        return self  # clones share it, as they share any accountant
 
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
@@ -367,11 +353,9 @@ def private_estimators(step: Any) -> list[PrivateEstimator]:
 
 
 def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
-    """Set the path in `set_params` as the label of each private estimator, and the accountant.
-
-    Both are parameters, so clones made by steps have them too. Estimators that a copy shares
-    with the original pipeline are not changed.
-    """
+    """Set the path in `set_params` as the label of each private estimator, and the accountant."""
+    # Both are parameters, so clones made by steps have them too. Estimators that a copy shares
+    # with the original pipeline are not changed.
     shared = {id(part) for _, part in _parts(original)}
     for path, estimator in _parts(pipe):
         if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
@@ -399,16 +383,15 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} holds a private estimator: "
-                "it may fit that to other rows, whose persons are not known. Nothing was charged"
+                "it may fit that to other rows, whose persons are not known. The same holds for "
+                "persons and labels of a schema. Nothing was charged"
             )
 
 
 def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
-    """Return all estimators that a fit would fit, by their names in `set_params`.
-
-    Private estimators in a list without names come first, under the name of the list: if they
-    have a better name, it comes later.
-    """
+    """Return all estimators that a fit would fit, by their names in `set_params`."""
+    # Private estimators in a list without names come first, under the name of the list: if they
+    # have a better name, it comes later.
     parameters = pipe.get_params(deep=True)
     unnamed = [
         (path, estimator)
@@ -426,14 +409,15 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
 
 
 def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
-    """Whether the release of one estimator may affect the data of one that is fitted later.
-
-    `earlier` and `later` are paths in the pipeline, equal if an estimator is fitted repeatedly.
-    """
+    """Whether the release at one path may affect the data at one that is fitted later."""
+    # The paths are equal if an estimator is fitted repeatedly.
     container: Any = pipe
     for one, other in zip_longest(earlier.split("__"), later.split("__")):
         in_sequence = isinstance(container, Pipeline)
-        if not in_sequence and not _fits_in_parallel(container):
+        kind = type(container).__name__
+        is_dependent = kind == "ClassifierChain" and container.cv is not None
+        in_parallel = kind in PARALLEL and is_known(container) and not is_dependent
+        if not in_sequence and not in_parallel:
             return True
         inside = container.get_params(deep=True)
         if one not in inside or other not in inside:
@@ -445,9 +429,3 @@ def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
         if isinstance(container, PrivateEstimator):
             return False
     return True
-
-
-def _fits_in_parallel(container: Any) -> bool:
-    kind = type(container).__name__
-    is_chain = kind == "ClassifierChain" and container.cv is not None
-    return kind in PARALLEL and is_known(container) and not is_chain

@@ -1,9 +1,9 @@
 """Pipeline with one privacy budget for all of its steps."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -15,11 +15,12 @@ from sklearn.utils.validation import check_memory
 
 from .._messages import format_exact, suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
-from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
+from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
 from ..accounting.worst_case import ADJACENCIES
 from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
+from ..schema import record_wise
 from .check import check_pipeline
 from .contexts import (
     JointPlan,
@@ -27,18 +28,16 @@ from .contexts import (
     Rehearsal,
     check_not_adaptive,
     check_rows_are_kept,
-    feeds,
     label_by_path,
     private_estimators,
 )
-from .public_steps import hide_records, reachable, record_wise, show_classes, takes_table
+from .inputs import FitInputs, labelled_records, open_inputs
+from .public_steps import hide_records, reachable, show_classes, takes_table
 
 
 @dataclass(frozen=True)
 class PipelineReport(PrivacyReport):
-    """Privacy guarantee of the fit of a pipeline.
-
-    A `PrivacyReport` of all steps together, with a report for each private step.
+    """Privacy guarantee of the fit of a pipeline, with a report for each private step.
 
     Parameters
     ----------
@@ -46,9 +45,8 @@ class PipelineReport(PrivacyReport):
         As for `PrivacyReport`, of all steps together. `not_covered` names parameters as in
         `set_params`, and steps that learn from the data without noise.
     steps : tuple of (str, PrivacyReport), default=()
-        Report of each private estimator, by the name of its step; a step with several
-        estimators has several. Each epsilon is that of the step alone. Together they add up to
-        more than the epsilon of the pipeline.
+        Report of each private estimator, by the name of its step. Each epsilon is that of the
+        estimator alone. They add up to more than the epsilon of the pipeline.
 
     Examples
     --------
@@ -65,9 +63,6 @@ class PipelineReport(PrivacyReport):
     """
 
     steps: tuple[tuple[str, PrivacyReport], ...] = ()
-
-    def _steps(self) -> tuple[tuple[str, PrivacyReport], ...]:
-        return self.steps
 
     def _means(self) -> str:
         means = super()._means()
@@ -162,17 +157,15 @@ class PrivatePipeline(Pipeline):
 
     Notes
     -----
-    The tables of all steps must be known before the first release. A rehearsal finds them: it
-    fits copies of the steps with other noise and discards them. So a step after a private one
-    needs its public parameters (bounds and numbers of categories right after a histogram are
-    known), and a step that fails on the data fails before the charge. If a fit fails after the
-    charge, the charge stays, and the pipeline is restored.
+    A rehearsal finds the tables of all steps before the first release: it fits copies of the
+    steps with other noise and discards them. So a step after a private one needs its public
+    parameters (bounds and numbers of categories right after a histogram are known), and a step
+    that fails on the data fails before the charge. If a fit fails after the charge, the charge
+    stays, and the pipeline is restored.
 
     Errors of steps of other libraries may quote records. A private fit shows only the step and
-    the type of the error; with infinite `epsilon` they are shown.
-
-    A `PrivacyLeakWarning` and `privacy_` name the steps that learn from the data without noise;
-    see `check_pipeline`.
+    the type of the error. A `PrivacyLeakWarning` and `privacy_` name the steps that learn from
+    the data without noise; see `check_pipeline`.
 
     Examples
     --------
@@ -288,8 +281,33 @@ class PrivatePipeline(Pipeline):
     predict_log_proba = _on_converted_records("predict_log_proba")
     decision_function = _on_converted_records("decision_function")
     score_samples = _on_converted_records("score_samples")
-    score = _on_converted_records("score")
     transform = _on_converted_records("transform")
+
+    @available_if(vars(Pipeline)["score"].check)
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> float:
+        """Return the score of the last step, which is exact and not private.
+
+        Parameters
+        ----------
+        X : iterable
+            Records.
+        y : iterable or str, default=None
+            Targets. If the first step is a `SchemaEncoder`, the name of a column may be given;
+            records without a declared label are left out.
+        sample_weight : array-like, default=None
+            Weights of the records.
+        **params : dict of str -> object
+            As for `Pipeline.score`.
+
+        Returns
+        -------
+        float
+        """
+        if isinstance(y, str):
+            X, y, rows = labelled_records(self, X, y)
+            sample_weight = None if sample_weight is None else take_records(sample_weight, rows)
+        score = vars(Pipeline)["score"].fn
+        return score(self, self._converted(X), y, sample_weight=sample_weight, **params)
 
     def _converted(self, X: Any) -> Any:
         """Convert a table record by record, if the first step needs it."""
@@ -299,9 +317,6 @@ class PrivatePipeline(Pipeline):
     def rehearse(self, X: Any, y: Any = None, **params: Any) -> JointMechanism | None:
         """Return the charge of a fit to these data; nothing is charged or released.
 
-        The charge depends only on public sizes and parameters. Use it to ask an accountant
-        whether it allows a search: ``accountant.affords(pipe.rehearse(X, y), releases=n_fits)``.
-
         Parameters
         ----------
         X, y, **params
@@ -310,7 +325,7 @@ class PrivatePipeline(Pipeline):
         Returns
         -------
         JointMechanism or None
-            None if nothing would be released.
+            It depends only on public sizes and parameters. None if nothing would be released.
 
         Examples
         --------
@@ -332,8 +347,7 @@ class PrivatePipeline(Pipeline):
     def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
         """Return the plan of a fit, without fitting."""
         with suppress_other_warnings(bool(np.isfinite(self.epsilon))):
-            params, groups = self._shared_groups(params)
-            return self._plan(Pipeline.fit, X, y, params, groups)[0]
+            return self._plan(Pipeline.fit, self._open(X, y, params))[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
         if ReleaseContext.current() is not None:
@@ -343,13 +357,14 @@ class PrivatePipeline(Pipeline):
         self._validate_steps()
         is_private = bool(np.isfinite(self.epsilon))
         with suppress_other_warnings(is_private):
-            leaking = self._warn_of_leaking_steps() if is_private else []
+            leaking = self._warn_of_leaking_steps()
             if self._holds_private_steps():
                 return self._fit_jointly(fit, X, y, params, leaking)
             try:
                 if is_private:
                     hide_records(self)
-                result = fit(self, X, y, **params)
+                inputs = self._open(X, y, params)
+                result = fit(self, inputs.X, inputs.y, **inputs.params)
             finally:
                 show_classes(self)
             self.privacy_ = self._report((), leaking, ())
@@ -359,10 +374,10 @@ class PrivatePipeline(Pipeline):
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
     ) -> Any:
         """Fit copies of the steps with the noise that is charged."""
-        params, groups = self._shared_groups(params)
-        plan, prefix = self._plan(fit, X, y, params, groups)
-        paid = PaidFit(plan, groups)
-        copy = self._copy(paid, prefix.again())
+        inputs = self._open(X, y, params)
+        plan, prefix = self._plan(fit, inputs)
+        paid = PaidFit(plan, inputs)
+        copy = self._copy(paid, _Prefix(prefix.memory, prefix.fitted))
         # Copies share generators: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
@@ -371,7 +386,7 @@ class PrivatePipeline(Pipeline):
         if joint is not None:
             charge(self, *joint.as_charge(), common_unit(each.unit for each in plan.plans))
         with paid.active():
-            result = fit(copy, X, y, **params)
+            result = fit(copy, inputs.X, inputs.y, **inputs.params)
         show_classes(copy)
         report = self._report(
             () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
@@ -395,16 +410,20 @@ class PrivatePipeline(Pipeline):
         shared = SharedGroups(given[0])
         for groups in given[1:]:
             shared.take(groups)
-        check_rows_are_kept(self)
         return others, given[0]
 
-    def _plan(
-        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
-    ) -> "tuple[JointPlan, _Prefix]":
+    def _open(self, X: Any, y: Any, params: dict) -> FitInputs:
+        """Return the records, labels and ids of a fit, as the schema of the first step states."""
+        inputs = open_inputs(self, X, y, *self._shared_groups(params))
+        if inputs.groups is not None or inputs.labelled is not None:
+            check_rows_are_kept(self)
+        return inputs
+
+    def _plan(self, fit: Callable[..., Any], inputs: FitInputs) -> "tuple[JointPlan, _Prefix]":
         """Return the calibrated plan, and the fitted steps before the first private one."""
         if np.isfinite(self.epsilon):
             check_not_adaptive(self)
-        rehearsal = Rehearsal(Budget.from_estimator(self), groups, partial(feeds, self))
+        rehearsal = Rehearsal(self, Budget.from_estimator(self), inputs)
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
@@ -412,10 +431,17 @@ class PrivatePipeline(Pipeline):
         label_by_path(copy, self, rehearsal.accountant)
         try:
             with rehearsal.active():
-                fit(copy, X, y, **params)
+                fit(copy, inputs.X, inputs.y, **inputs.params)
         finally:
             rehearsal.accountant.check()
-        self._check_all_released(rehearsal)
+        released = {step for step, _ in rehearsal.plans}
+        for _, name, step in self._iter():
+            if name not in released and private_estimators(step):
+                raise RuntimeError(
+                    f"step {name!r} holds a private estimator that was not fitted with the "
+                    "others: it has no columns, or it was fitted in another thread or process, "
+                    "outside of the budget. Nothing was charged"
+                )
         return JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
 
     def _holds_private_steps(self) -> bool:
@@ -436,17 +462,10 @@ class PrivatePipeline(Pipeline):
             stage.enter(*self.steps[step_idx])
         return super()._log_message(step_idx)
 
-    def _check_all_released(self, rehearsal: Rehearsal) -> None:
-        heard = {step for step, _ in rehearsal.plans}
-        for _, name, step in self._iter():
-            if name not in heard and private_estimators(step):
-                raise RuntimeError(
-                    f"step {name!r} holds a private estimator that was not fitted with the "
-                    "others: it has no columns, or it was fitted in another thread or process, "
-                    "outside of the budget. Nothing was charged"
-                )
-
     def _warn_of_leaking_steps(self) -> list[str]:
+        """Warn of steps that learn from the data without noise, and return their names."""
+        if np.isinf(self.epsilon):
+            return []
         leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
         for finding in leaking:
             warn(
@@ -457,62 +476,47 @@ class PrivatePipeline(Pipeline):
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
-        return PipelineReport(
-            *Budget.from_estimator(self).claimed(),
-            mechanisms=mechanisms,
-            not_covered=tuple(dict.fromkeys(leaks)),
-            unit=common_unit(report.unit for _, report in steps),
-            n_records=next((report.n_records for _, report in steps), None),
-            steps=steps,
-        )
+        not_covered = tuple(dict.fromkeys(leaks))
+        unit = common_unit(report.unit for _, report in steps)
+        n_records = next((report.n_records for _, report in steps), None)
+        budget = Budget.from_estimator(self).claimed()
+        return PipelineReport(*budget, mechanisms, not_covered, unit, n_records, steps)
 
     def __getitem__(self, ind):
         """Return a step by number or name, or a pipeline of the steps in a slice."""
+        found = super().__getitem__(ind)
         if not isinstance(ind, slice):
-            return super().__getitem__(ind)
-        if ind.step not in (1, None):
-            raise ValueError("Pipeline slicing only supports a step of 1")
-        parameters = self.get_params(deep=False)
-        parameters["steps"] = steps = self.steps[ind]
+            return found
+        parameters = {**self.get_params(deep=False), "steps": found.steps}
         if isinstance(self.shares, Mapping):
-            names = {name for name, _ in steps}
-            parameters["shares"] = {
-                name: share for name, share in self.shares.items() if name in names
-            } or None
+            shares = {name: self.shares[name] for name, _ in found.steps if name in self.shares}
+            parameters["shares"] = shares or None
         return type(self)(**parameters)
 
 
 class _Prefix:
-    """Memory of one fit, in which steps before the first private one are fitted once.
-
-    It has the interface of `joblib.Memory` that `Pipeline` uses. Steps after a private one are
-    never cached, because they depend on the noise.
-    """
+    """Memory of one fit, in which steps before the first private one are fitted once."""
 
     #: Without a location Pipeline fits its steps and not copies of them.
     location = None
 
-    def __init__(self, memory: Any, fitted: "list[Any] | None" = None):
-        self._memory = memory
-        self._fitted: list[Any] = []
-        self._known = iter(fitted or ())
+    def __init__(self, memory: Any, known: Sequence[Any] = ()):
+        self.memory = memory
+        self.fitted: list[Any] = []
+        self._known = iter(known)
         self._ended = False
 
-    def again(self) -> "_Prefix":
-        """Return the memory of a second pass, which finds the steps fitted."""
-        return _Prefix(self._memory, self._fitted)
-
     def cache(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        cached = self._memory.cache(function, **options)
+        cached = self.memory.cache(function, **options)
 
         def fit_transform(transformer, *args, **kwargs):
             self._ended = self._ended or bool(private_estimators(transformer))
-            if self._ended:
+            if self._ended:  # later steps depend on the noise
                 return function(transformer, *args, **kwargs)
             found = next(self._known, None)
             if found is None:
                 found = cached(transformer, *args, **kwargs)
-                self._fitted.append(found)
+                self.fitted.append(found)
             return found
 
         return fit_transform
