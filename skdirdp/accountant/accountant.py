@@ -271,7 +271,12 @@ class PrivacyAccountant(ReportsMixin):
             key = uuid4().hex
         else:
             check_key(key)
-        # One key counts once, even if a lost connection delivers the charge later.
+        self._charge_with_retries(spec, releases, label, key, is_new)
+
+    def _charge_with_retries(
+        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
+    ) -> None:
+        """Charge with one key, which counts once even if a lost connection delivers it later."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)

@@ -348,6 +348,29 @@ class Schema:
         absent = frozenset(self.missing_values)
         return self[name].encode(name, values, rows, missing_values=absent, strict=self.strict)
 
+    def encode_columns(
+        self, records: Records, rows: np.ndarray | None = None
+    ) -> dict[Hashable, np.ndarray]:
+        """Return the codes of the columns that have public values.
+
+        Parameters
+        ----------
+        records : Records
+            Columns of a table, as returned by `records`.
+        rows : ndarray of int, default=None
+            Positions of the records to encode. If None, all.
+
+        Returns
+        -------
+        dict of ndarray
+            As `encode_column`, by name.
+        """
+        return {
+            name: self.encode_column(name, values, rows)
+            for name, values in records.columns.items()
+            if self[name].is_counted and not self._is_open(name)
+        }
+
     def encode(self, table: Any) -> pd.DataFrame:
         """Return the codes of all columns that have public values.
 
@@ -365,9 +388,8 @@ class Schema:
         return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
 
     def _encode_block(self, table: Any) -> pd.DataFrame:
-        records = self.records(table, optional=True)
-        names = [n for n in self.features if n in records.columns and not self._is_open(n)]
-        return pd.DataFrame({n: self.encode_column(n, records.columns[n]) for n in names})
+        codes = self.encode_columns(self.records(table, optional=True))
+        return pd.DataFrame({name: codes[name] for name in self.features if name in codes})
 
     def decode(self, codes: pd.DataFrame) -> pd.DataFrame:
         """Return the values of codes, in their declared types.
