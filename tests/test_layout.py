@@ -209,7 +209,6 @@ CONVERSIONS = {
 #: Calls outside the schema's package, with the reason.
 ALLOWED_CONVERSIONS = {
     ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
-    ("pipeline.public_steps", "astype(object)"): "texts of a fixed width, each by itself",
 }
 
 
