@@ -936,7 +936,7 @@ DEFECTS = {
         ("PrivateBayesNet", "pandas objects"),
     ),
     "a missing value of a dictionary is the last of its values": (
-        ("skdirdp.pipeline.public_steps.without_dictionaries", unchanged),
+        ("skdirdp.schema.arrays.without_dictionaries", unchanged),
         ("pipeline of categories, some missing", "arrow dictionaries"),
     ),
     "one missing value turns all integers of a score into floats": (

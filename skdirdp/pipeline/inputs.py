@@ -18,6 +18,7 @@ from ..schema import (
     SchemaEncoder,
     convert_ids,
     declared_labels,
+    labels_or_none,
     read_labels,
 )
 from .public_steps import reachable
@@ -78,7 +79,7 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     if isinstance(y, str):
         classes = declared_labels(schema, y)
         others = {name: values for name, values in records.columns.items() if name != y}
-        y, labelled = _labels(schema, records, y)
+        y, labelled = read_labels(schema, y, _column(records, y))
         records = Records(others, records.n_records)
     ids, max_rows = schema.person_ids(records), None
     if ids is not None:
@@ -97,11 +98,10 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     )
 
 
-def _labels(schema: Schema, records: Records, name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return declared labels, and a mask of the records that have one, which alone are counted."""
+def _column(records: Records, name: str) -> Any:
     if name not in records.columns:
         raise ValueError(f"y must be the name of a column of X; {name!r} is not one")
-    return read_labels(schema, name, records.columns[name])
+    return records.columns[name]
 
 
 def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
@@ -141,12 +141,8 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
             "y may be the name of a column only if the estimator is a pipeline that begins with "
             "schema.encoder(); got a name"
         )
-    labels, labelled = _labels(schema, schema.records(X, optional=True), y)
-    if labelled is None:
-        return labels
-    labels = labels.astype(object)
-    labels[~labelled] = None
-    return labels
+    records = schema.records(X, optional=True)
+    return labels_or_none(schema, y, _column(records, y))
 
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:
@@ -164,6 +160,6 @@ def ids_by_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, int] | No
     if schema is None or schema.person is None:
         return None
     records = schema.records(X, optional=True)
-    labelled = _labels(schema, records, y)[1] if isinstance(y, str) else None
+    labelled = read_labels(schema, y, _column(records, y))[1] if isinstance(y, str) else None
     ids: Any = schema.person_ids(records)
     return _only_labelled(ids, labelled), schema.max_rows

@@ -43,7 +43,7 @@ from .columns import (
 )
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
-from .schema import Schema, SchemaEncoder, declared_labels, read_labels
+from .schema import Schema, SchemaEncoder, declared_labels, labels_or_none, read_labels
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
@@ -81,6 +81,7 @@ __all__ = [
     "has_type",
     "is_row",
     "label_codes",
+    "labels_or_none",
     "list_cells",
     "may_hold_nulls",
     "missing_cells",

@@ -649,6 +649,16 @@ def read_labels(
     return known[np.where(labelled, codes, 0)], labelled if schema[name].missing else None
 
 
+def labels_or_none(schema: Schema, name: Hashable, values: Any) -> np.ndarray:
+    """Return the declared label of each cell, None for a cell without one."""
+    labels, labelled = read_labels(schema, name, values)
+    if labelled is None:
+        return labels
+    labels = labels.astype(object)
+    labels[~labelled] = None
+    return labels
+
+
 def declaration(kind: Kind) -> str:
     """Return a kind as the expression that declares it."""
     options = [f"{name}={value!r}" for name, value in kind.arguments().items()]
