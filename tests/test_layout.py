@@ -209,11 +209,6 @@ CONVERSIONS = {
 #: Calls outside the schema's package, with the reason.
 ALLOWED_CONVERSIONS = {
     ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
-<<<<<<< HEAD
-    ("pipeline.inputs", "astype(object)"): "declared labels, with None for a missing one",
-    ("command.synthesize", "read_csv"): "the method of Schema",
-=======
->>>>>>> schema-pipeline
 }
 
 

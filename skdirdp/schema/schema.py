@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import warn
+from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
 from .blocks import table_blocks
@@ -384,7 +384,8 @@ class Schema:
         DataFrame
             As `encode_column`. Keys, ignored columns and names are left out.
         """
-        blocks = [self._encode_block(block) for block in table_blocks(table)]
+        with errors_without_data(X=table):
+            blocks = [self._encode_block(block) for block in table_blocks(table)]
         return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
 
     def _encode_block(self, table: Any) -> pd.DataFrame:
