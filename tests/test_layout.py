@@ -210,7 +210,6 @@ CONVERSIONS = {
 ALLOWED_CONVERSIONS = {
     ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
     ("pipeline.inputs", "astype(object)"): "declared labels, with None for a missing one",
-    ("command.synthesize", "read_csv"): "the method of Schema",
 }
 
 
