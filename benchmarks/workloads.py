@@ -13,6 +13,7 @@ from skdirdp import (
     DirichletHistogramTransformer,
     DirichletNB,
     PrivateBayesNetMLE,
+    Schema,
 )
 
 #: Entries of a word-count row are clipped to the first, its total to the second.
@@ -53,6 +54,26 @@ def sparse_counts(
 
 def numbers(n: int, features: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(n, features))
+
+
+def mixed_columns(n: int) -> tuple[Schema, pd.DataFrame]:
+    """Return four columns each of texts, codes, whole numbers, numbers and dates."""
+    rng = np.random.default_rng(0)
+    texts = [f"category {k}" for k in range(20)]
+    declared: dict[str, object] = {}
+    columns = {}
+    for k in range(4):
+        declared |= {f"text {k}": texts, f"code {k}": list(range(50)), f"whole {k}": (0, 110)}
+        declared |= {f"number {k}": (-10.0, 10.0), f"date {k}": ("2015-01-01", "2025-12-31")}
+        days = np.datetime64("2015-01-01") + rng.integers(0, 4018, n)
+        columns |= {
+            f"text {k}": pd.Series(np.array(texts, object)[rng.integers(0, 20, n)], dtype=object),
+            f"code {k}": rng.integers(0, 50, n),
+            f"whole {k}": rng.integers(0, 111, n),
+            f"number {k}": rng.normal(0, 3, n),
+            f"date {k}": days.astype("M8[us]"),
+        }
+    return Schema(declared), pd.DataFrame(columns)
 
 
 def alarm(n: int):

@@ -16,7 +16,7 @@ import numpy as np
 from ._messages import errors_without_data
 from ._validation import check_integer
 from .accounting.worst_case import MOST_ROWS, RECORD, Unit, common_unit
-from .schema import NO_PERSON, convert_ids
+from .schema import NO_PERSON, Records, Schema, convert_ids
 
 __all__ = ["MOST_ROWS", "RECORD", "CountedRows", "Unit", "common_unit", "select_rows"]
 
@@ -30,12 +30,17 @@ class CountedRows:
     rows: np.ndarray | None = None  # their positions; None for all rows
     #: Number of counted records of each person, in this batch and earlier ones.
     kept: Mapping[Hashable, int] = field(default_factory=dict, repr=False)
+    #: Whether records without a label or an id may be left out, so that the number of counted
+    #: records depends on single cells. Without ids, `n_rows` then includes them.
+    by_schema: bool = False
 
     def __add__(self, other: "CountedRows") -> "CountedRows":
         """Return the rows of this batch and of a later one that was selected after it."""
         max_rows = max(self.unit.max_rows, other.unit.max_rows)
         unit = Unit(max_rows, self.unit.by_ids and other.unit.by_ids)
-        return CountedRows(unit, self.n_rows + other.n_rows, kept=other.kept)
+        by_schema = self.by_schema or other.by_schema
+        n_rows = self.n_rows + other.n_rows
+        return CountedRows(unit, n_rows, kept=other.kept, by_schema=by_schema)
 
     def take(self, values: Any) -> Any:
         """Return the counted rows of an array; None stays None."""
@@ -45,13 +50,31 @@ class CountedRows:
 class SharedGroups:
     """Ids of a joint fit of several estimators, which must all use the same ids.
 
-    If `groups` is None, the ids of the first estimator are used, if it has any.
+    If `groups` is None, the ids of the first estimator are used, if it has any. A schema gives
+    `max_rows`, the bound for all estimators, and `labelled`, a mask of the records with a label.
     """
 
-    def __init__(self, groups: Any = None):
+    def __init__(self, groups: Any = None, max_rows: int | None = None, labelled: Any = None):
         self._given = groups is not None
         self._first = not self._given
         self._ids = _listed(groups)
+        self._max_rows = max_rows
+        self.labelled = labelled
+
+    @property
+    def by_schema(self) -> bool:
+        return self._max_rows is not None or self.labelled is not None
+
+    def bound(self, max_rows: int) -> int:
+        """Return the number of counted records of a person; 1, the default, may be the schema's."""
+        if self._max_rows is None:
+            return max_rows
+        if max_rows not in (1, self._max_rows):
+            raise ValueError(
+                f"max_rows must be that of the schema, {self._max_rows}, in every private step; "
+                f"got {max_rows}. Nothing was charged"
+            )
+        return self._max_rows
 
     def take(self, groups: Any) -> Any:
         """Return the ids that an estimator uses; `groups` are its own ids or None."""
@@ -99,8 +122,16 @@ def select_rows(
             "records are unknown"
         )
     shared = SHARED_GROUPS.get()
+    by_schema = shared is not None and shared.by_schema
     if shared is not None:
-        groups = shared.take(groups)
+        groups, max_rows = shared.take(groups), shared.bound(max_rows)
+        if groups is None and shared.labelled is not None:
+            if len(shared.labelled) != n_rows:
+                raise ValueError(
+                    "a step must keep all records in their order if y is a column of the schema"
+                )
+            rows = np.flatnonzero(shared.labelled)
+            return CountedRows(Unit(max_rows), n_rows, rows, by_schema=True)
     if groups is None:
         return CountedRows(Unit(max_rows), n_rows)
     kept = {} if before is None else before.kept
@@ -108,7 +139,7 @@ def select_rows(
         ids = convert_ids(groups)
     if len(ids) != n_rows:
         raise ValueError(f"groups must have one id for each row of X, {n_rows}; got {len(ids)}")
-    codes, persons = _numbered(ids)
+    codes, persons = number_persons(ids)
     already = np.array([kept.get(person, 0) for person in persons], dtype=np.int64)
     # Number of earlier rows of the same person.
     order = np.argsort(codes, kind="stable")
@@ -125,10 +156,32 @@ def select_rows(
         len(rows),
         None if len(rows) == n_rows else rows,
         {**kept, **dict(zip(persons, counted.tolist(), strict=True))},
+        by_schema,
     )
 
 
-def _numbered(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
+def select_persons(schema: Schema, records: Records, groups: Any, max_rows: int) -> CountedRows:
+    """Select the counted records of a table with a schema, whose key column may name persons."""
+    if schema.person is None:
+        return select_rows(groups, records.n_records, max_rows)
+    check_person(schema, groups, max_rows)
+    return select_rows(schema.person_ids(records), records.n_records, schema.max_rows)
+
+
+def check_person(schema: Schema, groups: Any, max_rows: int) -> None:
+    """Refuse ids and bounds that contradict the key of the persons in a schema."""
+    if groups is not None:
+        raise ValueError(
+            f"groups must not be given: the schema names the key of the persons, {schema.person!r}"
+        )
+    if max_rows not in (1, schema.max_rows):
+        raise ValueError(
+            f"max_rows must be that of the schema, {schema.max_rows}, or not be given; got "
+            f"{max_rows}"
+        )
+
+
+def number_persons(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
     """Return the person number of each row, and the list of persons."""
     if isinstance(ids, np.ndarray):
         distinct, codes = np.unique(ids, return_inverse=True)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from ._messages import errors_without_data
-from .schema import as_labels, as_numbers
+from .schema import as_labels, as_numbers, list_cells
 
 __all__ = [
     "HasMethods",
@@ -76,7 +76,7 @@ def _check_sample_weight(
     """Return validated sample weights, at least one of them positive unless `is_part`."""
     # scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
     if hasattr(sample_weight, "to_pylist"):  # numpy misreads dictionary arrays of PyArrow
-        sample_weight = sample_weight.to_pylist()
+        sample_weight = list_cells(sample_weight)
     check = validation._check_sample_weight
     if is_part and "allow_all_zero_weights" in signature(check).parameters:
         options["allow_all_zero_weights"] = True

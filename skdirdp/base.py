@@ -307,7 +307,7 @@ class ReleasePlan:
     ):
         self.estimator = estimator
         self.unit = rows.unit
-        is_public = context.budget.publishes_size(self.unit)
+        is_public = context.budget.publishes_size(self.unit) and not rows.by_schema
         self.n_records = rows.n_rows if is_public else None
         self.leaks = tuple(leaks)
         if self.unit.is_person:
@@ -477,8 +477,10 @@ class CountingEstimator(PrivateEstimator):
         """Return the number of records to calibrate for, and the parameters that it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
-        leaks = [] if budget.publishes_size(selection.unit) else ["n_samples"]
-        return float(selection.n_rows), leaks
+        # With a schema, the records of a person may have no id, and then are not counted.
+        is_public = not (selection.by_schema and selection.unit.by_ids)
+        is_public = is_public and budget.publishes_size(selection.unit)
+        return float(selection.n_rows), [] if is_public else ["n_samples"]
 
     def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
         """Return a mechanism for each table, all within the budget."""

@@ -240,7 +240,7 @@ network = PrivateBayesNetMLE(
     [("a", "b")], states={"a": [0, 1], "b": [0, 1, 2]}, target="a", columns=names()
 )
 open_network = PrivateBayesNetMLE([("a", "b")], columns=names())
-learnt = PrivateBayesNet({"a": [0, 1]}, {"b": (0, 2)}, target="a", columns=names())
+learnt = PrivateBayesNet(states={"a": [0, 1]}, bounds={"b": (0, 2)}, target="a", columns=names())
 open_learnt = PrivateBayesNet(columns=names())
 posterior = PrivateDirichletPosterior(mechanism="lshist", n_categories=3)
 labelled = PrivateDirichletPosterior(mechanism="lshist", categories=["x", "y"])

@@ -682,12 +682,12 @@ def test_states_from_the_data_are_those_that_occur():
     ("parameters", "message"),
     [
         ({"states": {"moon": [1]}}, "states must name nodes"),
-        ({"states": {**STATES, "rain": []}}, "at least one entry; for 'rain'"),
+        ({"states": {**STATES, "rain": []}}, "'rain': values must have at least one entry"),
         ({"states": {**STATES, "rain": "no"}}, "must be a list"),
         ({"states": {**STATES, "rain": 2}}, "must be a list"),
-        ({"states": {**STATES, "rain": ["no", "no", "yes"]}}, "distinct; for 'rain'"),
-        ({"states": {**STATES, "rain": ["no", None, "yes"]}}, "missing values; for 'rain'"),
-        ({"states": {**STATES, "rain": [["no"], ["yes"]]}}, "can be hashed; for 'rain'"),
+        ({"states": {**STATES, "rain": ["no", "no", "yes"]}}, "'rain': values must be distinct"),
+        ({"states": {**STATES, "rain": ["no", None, "yes"]}}, "'rain': values must not be missing"),
+        ({"states": {**STATES, "rain": [["no"], ["yes"]]}}, "'rain': values must be hashable"),
         ({"states": [1, 2]}, "states"),
         ({"target": "moon"}, "target must be a node"),
         ({"target": ["rain"]}, "target must be a node"),
@@ -727,15 +727,15 @@ def test_bad_data_is_refused_before_any_charge_and_the_model_stays():
     twice = pd.concat([X, X[["rain"]]], axis=1)
     bad = [
         (X.drop(columns=["rain", "wet"]), r"lacks \['rain', 'wet'\]"),
-        (strange, "only values in states; column 'wet'"),
-        (strange.astype("category"), "only values in states; column 'wet'"),
+        (strange, "only declared values; column 'wet'"),
+        (strange.astype("category"), "only declared values; column 'wet'"),
         (missing, "no missing values; column 'season'"),
         (missing.astype("category"), "no missing values; column 'season'"),
         (X.iloc[:0], "at least one record"),
         (twice, "duplicates"),
         (X.to_numpy(), "named by the parameter columns"),
         (X["rain"].to_numpy(), "two dimensions"),
-        (X.assign(rain=[[1]] * len(X)), "cannot be hashed"),
+        (X.assign(rain=[[1]] * len(X)), "only declared values"),
     ]
     for table, message in bad:
         with pytest.raises(ValueError, match=message) as caught:

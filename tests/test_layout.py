@@ -191,6 +191,66 @@ def test_there_are_at_most_110_modules():
     assert len(FILES) <= 110
 
 
+# Conversions -------------------------------------------------------------------------
+
+#: Functions and methods that convert whole tables or columns of records.
+CONVERSIONS = {
+    "convert_dtypes",
+    "factorize",
+    "from_pandas",
+    "infer_objects",
+    "read_csv",
+    "to_arrow",
+    "to_datetime",
+    "to_numeric",
+    "to_pandas",
+    "to_pylist",
+}
+#: Calls outside the schema's package, with the reason.
+ALLOWED_CONVERSIONS = {
+    ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
+    ("pipeline.inputs", "astype(object)"): "declared labels, with None for a missing one",
+    ("command.synthesize", "read_csv"): "the method of Schema",
+}
+
+
+def conversions(path: Path) -> set[str]:
+    """The calls of a file that convert tables or columns."""
+    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    # A schema converts records itself: `schema.read_csv(...)`.
+    calls = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and getattr(getattr(node.func, "value", None), "id", "") != "schema"
+    ]
+    named = {getattr(call.func, "attr", getattr(call.func, "id", "")) for call in calls}
+    to_objects = any(
+        getattr(call.func, "attr", "") == "astype"
+        and any(isinstance(given, ast.Name) and given.id == "object" for given in call.args)
+        for call in calls
+    )
+    return named & CONVERSIONS | ({"astype(object)"} if to_objects else set())
+
+
+def test_no_module_outside_the_schema_converts_records():
+    found = {
+        (module_name(path), name)
+        for path in FILES
+        if home(module_name(path)) != "schema"
+        for name in conversions(path)
+    }
+    assert found == set(ALLOWED_CONVERSIONS)
+
+
+def test_conversions_are_seen(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("import pandas as pd\npd.to_numeric(X.to_pandas())\ny = x.astype(object)\n")
+    with path.open("a") as file:
+        file.write("schema.read_csv(path)\n")
+    assert conversions(path) == {"to_numeric", "to_pandas", "astype(object)"}
+
+
 # The layout page ---------------------------------------------------------------------
 
 PAGE = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")

@@ -678,7 +678,7 @@ def test_the_last_bits_of_noisy_counts_do_not_tell_neighbours_apart(mechanism, d
 
 
 def test_the_first_bits_of_gammas_are_all_that_a_dirichlet_release_rests_on(monkeypatch):
-    from skdirdp.mechanisms import dirichlet
+    from skdirdp.mechanisms.sampling import grids
 
     seen = []
 
@@ -686,8 +686,8 @@ def test_the_first_bits_of_gammas_are_all_that_a_dirichlet_release_rests_on(monk
         seen.append((mantissa, exponent))
         return relative_weights(mantissa, exponent)
 
-    relative_weights = dirichlet.relative_weights
-    monkeypatch.setattr(dirichlet, "relative_weights", listening)
+    relative_weights = grids.relative_weights
+    monkeypatch.setattr(grids, "relative_weights", listening)
     mechanism = DirichletMechanism(r=0.3, alpha=1e-3)
     for counts in ([0, 5], [1, 4], [0.5, 1e6]):
         mechanism.release([counts] * 1000)

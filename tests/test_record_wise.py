@@ -341,13 +341,11 @@ class Command(Network):
     """The command on a CSV file, of which the odd row may have another number of fields."""
 
     schema = """
-    missing = ["", "?"]
-    [columns.a]
-    bounds = [0, 10]
-    [columns.b]
-    states = ["00123", "0", "1.0"]
-    [columns.c]
-    find = true
+    missing_values = ["", "?"]
+    [columns]
+    a = { numbers = [0, 10] }
+    b = { categories = ["00123", "0", "1.0"] }
+    c = { names = true }
     """
 
     def tables(self, records, container, vector):
@@ -897,7 +895,7 @@ def polars_array(values):
     return record_columns._numpy_cells(values.to_numpy())
 
 
-def pandas_numbers(values):
+def pandas_numbers(values, missing_values):
     numbers = pd.to_numeric(pd.Series(values)).to_numpy(dtype=float, na_value=np.nan)
     return numbers, np.zeros(len(numbers), dtype=bool)
 
@@ -922,7 +920,7 @@ DEFECTS = {
         ("PrivateDirichletPosterior", "list"),
     ),
     "ids of batches are arrays and differ by type": (
-        ("skdirdp._persons._id_from_text", str, "skdirdp._persons.list_cells", np.asarray),
+        ("skdirdp.schema.keys._id_from_text", str, "skdirdp.schema.keys.list_cells", np.asarray),
         ("DirichletNB, batches", "list"),
     ),
     "labels of a fit are an array": (

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from skdirdp import PrivacyAccountant, PrivateBayesNet
 from skdirdp.accounting import Composition
-from skdirdp.bayes_net.columns import Categories, Numbers, ReleasedColumn
+from skdirdp.bayes_net.columns import BinCells, CategoryCells, ReleasedColumn
 from skdirdp.bayes_net.structure_learning import (
     ReleaseSchedule,
     UnlistedColumn,
@@ -19,6 +19,7 @@ from skdirdp.bayes_net.structure_learning import (
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.additive import SelectionMechanism
+from skdirdp.schema import Categories, Numbers
 
 from .probes import Recorder, drawn_tables, encodings
 from .transcripts import fit_beside, listening, squared_distance
@@ -47,12 +48,12 @@ def people(n=8000, seed=0):
 
 
 def learner(**parameters):
-    return PrivateBayesNet(STATES, BOUNDS, **{"epsilon": 2.0, **parameters})
+    return PrivateBayesNet(states=STATES, bounds=BOUNDS, **{"epsilon": 2.0, **parameters})
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    return PrivateBayesNet(STATES, BOUNDS, target="works", epsilon=8.0).fit(people())
+    return PrivateBayesNet(states=STATES, bounds=BOUNDS, target="works", epsilon=8.0).fit(people())
 
 
 # The guarantee ---------------------------------------------------------------------
@@ -83,7 +84,7 @@ def test_worst_neighbours_use_up_what_is_charged_and_no_more(adjacency):
     others, first, second = WORST[adjacency]
     X, other = (pd.concat([others, one], ignore_index=True) for one in (first, second))
     states = {name: [0, 1, 2] for name in others}
-    model = PrivateBayesNet(states, epsilon=50.0, adjacency=adjacency)
+    model = PrivateBayesNet(states=states, epsilon=50.0, adjacency=adjacency)
     _, _, steps, replayed = fit_beside(model, X, other.astype(int))
     ((charged, releases),) = model.privacy_.mechanisms
     allowed = charged.contribution.squared_norm(adjacency) / charged.sigma**2
@@ -142,7 +143,7 @@ def test_nothing_but_the_answers_reaches_the_model():
 def test_all_that_a_fit_releases_is_one_charge_within_the_budget(adjacency, listed):
     recorder = Recorder()
     states = STATES if listed else None
-    model = PrivateBayesNet(states, BOUNDS, adjacency=adjacency, accountant=recorder)
+    model = PrivateBayesNet(states=states, bounds=BOUNDS, adjacency=adjacency, accountant=recorder)
     model.fit(people(2000))
     ((charged, releases, label),) = recorder.charges
     assert label == "PrivateBayesNet"
@@ -210,7 +211,9 @@ def test_a_fitted_model_holds_no_exact_count():
 def test_unlisted_values_are_found_if_many_records_hold_them():
     X = people(20_000)
     X.loc[7, "city"] = "atlantis"
-    model = PrivateBayesNet({k: v for k, v in STATES.items() if k != "city"}, BOUNDS).fit(X)
+    model = PrivateBayesNet(
+        states={k: v for k, v in STATES.items() if k != "city"}, bounds=BOUNDS
+    ).fit(X)
     found = model._released_["city"].domain.states
     assert found[0] == "city 0"
     assert found[-1] == "other"
@@ -235,7 +238,8 @@ def test_published_names_do_not_tell_in_which_order_the_data_had_them():
     X = people(4000)
     two = {k: v for k, v in STATES.items() if k != "sex"}
     for table in (X, X.iloc[::-1]):
-        found = PrivateBayesNet(two, BOUNDS, epsilon=5.0).fit(table)._released_["sex"].domain
+        found = PrivateBayesNet(states=two, bounds=BOUNDS, epsilon=5.0).fit(table)
+        found = found._released_["sex"].domain
         assert found.states == ("f", "m", "other")
 
 
@@ -280,22 +284,23 @@ def test_rare_states_are_one_state_of_the_network_and_come_back_apart(fitted):
 
 @pytest.mark.parametrize("bounds", [(0, 5), (-3, 100_000), (-2.5, 7.0), (1.0, 1.5), (0.0, 1e9)])
 def test_every_value_lies_in_the_cell_that_draws_it(bounds):
-    domain = Numbers.from_bounds("x", bounds)
+    domain = BinCells.from_kind(Numbers.from_bounds(*bounds))
     edges = np.array(domain.edges)
     assert (np.diff(edges) > 0).all()
-    assert domain.whole == isinstance(bounds[0], int)
+    assert domain.kind.whole == isinstance(bounds[0], int)
     cells = np.repeat(np.arange(domain.n_cells - 1), 50)
     drawn = domain.draw(cells, None, np.random.default_rng(0))
     assert bounds[0] <= drawn.min()
     assert drawn.max() <= bounds[1]
-    np.testing.assert_array_equal(domain.encode("x", pd.Series(drawn)), cells)
-    beyond = domain.encode("x", pd.Series([bounds[0] - 1e3, bounds[1] + 1e3, np.inf, np.nan]))
+    np.testing.assert_array_equal(domain.from_codes(domain.kind.encode("x", drawn)), cells)
+    values = pd.Series([bounds[0] - 1e3, bounds[1] + 1e3, np.inf, np.nan])
+    beyond = domain.from_codes(domain.kind.encode("x", values))
     last = domain.n_cells - 1
     assert beyond.tolist() == [0, last - 1, last - 1, last]
 
 
 def test_groups_of_numbers_are_runs_of_about_equal_size():
-    domain = Numbers.from_bounds("x", (0, 99))
+    domain = BinCells.from_kind(Numbers.from_bounds(0, 99))
     counts = np.append(np.full(100, 10.0), 0.0)
     counts[40] = 600.0
     column = ReleasedColumn.from_counts(
@@ -310,7 +315,7 @@ def test_groups_of_numbers_are_runs_of_about_equal_size():
 
 
 def test_a_categorys_groups_never_pass_the_limit():
-    domain = Categories(tuple(range(500)))
+    domain = CategoryCells(Categories(tuple(range(500))))
     column = ReleasedColumn.from_counts(
         domain, np.arange(501.0), 125_250.0, sigma=0.0, min_count=0.0, max_groups=100
     )
@@ -327,7 +332,7 @@ def test_a_categorys_groups_never_pass_the_limit():
         ({"bounds": {"sex": (0, 1)}}, "both be given for 'sex'"),
         ({"bounds": {**BOUNDS, "age": (90, 18)}}, "low < high"),
         ({"bounds": {**BOUNDS, "age": 7}}, "pair"),
-        ({"states": {**STATES, "sex": ["f"]}}, "only values in states; column 'sex'"),
+        ({"states": {**STATES, "sex": ["f"]}}, "only declared values; column 'sex'"),
         ({"states": {**STATES, "sex": ["f", "m", "(missing)"]}}, "stands for missing values"),
         ({"target": "moon"}, "target must be a column"),
         ({"max_family_cells": 10**8}, "max_family_cells"),
@@ -357,7 +362,7 @@ def test_too_many_columns_are_refused_before_any_charge():
     recorder = Recorder()
     X = pd.DataFrame(np.zeros((2, 1001), dtype=int))
     with pytest.raises(ValueError, match="at most 1000 columns"):
-        PrivateBayesNet({i: [0, 1] for i in range(1001)}, accountant=recorder).fit(X)
+        PrivateBayesNet(states={i: [0, 1] for i in range(1001)}, accountant=recorder).fit(X)
     assert recorder.charges == []
 
 
@@ -448,7 +453,7 @@ def test_noise_of_margins_is_known_and_seen():
     known = {"required": [("a", "b")]}
     found, said = [], []
     for _ in range(150):
-        model = PrivateBayesNet(states, constraints=known, epsilon=2.0, alpha=0.0).fit(X)
+        model = PrivateBayesNet(states=states, constraints=known, epsilon=2.0, alpha=0.0).fit(X)
         found.append(model.marginal(["a", "b"])[0, 0] - truth)
         said.append(model.marginal_error(["a", "b"]))
     assert np.ptp(said) == 0
@@ -501,7 +506,7 @@ def test_what_is_counted_twice_is_nearer():
     """With one column there are no pairs, so that all but the first quarter is spent on it."""
     counts = np.repeat(np.arange(12), 100)
     X = pd.DataFrame({"a": counts})
-    model = PrivateBayesNet({"a": list(range(12))}, epsilon=0.15)
+    model = PrivateBayesNet(states={"a": list(range(12))}, epsilon=0.15)
     with listening() as steps:
         model.fit(X)
     first, *_, second = (mechanism.sigma for mechanism, *_ in steps)
@@ -665,7 +670,7 @@ def test_a_missing_value_merges_no_large_integers(kind):
 
     states = {"a": [big, big + 1]}
     for last in (big, None):
-        model = PrivateBayesNet(states, columns=["a", "b"], epsilon=float("inf"))
+        model = PrivateBayesNet(states=states, columns=["a", "b"], epsilon=float("inf"))
         model.fit(table([*values, last]))
         shares = model.marginal(["a"])
         assert shares[big + 1] == pytest.approx(50 / 101, abs=0.01)
@@ -686,7 +691,7 @@ def test_published_names_are_not_objects_of_records():
     X = pd.DataFrame({"city": pd.Series([Note("Aarhus")] * 60 + ["Bergen"] * 60, dtype=object)})
     declared = {"city": [Note("Aarhus"), "Bergen"]}
     for states in (None, declared):
-        model = PrivateBayesNet(states, epsilon=50.0).fit(X)
+        model = PrivateBayesNet(states=states, epsilon=50.0).fit(X)
         assert model._released_["city"].domain.states[:2] == ("Aarhus", "Bergen")
         assert b"86753" not in pickle.dumps(model.set_params(states=None))
         assert {type(state) for state in model.states_["city"]} == {str}
@@ -728,8 +733,8 @@ def test_a_cell_that_cannot_be_hashed_or_compared_is_of_its_own_record_alone():
         model = PrivateBayesNet(epsilon=float("inf")).fit(X)
         assert model._released_["city"].domain.states == ("Aarhus", "Bergen", "other")
         assert model.marginal(["city"])["other"] == pytest.approx(1 / 121, abs=0.01)
-        with pytest.raises(ValueError, match="only values in states; column 'city'") as error:
-            PrivateBayesNet({"city": ["Aarhus", "Bergen"]}).fit(X)
+        with pytest.raises(ValueError, match="only declared values; column 'city'") as error:
+            PrivateBayesNet(states={"city": ["Aarhus", "Bergen"]}).fit(X)
         assert "86753" not in str(error.value)
 
 

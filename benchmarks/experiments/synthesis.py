@@ -133,7 +133,7 @@ def ours(train: np.ndarray, test: np.ndarray, sizes: np.ndarray, task: Row, repe
     rng = seeded(*task.values(), repeat)
     start = time.process_time()
     model = PrivateBayesNet(
-        states,
+        states=states,
         epsilon=task["epsilon"],
         delta=task["delta"],
         adjacency="add_remove",

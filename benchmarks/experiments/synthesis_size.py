@@ -36,7 +36,7 @@ def learn_and_draw(n_rows: int, n_columns: int) -> Callable[[], None]:
     X = mixed_table(n_rows, n_columns)
     states = {name: list(range(10)) for name in X if name.startswith("category")}
     bounds = {name: (-8.0, 14.0) for name in X if name.startswith("number")}
-    model = PrivateBayesNet(states, bounds)
+    model = PrivateBayesNet(states=states, bounds=bounds)
     model.fit(X[:100])  # imports are not what is measured
     return lambda: model.fit(X).sample(n_rows)
 

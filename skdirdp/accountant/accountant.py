@@ -1,8 +1,7 @@
 """Privacy accountant: enforces the budget of one data set.
 
-Each entry of the ledger is a mechanism or a guarantee with all its parameters, so the total is
-composed from worst cases and not summed from epsilons. A charge is composed before the ledger is
-locked; the lock is held only to check for new charges and to write.
+The ledger stores mechanisms and guarantees with all their parameters, so the total is composed from
+worst cases and not summed from epsilons. A charge is composed before the ledger is locked.
 """
 
 import math
@@ -77,13 +76,12 @@ class PrivacyAccountant(ReportsMixin):
         first release, such as a grid search, and the limit admits slightly more. None means
         True for a new ledger, and the stored value for an existing one.
     path : str or path-like, default=None
-        File that outlives the process, or the address of a PostgreSQL database,
+        File, or address of a PostgreSQL database,
         ``"postgresql+psycopg://user@host/database"``. An existing ledger is continued with its
         stored limit; passing another limit is an error. If None, the ledger is a temporary file
         that is removed when the process ends.
     name : str, default=None
-        Name of the budget. A database contains many budgets, and the name selects one; if None,
-        the budget named "default".
+        Name of the budget, which selects one in a database; if None, "default".
     adjacency : str, default=None
         Relation under which a new ledger may be charged, "replace" or "add_remove". If None,
         the first charge decides.
@@ -94,8 +92,7 @@ class PrivacyAccountant(ReportsMixin):
 
     Notes
     -----
-    All charges of one accountant must be under the same adjacency. A `SimplexMechanism` has an
-    adjacency of its own, the exchange of a vector.
+    All charges of one accountant must be under the same adjacency.
 
     With ``adaptive=True`` the limit is a privacy filter (docs/theory.md, section 13) that the
     first charge determines. It admits at least 95% of the charges of one kind that exact
@@ -147,7 +144,14 @@ class PrivacyAccountant(ReportsMixin):
         ledger = Ledger.create_or_open(path, limit, name=name, adjacency=declared, unit=unit)
         if path is not None:
             check_stored_limit(ledger.header)
-            _check_same_limit(limit, adaptive is None, ledger)
+            stored = ledger.header.limit
+            asked = replace(limit, adaptive=stored.adaptive) if adaptive is None else limit
+            if asked not in (stored, LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)):
+                raise ValueError(
+                    f"the ledger {ledger.path} was created with {_limit_text(stored)}, which "
+                    f"cannot be changed; got {_limit_text(asked)}. Omit them to continue with the "
+                    "stored limit"
+                )
             _check_same_declared(ledger, name=name, adjacency=adjacency, unit=unit)
         self._set_ledger(ledger)
 
@@ -238,8 +242,7 @@ class PrivacyAccountant(ReportsMixin):
     ) -> None:
         """Record releases before they are made, if the limit admits them.
 
-        When this method returns, the charge is on disk. If it raises an error, nothing may be
-        released.
+        The charge is on disk when this method returns. After an error, nothing may be released.
 
         Parameters
         ----------
@@ -251,11 +254,10 @@ class PrivacyAccountant(ReportsMixin):
             Name of the charge in the history. It is stored as given and must not contain data.
         key : str, default=None
             Unique name of this charge. If an error leaves open whether a charge was recorded,
-            repeating it with the same key counts once. The key is for the charge and not for the
-            release: a second release needs another charge.
+            repeating it with the same key counts once. A second release needs another charge.
         unit : Unit, default=None
-            For a charge under an adjacency of persons, such as "replace_person": the number of
-            records per person. It appears in the statement of the ledger.
+            Number of records per person, for a charge under an adjacency such as
+            "replace_person". It appears in the statement of the ledger.
 
         Raises
         ------
@@ -289,8 +291,13 @@ class PrivacyAccountant(ReportsMixin):
         if admitted or not is_new:
             with self._ledger.writing() as transaction:
                 if not is_new and (earlier := transaction.find(key)) is not None:
-                    _check_same_charge(earlier, (spec, releases, label, self._split), key)
-                    return
+                    made = (earlier.spec, earlier.releases, earlier.label, earlier.split)
+                    if made == (spec, releases, label, self._split):
+                        return
+                    raise ValueError(
+                        f"key must be unique; {key!r} was used for charge {earlier.id} of the "
+                        "ledger, which is another charge. Nothing was charged"
+                    )
                 latest = current_spending(transaction, before)
                 if latest is not before:
                     before, after = latest, latest.with_charge(spec, releases, self._split)
@@ -347,9 +354,8 @@ class PrivacyAccountant(ReportsMixin):
         """Return an epsilon that is guaranteed at delta for all charges.
 
         With an adaptive (epsilon, delta) limit this is the limit, for all charges so far and in
-        the future: no smaller epsilon is guaranteed if charges may depend on earlier releases.
-        Otherwise it is the smallest epsilon known to hold for the charges, if all of them were
-        fixed beforehand.
+        the future. Otherwise it is the smallest epsilon known to hold for the charges, if all of
+        them were fixed beforehand.
 
         Parameters
         ----------
@@ -362,18 +368,15 @@ class PrivacyAccountant(ReportsMixin):
             0 without charges; infinite if something was released without noise, or if an
             adaptive limit allows more than delta for releases that may reveal everything.
         """
-        if delta is None:
-            delta = self.delta
-        delta = check_real("delta", delta, above=0, below=1)
+        delta = check_real("delta", self.delta if delta is None else delta, above=0, below=1)
         return self._measured(lambda spent: self._limit.total(spent, delta))
 
     def remaining(self) -> float:
         """Return the unspent part of the limit, as an epsilon.
 
         With an adaptive (epsilon, delta) limit this is the unspent share of the limit times its
-        epsilon, not the difference of the limit and `total`. Otherwise it is the difference of
-        the limit and the total, at its delta or order. Charges are not summed, so a mechanism
-        that costs more alone may still be admitted; see `affords`.
+        epsilon. Otherwise it is the difference of the limit and the total, at its delta or order.
+        Charges are not summed, so one that costs more alone may still be admitted: see `affords`.
 
         Returns
         -------
@@ -405,13 +408,12 @@ class PrivacyAccountant(ReportsMixin):
         charges = self._charges()
         numbers = set(range(1, len(charges) + 1))
         if after is not None:
-            chosen = {check_integer("after", number, at_least=1) for number in after}
-            if not chosen <= numbers:
+            numbers = {check_integer("after", number, at_least=1) for number in after}
+            if max(numbers, default=0) > len(charges):
                 raise ValueError(
                     f"after must be at most the number of charges, {len(charges)}; "
-                    f"got {max(chosen)}"
+                    f"got {max(numbers)}"
                 )
-            numbers = chosen
 
         def measure(spent: Spending) -> float:
             return self._limit.used(spent) if delta is None else self._limit.total(spent, delta)
@@ -445,9 +447,8 @@ class PrivacyAccountant(ReportsMixin):
         Returns
         -------
         History
-            List of rows that prints as a table and that ``pandas.DataFrame`` accepts. Each row
-            has the epsilon of the charge alone; a printed table of at most 20 charges also has
-            `running_total`.
+            Rows that print as a table and that ``pandas.DataFrame`` accepts. Each has the epsilon
+            of the charge alone; the table of at most 20 charges also has `running_total`.
         """
         rows = [history_row(charge, self._limit) for charge in self._charges()]
         return History(rows, self.running_total, self.epsilon if self._limit.is_share else None)
@@ -459,21 +460,20 @@ class PrivacyAccountant(ReportsMixin):
         not to the charges on other parts. So the total is the largest that one part makes with
         the whole; with several splits, the largest over all choices of one part from each.
 
-        This needs an adjacency under which a record belongs to one part only. A charge under
-        another adjacency is refused.
+        This needs an adjacency under which a record stays in its part; others are refused.
 
         - ``split_by="values"``: the part depends on the record's own values, by a rule fixed
-          without looking at the data. Valid for ``adjacency="add_remove"``. A replaced record may
-          move from one part to another and change both.
+          without looking at the data. Valid for ``adjacency="add_remove"``; a replaced record may
+          move from one part to another.
         - ``split_by="position"``: the part depends on the row number and the public number of
-          rows. Valid for ``adjacency="replace"``, and for vectors that are exchanged one for one
-          (`SimplexMechanism`). An added or removed record moves the rows behind it.
+          rows. Valid for ``adjacency="replace"`` and for `SimplexMechanism`; an added or removed
+          record moves the rows behind it.
 
         Parameters
         ----------
         name : str
             Name of the split in the history. Each call makes a new split, even with the same
-            name: parts of two calls may overlap, so their charges add up.
+            name, and the charges of two splits add up.
         split_by : {"values", "position"}
             What determines the part of a record.
 
@@ -508,11 +508,10 @@ class PrivacyAccountant(ReportsMixin):
     def verify(self, *, expect: str | None = None) -> int:
         """Check the whole ledger: its storage, its limit and each charge.
 
-        Every charge has a hash over itself and the previous hash, and the first hash covers the
-        limit. This finds charges that were changed, removed, inserted or moved, a changed limit
-        and dropped triggers. Every charge is decoded, and all of them together must be within
-        the limit. A person with full write access who recomputes all hashes, or who restores
-        a backup of a database, is found only by an `anchor` that was kept elsewhere.
+        Hashes find charges that were changed, removed, inserted or moved, and a changed limit.
+        Every charge is decoded, and all of them together must be within the limit. A person who
+        can write the ledger can recompute all hashes, or restore a backup of a database: only an
+        `anchor` that was kept elsewhere finds this.
 
         Parameters
         ----------
@@ -561,14 +560,13 @@ class PrivacyAccountant(ReportsMixin):
 
     def __repr__(self) -> str:
         limit = self._limit.parameters
-        name = "PrivacyAccountant"
+        terms = f"epsilon={limit.epsilon}, order={limit.order}"
         if limit.epsilon is None:
-            name += "(no limit)"
+            terms = "no limit"
         elif limit.order is None:
             plan = "" if limit.adaptive else ", adaptive=False"
-            name += f"(epsilon={limit.epsilon}, delta={limit.delta}{plan})"
-        else:
-            name += f"(epsilon={limit.epsilon}, order={limit.order})"
+            terms = f"epsilon={limit.epsilon}, delta={limit.delta}{plan}"
+        name = f"PrivacyAccountant({terms})"
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
@@ -616,10 +614,7 @@ class PrivacyAccountant(ReportsMixin):
         return spent
 
     def _check(self, spent: Spending) -> None:
-        """Raise LedgerError if the limit cannot have admitted the charges.
-
-        Charges that were merged into a ledger with a fixed plan count whatever its limit is.
-        """
+        """Raise LedgerError if the limit cannot have admitted the charges that were not merged."""
         for adjacency in spent.adjacencies:
             check_stored_relation(adjacency, self._ledger.header)
         if spent.parts:
@@ -695,27 +690,6 @@ def _check_texts(**texts: Any) -> None:
     for name, value in texts.items():
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
-
-
-def _check_same_charge(earlier: Charge, asked: tuple[Any, ...], key: str) -> None:
-    if (earlier.spec, earlier.releases, earlier.label, earlier.split) != asked:
-        raise ValueError(
-            f"key must be unique; {key!r} was used for charge {earlier.id} of the ledger, which "
-            "is another charge. Nothing was charged"
-        )
-
-
-def _check_same_limit(asked: LimitParameters, any_promise: bool, ledger: Ledger) -> None:
-    """Raise ValueError unless the limit is the stored one, or the default."""
-    stored = ledger.header.limit
-    if any_promise:
-        asked = replace(asked, adaptive=stored.adaptive)
-    default = LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)
-    if asked not in (stored, default):
-        raise ValueError(
-            f"the ledger {ledger.path} was created with {_limit_text(stored)}, which cannot be "
-            f"changed; got {_limit_text(asked)}. Omit them to continue with the stored limit"
-        )
 
 
 def _limit_text(limit: LimitParameters) -> str:

@@ -44,13 +44,9 @@ from .schema import (
     person_noun,
 )
 
-# Limits on a stored mechanism, far above the sizes that estimators charge. Composing a larger
-# one may take minutes.
+# Limits on a stored mechanism, far above the sizes that estimators charge.
 _MAX_SPEC_LENGTH = 1 << 20
 _MAX_DEPTH = 20
-
-
-# Encoded mechanisms --------------------------------------------------------------------
 
 #: Classes that a ledger can store, by name.
 CHARGEABLE: dict[str, type] = {
@@ -128,7 +124,19 @@ def _to_plain(value: Any) -> Any:
 @lru_cache(maxsize=4096)
 def _decode(spec: str) -> tuple[Any, Unit | None]:
     try:
-        return _decode_unchecked(spec)
+        if len(spec) > _MAX_SPEC_LENGTH:
+            raise ValueError("too long")
+        # `int` raises an error for NaN and Infinity, which are not JSON.
+        stored = json.loads(spec, parse_constant=int, object_pairs_hook=_unique_names)
+        unit = _unit(**stored.pop("unit")) if "unit" in stored else None
+        mechanism = _from_plain(stored)
+        # Constructors convert numbers. The composed mechanism must equal the stored one.
+        if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
+            raise TypeError("not a mechanism, or one with other parameters")
+        of_persons = is_of_persons(mechanism.adjacency)  # raises if its parts disagree
+        if unit is not None and not of_persons:
+            raise ValueError("a unit of persons for a relation of records")
+        return mechanism, unit
     except LedgerError:
         raise
     except Exception as error:  # a file may contain anything, and fail in any way
@@ -138,30 +146,11 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
         ) from None
 
 
-def _decode_unchecked(spec: str) -> tuple[Any, Unit | None]:
-    if len(spec) > _MAX_SPEC_LENGTH:
-        raise ValueError("too long")
-    stored = json.loads(spec, parse_constant=_refuse_constant, object_pairs_hook=_unique_names)
-    unit = _unit(**stored.pop("unit")) if "unit" in stored else None
-    mechanism = _from_plain(stored)
-    # Constructors convert numbers. The composed mechanism must equal the stored one.
-    if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
-        raise TypeError("not a mechanism, or one with other parameters")
-    of_persons = is_of_persons(mechanism.adjacency)  # raises if its parts disagree
-    if unit is not None and not of_persons:
-        raise ValueError("a unit of persons for a relation of records")
-    return mechanism, unit
-
-
 def _unit(*, max_rows: Any, by_ids: Any) -> Unit:
     unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS), by_ids)
     if type(by_ids) is not bool or not unit.is_person:
         raise TypeError("not a unit of persons")
     return unit
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -198,9 +187,8 @@ def _agrees(stored: Any, plain: Any) -> bool:
         return all(name in plain and _agrees(stored[name], plain[name]) for name in stored)
     if isinstance(stored, list) and isinstance(plain, list):
         return len(stored) == len(plain) and all(map(_agrees, stored, plain))
-    if isinstance(stored, bool) or isinstance(plain, bool):
-        return stored is plain
-    return stored == plain
+    is_bool = isinstance(stored, bool) or isinstance(plain, bool)
+    return stored is plain if is_bool else stored == plain
 
 
 def describe_parameters(mechanism: Any) -> str:
@@ -229,9 +217,6 @@ def describe(mechanism: Any) -> str:
     return f"{type(mechanism).__name__}({describe_parameters(mechanism)})"
 
 
-# Checks of charges ----------------------------------------------------------------------
-
-
 def check_stored_charge(charge: Charge, header: Header) -> None:
     """Raise LedgerError if an entry cannot come from a charge to its ledger."""
     adjacency = decode(charge.spec).adjacency
@@ -254,37 +239,27 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
             raise ValueError(f"unit must agree with {adjacency!r}; got {unit}")
         spec = encode(mechanism, unit if unit.is_person else None)
     if split is not None and relation_kind(adjacency) not in SPLIT_BY[split.by]:
-        raise ValueError(_wrong_split(adjacency, split.by))
-    if header.adjacency is not None and not is_allowed(adjacency, header.adjacency):
-        raise ValueError(_wrong_relation(adjacency, header))
+        why = "A replaced record may move from one part to another. Split by position instead"
+        if adjacency in PERSON_RELATIONS.values():
+            why = "The records of a person may be in several parts. Charge the whole data set"
+        elif split.by == "position":
+            why = "An added or removed record moves the rows behind it. Split by values instead"
+        raise ValueError(
+            f"adjacency must be {SPLIT_BY[split.by][0]!r} for charges on parts that are split by "
+            f"{split.by}; got {adjacency!r}. {why}"
+        )
+    if not is_allowed(adjacency, header.adjacency):
+        wanted = " or ".join(map(repr, allowed_relations(header.adjacency)))
+        message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
+        if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
+            message += (
+                f". The ledger protects each {header.unit or PERSON} with all records, and this "
+                "charge protects single records. Pass groups to fit, or set max_rows; or use a "
+                "ledger with unit='record'. Nothing was charged or released"
+            )
+        raise ValueError(message)
     return spec
 
-
-def _wrong_split(adjacency: str, by: str) -> str:
-    why = "A replaced record may move from one part to another. Split by position instead"
-    if adjacency in PERSON_RELATIONS.values():
-        why = "The records of a person may be in several parts. Charge the whole data set"
-    elif by == "position":
-        why = "An added or removed record moves the rows behind it. Split by values instead"
-    return (
-        f"adjacency must be {SPLIT_BY[by][0]!r} for charges on parts that are split by {by}; "
-        f"got {adjacency!r}. {why}"
-    )
-
-
-def _wrong_relation(adjacency: str, header: Header) -> str:
-    wanted = " or ".join(map(repr, allowed_relations(header.adjacency)))
-    message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
-    if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
-        message += (
-            f". The ledger protects each {header.unit or PERSON} with all records, and this charge "
-            "protects single records. Pass groups to fit, or set max_rows; or use a ledger with "
-            "unit='record'. Nothing was charged or released"
-        )
-    return message
-
-
-# Origins of charges ----------------------------------------------------------------------
 
 # A charge that the limit of this ledger did not decide on.
 MERGED = "merged"
@@ -296,8 +271,7 @@ COPIED = "copied"
 class Entry:
     """Charge that is equal in different ledgers: with id 0 and the key of its first ledger.
 
-    All stored values are compared, because two copies of a file may both continue and use the
-    same key for different charges.
+    All values are compared: two copies of a ledger may use the same key for different charges.
     """
 
     origin: str  # identity of the first ledger
@@ -339,8 +313,6 @@ def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
     return entries
 
 
-# Exports ---------------------------------------------------------------------------------
-
 _FORMAT = "skdirdp ledger"
 _VERSION = 1
 # First characters that make spreadsheets evaluate a cell as a formula.
@@ -377,34 +349,37 @@ def as_json(accountant: Any) -> str:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    """Return a hash of everything else: a digit lost in transit must not make a total smaller."""
+    """Return a hash of everything else, to detect damage."""
     rest = {name: value for name, value in content.items() if name != "sha256"}
     return sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def as_csv(accountant: Any) -> str:
     """Return the charges as rows for a spreadsheet."""
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.astimezone(timezone.utc).isoformat()
+        if isinstance(value, str):
+            # A label that is a formula must stay text when the file is opened.
+            return f"'{visible(value)}" if _FORMULA.match(value) else visible(value)
+        return value
+
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\r\n")
     rows.writerow(_COLUMNS)
     for number, row in enumerate(accountant.history(), 1):
-        rows.writerow(_csv_cell(number if name == "number" else row[name]) for name in _COLUMNS)
+        rows.writerow([number, *(cell(row[name]) for name in _COLUMNS[1:])])
     return file.getvalue()
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).isoformat()
-    if isinstance(value, float):
-        return repr(value)
-    if isinstance(value, str):
-        # A label that is a formula must stay text when the file is opened.
-        return f"'{visible(value)}" if _FORMULA.match(value) else visible(value)
-    return "" if value is None else value
 
 
 #: Functions that write an accountant, by the ending of the file.
 FORMATS: dict[str, Callable[[Any], str]] = {"json": as_json, "csv": as_csv}
+
+
+def _check_is_file(path: "str | PathLike[str]") -> None:
+    if looks_like_address(os.fsdecode(path)):
+        raise LedgerError("an export must be a file; got a name like the address of a database")
 
 
 def export_format(path: "str | PathLike[str]") -> str:
@@ -416,11 +391,6 @@ def export_format(path: "str | PathLike[str]") -> str:
             f"the name of an export must end in .json, which can be read back, or .csv; got {end!r}"
         )
     return end
-
-
-def _check_is_file(path: "str | PathLike[str]") -> None:
-    if looks_like_address(os.fsdecode(path)):
-        raise LedgerError("an export must be a file; got a name like the address of a database")
 
 
 def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import datetime, timezone
-from typing import Any, Protocol
+from itertools import count
+from typing import TYPE_CHECKING, Any, Union
 
 from ..reporting.redact import is_url, looks_like_address
 from .codec import COPIED, MERGED, Entry, entries_of
@@ -42,26 +43,12 @@ from .schema import (
 )
 from .sqlite import SQLiteStorage
 
+if TYPE_CHECKING:
+    from .postgres import PostgresStorage
+
+Storage = Union[SQLiteStorage, "PostgresStorage"]
 _MAX_INTEGER = 2**63 - 1
 _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
-
-
-class Storage(Protocol):
-    """Location of a ledger. `location` is its path or URL, without the password."""
-
-    location: str
-
-    def find(self) -> int | None:
-        """Return the number of the ledger, or None if it does not exist."""
-
-    def missing(self) -> str:
-        """Return the error message for a ledger that does not exist."""
-
-    def create(self, header: Header) -> int:
-        """Create the ledger, unless another process just did; return its number."""
-
-    def transaction(self, number: int, *, write: bool) -> Any:
-        """Return a context with a `Session` on one ledger that excludes others."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +109,7 @@ class Transaction:
         return (self.entries, self.hash) if self.entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
-        """Return the number of releases charged after a position, per part and kind.
-
-        The result is None if the ledger has another charge there: it is a copy that diverged.
-        """
+        """Return the sums after a position; None if another charge is there, as in a copy."""
         entries, head = position
         if position != NOTHING:
             row = select_charges(self._session, self._header.number, entries - 1, entries)
@@ -173,7 +157,8 @@ class Transaction:
         _check_storable(entry)
         # Copied once for a transaction, because others keep the sums that were committed.
         sums = checked.sums if self._has_written else dict(checked.sums)
-        if _add(sums, entry) > _MAX_INTEGER:
+        _add(sums, entry)
+        if sums[entry[7], entry[8], spec] > _MAX_INTEGER:
             raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
         head = entry_hash(self.hash, entry)
         insert_charge(self._session, self._header, entry, head)
@@ -193,10 +178,9 @@ class Transaction:
         keys = {charge.key for charge in charges}
         for entry in new.values():
             how = COPIED if is_copy and not entry.merged else MERGED
-            again = 0
             made = entry.charge
-            while (key := f"{how}/{entry.origin}/{again}/{made.key}") in keys:
-                again += 1
+            same = (f"{how}/{entry.origin}/{again}/{made.key}" for again in count())
+            key = next(key for key in same if key not in keys)
             keys.add(key)
             what = (made.spec, made.releases, made.label, made.split)
             # An unknown user stays unknown, and is not replaced by the current one.
@@ -219,12 +203,10 @@ class Transaction:
         sums: Sums = {}
         first: First | None = None
         for entry, head in self._entries_after(0):
-            _add(sums, entry)
-            first = first or _first(entry)
-            if stored == (entry[0], head):
-                stored = None
-            if expect == (entry[0], head):
-                expect = None
+            added = _add(sums, entry)
+            first = first or added
+            stored = None if stored == (entry[0], head) else stored
+            expect = None if expect == (entry[0], head) else expect
         if stored is not None and stored[0] > 0:
             raise UnusableError("its charges differ from those that its lock file has seen")
         if expect is not None:
@@ -243,8 +225,8 @@ class Transaction:
         if self._checked.entries < self.entries:
             sums, first = dict(self._checked.sums), self._checked.first
             for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
-                _add(sums, entry)
-                first = first or _first(entry)
+                added = _add(sums, entry)
+                first = first or added
             self._keep(_Checked(self.entries, self.hash, sums, first))
         return self._checked
 
@@ -262,8 +244,21 @@ class Transaction:
         """Yield the entries after a position with their hashes, and check them up to the head."""
         head = head or header_hash(self._header)
         rows = select_charges(self._session, self._header.number, entries, self.entries)
-        for entry, next_head in _checked_entries(rows, entries, head):
-            entries, head = entries + 1, next_head
+        for *entry, stored in rows:
+            entries += 1
+            if entry[0] != entries or type(entry[0]) is not int:
+                raise UnusableError(f"charge {entries} is missing, or in another place")
+            try:
+                head = entry_hash(head, entry)
+            except TypeError:  # bytes in place of text
+                head = ""
+            if stored != head:
+                raise UnusableError(
+                    f"charge {entries} was changed, or is not the one that followed "
+                    + (f"charge {entries - 1}" if entries > 1 else "the header")
+                )
+            if damage := _damage(entry):
+                raise UnusableError(f"charge {entries} is invalid: {damage}")
             yield entry, head
         if entries != self.entries:
             raise UnusableError(
@@ -271,28 +266,6 @@ class Transaction:
             )
         if head != self.hash:
             raise UnusableError("its head does not match its charges")
-
-
-def _checked_entries(
-    rows: Iterable[Sequence[Any]], entries: int, head: str
-) -> Iterator[tuple[Sequence[Any], str]]:
-    """Yield entries with their hashes; raise UnusableError at the first invalid one."""
-    for *entry, stored in rows:
-        entries += 1
-        if entry[0] != entries or type(entry[0]) is not int:
-            raise UnusableError(f"charge {entries} is missing, or in another place")
-        try:
-            head = entry_hash(head, entry)
-        except TypeError:  # bytes in place of text
-            head = ""
-        if stored != head:
-            raise UnusableError(
-                f"charge {entries} was changed, or is not the one that followed "
-                + (f"charge {entries - 1}" if entries > 1 else "the header")
-            )
-        if damage := _damage(entry):
-            raise UnusableError(f"charge {entries} is invalid: {damage}")
-        yield entry, head
 
 
 def _damage(entry: Sequence[Any]) -> str | None:
@@ -322,8 +295,7 @@ class Ledger:
     """Charges of one data set.
 
     Copies and pickles refer to the same ledger. A pickle can be loaded where the ledger is out
-    of reach (a fitted model on another machine); using it there is an error, and never creates
-    a new ledger. A ledger with another header that replaced this one is refused.
+    of reach; using it there is an error, and never creates a new ledger.
     """
 
     def __init__(self, storage: Storage, header: Header):
@@ -343,11 +315,7 @@ class Ledger:
         adjacency: str | None = None,
         unit: str | None = None,
     ) -> "Ledger":
-        """Return the ledger at a path or address; the other parameters are for a new one.
-
-        In a database with many ledgers, `name` selects one. Without a path the ledger is
-        temporary.
-        """
+        """Return the ledger at a path or address, or a temporary one, and create it if needed."""
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
@@ -357,7 +325,8 @@ class Ledger:
     def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # referenced until the ledger refers to it
-            storage, number = folder.storage(), None
+            storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
+            number = None
         else:
             storage = open_storage(path, header.name)
             number = storage.find()
@@ -390,8 +359,7 @@ class Ledger:
     def writing(self) -> Iterator[Transaction]:
         """Open a view that can be appended to, while others wait.
 
-        After an exit without error the charges are on disk; an error changes nothing. After a
-        ConnectionLostError nothing was written, and everything can be repeated.
+        After an exit without error the charges are on disk; an error changes nothing.
         """
         with self._storage.transaction(self.header.number, write=True) as session:
             transaction = Transaction(session, self.header, self.path)
@@ -426,10 +394,7 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
 
 
 def parse_anchor(text: str) -> Position:
-    """Return the number of charges and the hash of an anchor, written as ``COUNT:HASH``.
-
-    Spaces and line ends, as a narrow terminal adds them, are ignored.
-    """
+    """Return the number of charges and the hash of an anchor ``COUNT:HASH``, without spaces."""
     match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
     if match is None:
         raise ValueError(
@@ -445,16 +410,11 @@ def _charge(entry: Any) -> Charge:
     return Charge(id, datetime.fromisoformat(time), user, key, spec, releases, label, split)
 
 
-def _first(entry: Any) -> First:
-    _, _, _, _, spec, releases, *_ = entry
-    return spec, releases
-
-
-def _add(sums: Sums, entry: Any) -> int:
-    """Add an entry to sums, and return the new sum of its kind."""
+def _add(sums: Sums, entry: Any) -> First:
+    """Add an entry to sums, and return its kind and number of releases."""
     _, _, _, _, spec, releases, _, split, part, *_ = entry
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
-    return sums[split, part, spec]
+    return spec, releases
 
 
 def _check_storable(values: tuple[Any, ...]) -> None:
@@ -467,19 +427,13 @@ def _check_storable(values: tuple[Any, ...]) -> None:
 
 
 class _TemporaryFolder:
-    """Folder that only this user can read, removed by the process that created it.
-
-    It is removed with the last ledger in it, or at exit.
-    """
+    """Folder that only this user can read, removed with its ledger by the process that made it."""
 
     def __init__(self) -> None:
-        self.path = os.path.realpath(tempfile.mkdtemp(prefix="skdirdp-"))
-        weakref.finalize(self, _remove_folder, self.path, os.getpid())
-
-    def storage(self) -> Storage:
-        path = os.path.join(self.path, "ledger.sqlite")
-        _TEMPORARY[path] = self
-        return SQLiteStorage(path, survives_power_loss=False)
+        path = os.path.realpath(tempfile.mkdtemp(prefix="skdirdp-"))
+        weakref.finalize(self, _remove_folder, path, os.getpid())
+        self.file = os.path.join(path, "ledger.sqlite")
+        _TEMPORARY[self.file] = self
 
 
 _TEMPORARY: "weakref.WeakValueDictionary[str, _TemporaryFolder]" = weakref.WeakValueDictionary()

@@ -1,14 +1,14 @@
 """Spending of a ledger, and the limits that decide which charges are admitted.
 
 A record is exposed to the charges on the whole data set and, in every split into disjoint parts, to
-the charges on its part. A ledger only grows, so its spending stays in memory and is extended by new
-charges. All answers follow from the first charge and the sums of releases, so that all processes
-agree.
+the charges on its part. A ledger only grows, so its spending stays in memory and is extended. All
+answers follow from the first charge and the sums of releases, so that all processes agree.
 """
 
 import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -22,7 +22,7 @@ from ..accounting import Composition
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.products import FEW, LargeProduct
-from ..accounting.worst_case import REVEALS_NOTHING, RenyiCurve, directions_of
+from ..accounting.worst_case import REVEALS_NOTHING, directions_of
 from .codec import decode, describe
 from .ledger import Transaction
 from .schema import NOTHING, Charge, First, LedgerError, LimitParameters, Position, Split, Sums
@@ -41,14 +41,10 @@ _MARGINS = (8, 64, 512)
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 
 
-# Spending ----------------------------------------------------------------------------
-
-
 class Exposure:
     """Numbers of releases by kind that one record may be exposed to.
 
-    A few kinds are composed exactly. For many kinds, a `LargeProduct` per direction is extended
-    by every charge.
+    For many kinds, a `LargeProduct` per direction is extended by every charge.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -193,10 +189,7 @@ class Spending:
 
 
 def _largest(parts: list[Counter[str]]) -> list[Counter[str]]:
-    """Return the parts that are not charged at most as much as another part, kind by kind.
-
-    A part with fewer charges than another is a post-processing of it, and cannot be worse.
-    """
+    """Return the parts that are not charged at most as much as another part, kind by kind."""
     kept: list[Counter[str]] = []
     for part in sorted(parts, key=lambda part: -part.total()):
         if not any(part <= larger for larger in kept):
@@ -253,50 +246,34 @@ def current_spending(transaction: Transaction, known: Spending) -> Spending:
     return known.plus(added, position)
 
 
-# Checks of charges ----------------------------------------------------------
-
-
+@lru_cache(maxsize=1024)
 def check_computable(spec: str, releases: int, limit: LimitParameters) -> None:
     """Raise ValueError if a charge would leave the ledger without a total."""
-    if not _has_total(spec, releases, limit):
-        raise ValueError(
-            f"{plural(releases, 'release')} of {describe(decode(spec))} cannot be composed: their "
-            "cost exceeds the range of floating-point numbers. Nothing was charged or released"
-        )
-
-
-@lru_cache(maxsize=1024)
-def _has_total(spec: str, releases: int, limit: LimitParameters) -> bool:
     mechanism = decode(spec)
-    try:
-        return _is_ordinary(mechanism, releases) or _is_computable(mechanism, releases, limit)
-    except (ArithmeticError, MemoryError, RuntimeError):
-        return False
+    with suppress(ArithmeticError, MemoryError, RuntimeError):
+        if _is_ordinary(mechanism, releases) or _is_computable(mechanism, releases, limit):
+            return
+    raise ValueError(
+        f"{plural(releases, 'release')} of {describe(mechanism)} cannot be composed: their cost "
+        "exceeds the range of floating-point numbers. Nothing was charged or released"
+    )
 
 
 def _is_ordinary(mechanism: Any, releases: int) -> bool:
     """Return whether all numbers have sizes for which every composition works."""
+    known = BetaPair | GammaPair | GaussianPair | LaplacePair | PureDPPair
     for case in mechanism.worst_cases().values():
         for curve, count in {*case.renyi, *(case.profile or ())}:
+            sizes = [size for size in vars(curve).values() if not isinstance(size, str)]
             if not (
-                count * releases < _MAX_ORDINARY_RELEASES
-                and all(_MIN_SIZE < size < _MAX_SIZE for size in _sizes(curve))
+                isinstance(curve, known)
+                and count * releases < _MAX_ORDINARY_RELEASES
+                and all(_MIN_SIZE < size < _MAX_SIZE for size in sizes)
                 and curve.max_tilt > _MIN_SIZE
                 and np.all(curve.rdp(np.array([2.0])) > 0)  # not nan
             ):
                 return False
     return True
-
-
-def _sizes(curve: RenyiCurve) -> tuple[float, ...]:
-    match curve:
-        case BetaPair() | GammaPair():
-            return curve.r, curve.alpha
-        case GaussianPair():
-            return (curve.mu,)
-        case LaplacePair() | PureDPPair():
-            return (curve.max_loss,)
-    return (np.inf,)
 
 
 def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> bool:
@@ -310,14 +287,8 @@ def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> boo
     return not any(map(math.isnan, numbers))
 
 
-# Limits --------------------------------------------------------------------------------
-
-
 class Limit:
-    """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit.
-
-    It decides which charges are admitted, and what is guaranteed for them.
-    """
+    """Limit for charges that are composed: a fixed plan, a Renyi limit, or no limit."""
 
     #: Whether `used` is a share of the limit, and not the epsilon of the charges.
     is_share = False
@@ -370,8 +341,8 @@ class Limit:
     def _admits(self, exposure: Exposure) -> bool:
         """Return whether one exposure is within the limit.
 
-        This holds if a larger exposure is within it. So larger ones are tried first, and the next
-        charges need no composition. The margins shrink as the spending approaches the limit.
+        Larger exposures are tried first, so that the next charges need no composition. The
+        margins shrink as the spending approaches the limit.
         """
         counts = Counter(exposure.counts)
         if self._admitted is not None and counts <= self._admitted:
@@ -482,11 +453,9 @@ class AdaptiveLimit(Limit):
 
 @lru_cache(maxsize=64)
 def limit_for(parameters: LimitParameters) -> Limit:
-    """Return the limit with these parameters.
-
-    Renyi divergences of one order add up also for adaptively chosen charges (Feldman and Zrnic
-    2021), so a limit with an order needs no filter.
-    """
+    """Return the limit with these parameters."""
+    # Renyi divergences of one order add up adaptively too, without a filter: Feldman and Zrnic
+    # (2021).
     is_filter = parameters.adaptive and parameters.epsilon is not None and parameters.order is None
     return AdaptiveLimit(parameters) if is_filter else Limit(parameters)
 

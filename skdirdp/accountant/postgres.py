@@ -35,6 +35,7 @@ from .schema import (
     ConnectionLostError,
     Header,
     LedgerError,
+    Session,
     UnusableError,
     insert_header,
     select_charges,
@@ -202,7 +203,12 @@ def _parse_url(location: str) -> tuple[URL, str | None]:
     in_query = url.query.get("password")
     password = url.password or (in_query if isinstance(in_query, str) else None)
     url = url.difference_update_query(["password"])
-    if _may_show_password(url):
+    values = [value if isinstance(value, str) else " ".join(value) for value in url.query.values()]
+    # The directory of a Unix socket may have any name.
+    shown = (url.host, url.database, *(value for value in values if not value.startswith("/")))
+    if ":" in f"{url.username}{url.database}" or any(
+        "@" in part or "=***" in without_password(part) for part in shown if part
+    ):
         raise LedgerError(
             "the URL of a ledger cannot be used: the end of its password is ambiguous. "
             "Write the characters : / @ of a password as %3A %2F %40"
@@ -210,16 +216,6 @@ def _parse_url(location: str) -> tuple[URL, str | None]:
     # `URL.set` ignores values that are None.
     parts = (url.username, None, url.host, url.port, url.database, url.query)
     return URL.create(_DRIVERS[1], *parts), password
-
-
-def _may_show_password(url: URL) -> bool:
-    """Return whether a visible part of the URL may contain the password."""
-    values = [value if isinstance(value, str) else " ".join(value) for value in url.query.values()]
-    # The directory of a Unix socket may have any name.
-    shown = (url.host, url.database, *(value for value in values if not value.startswith("/")))
-    return ":" in f"{url.username}{url.database}" or any(
-        "@" in part or "=***" in without_password(part) for part in shown if part
-    )
 
 
 # Passwords and engines of this process, by URL without the password.
@@ -261,8 +257,7 @@ if hasattr(os, "register_at_fork"):
 def _delayed_interrupts() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block, unless it is repeated.
 
-    An interrupt inside a third-party library can leave its locks held forever, or leave a
-    connection open that blocks others. Only the main thread receives interrupts.
+    An interrupt inside a library can leave its locks held, or a connection open that blocks others.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -287,15 +282,14 @@ def _delayed_interrupts() -> Iterator[None]:
 # Storage -----------------------------------------------------------------------------
 
 
-class PostgresSession:
-    """Transaction on one ledger; see `schema.Session`."""
+class PostgresSession(Session):
+    """Transaction on one ledger. Its head must be stored outside the database, as an anchor."""
 
     USER_AND_TIME_SQL = "CAST(session_user AS text), clock_timestamp()"
 
     def __init__(self, connection: Connection):
         self.connection = connection
         self._failed = False
-        self.head: tuple[str, int, str] | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         try:
@@ -314,12 +308,6 @@ class PostgresSession:
     def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
         return user, time.astimezone(timezone.utc).isoformat()
 
-    def stored_head(self, identity: str) -> tuple[int, str] | None:
-        return None
-
-    def store_head(self, identity: str, entries: int, head: str) -> None:
-        pass  # an anchor must be stored outside the database: see `Transaction.verify`
-
     def check_structure(self) -> None:
         rows = self.execute(
             "SELECT tgname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
@@ -333,9 +321,8 @@ class PostgresSession:
 class PostgresStorage:
     """One budget of a database, at a URL ``postgresql+psycopg://user:password@host/database``.
 
-    A pickle contains the URL without the password. A process that loads the pickle uses the
-    password that it received before or, if there is none, the usual PostgreSQL sources: the
-    variable PGPASSWORD or the file ~/.pgpass.
+    A pickle has no password. A process that loads it uses the password that it received before,
+    PGPASSWORD, or ~/.pgpass.
     """
 
     def __init__(self, url: str, name: str | None):
@@ -383,7 +370,12 @@ class PostgresStorage:
             if _has_schema(session):
                 session.execute("LOCK TABLE ledgers IN SHARE ROW EXCLUSIVE MODE")
             else:
-                _create_schema(session)
+                session.execute("CREATE SCHEMA skdirdp")
+                session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
+                session.execute("INSERT INTO layout VALUES (:version)", version=SCHEMA_VERSION)
+                triggers = (f"CREATE TRIGGER {name} {sql}" for name, sql in _TRIGGERS.items())
+                for statement in (*TABLES, *_FUNCTIONS, *triggers):
+                    session.execute(statement)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             if rows:
                 return rows[0][0]
@@ -436,8 +428,7 @@ class PostgresStorage:
     ) -> Iterator[PostgresSession]:
         """Open a transaction that is rolled back unless it commits.
 
-        `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds. The gate
-        prevents a fork while a connection is in use.
+        `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds.
         """
         begin = _BEGIN
         if lock is not None:
@@ -473,10 +464,8 @@ class PostgresStorage:
 
     @contextmanager
     def _ledger_errors(self) -> Iterator[None]:
-        """Convert every error to a LedgerError with a one-line message without the password.
-
-        Errors of the driver are not chained: they could show the arguments of its functions.
-        """
+        """Convert every error to a LedgerError with a one-line message without the password."""
+        # Errors of the driver are not chained: they could show the arguments of its functions.
         try:
             yield
         except UnusableError as error:
@@ -521,13 +510,3 @@ _statement = lru_cache(maxsize=64)(text)
 def _has_schema(session: PostgresSession) -> bool:
     # Functions such as to_regnamespace may return a result from before the lock.
     return bool(session.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'skdirdp'"))
-
-
-def _create_schema(session: PostgresSession) -> None:
-    session.execute("CREATE SCHEMA skdirdp")
-    session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
-    session.execute("INSERT INTO layout VALUES (:version)", version=SCHEMA_VERSION)
-    for statement in (*TABLES, *_FUNCTIONS):
-        session.execute(statement)
-    for name, definition in _TRIGGERS.items():
-        session.execute(f"CREATE TRIGGER {name} {definition}")

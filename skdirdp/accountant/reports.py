@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from os import PathLike
 from typing import Any
@@ -57,10 +58,7 @@ _ROUNDING = 1e-12
 
 
 class HistoryRow(Mapping[str, Any]):
-    """Read-only mapping with one charge, whose epsilon is computed on first access.
-
-    Composition takes milliseconds for each kind of charge, and a ledger may have thousands.
-    """
+    """Read-only mapping with one charge, whose epsilon is computed on first access."""
 
     __slots__ = ("_alone", "_stored")
 
@@ -86,8 +84,7 @@ class HistoryRow(Mapping[str, Any]):
 class History(list):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
-    ``pandas.DataFrame(history)`` accepts the rows. The "epsilon" of a row is the cost of the
-    charge alone, at the delta or order of the accountant's limit, computed on first access.
+    The "epsilon" of a row is the cost of the charge alone, at the delta or order of the limit.
 
     Parameters
     ----------
@@ -128,7 +125,10 @@ class History(list):
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         """Return column names and cells; a long history shows both ends and no totals."""
-        totals = self._totals()
+        totals = None
+        if self._running_total is not None and 0 < len(self) <= self._SHOWN:
+            with suppress(ValueError):  # a ledger without a total, or out of reach
+                totals = self._running_total(after=range(1, len(self) + 1))
         left_out = {name for name in self._OPTIONAL if all(row.get(name) is None for row in self)}
         if totals is None:
             left_out.add("total")
@@ -153,15 +153,6 @@ class History(list):
         if isinstance(value, float):
             return rounded_up(value)
         return visible(" ".join(str(value).split()))
-
-    def _totals(self) -> list[float] | None:
-        """Return running totals of a short history; each composes all charges before it."""
-        if self._running_total is None or not 0 < len(self) <= self._SHOWN:
-            return None
-        try:
-            return self._running_total(after=range(1, len(self) + 1))
-        except ValueError:  # a ledger without a total, or out of reach
-            return None
 
     def __repr__(self) -> str:
         columns, rows = self._table()
@@ -218,7 +209,7 @@ def history_row(charge: Charge, limit: Limit) -> HistoryRow:
 def _epsilon_together(
     kinds: tuple[tuple[str, int], ...], delta: float, order: float | None
 ) -> float:
-    """Return the cost of charges without all others, at a delta or order."""
+    """Return the cost of charges alone, at a delta or order."""
     composition = compose(kinds)
     return composition.epsilon(delta) if order is None else float(composition.rdp(order))
 
@@ -227,10 +218,9 @@ class ReportsMixin:
     """Methods of `PrivacyAccountant` that report, export and merge a ledger."""
 
     def statement(self) -> str:
-        """Return a sentence to publish about everything that was charged.
+        """Return a sentence to publish about everything that was charged (docs/statement.md).
 
-        The text follows docs/statement.md. With an adaptive limit it states the limit; otherwise
-        it states the total, rounded up.
+        With an adaptive limit it states the limit, otherwise the total, rounded up.
 
         Returns
         -------
@@ -239,10 +229,7 @@ class ReportsMixin:
         return ledger_statement(_facts(self))
 
     def report(self, path: "str | PathLike[str]") -> str:
-        """Write an HTML page about the charges: when, by whom and for what.
-
-        The page is one file that loads nothing. It contains the limit, the statement, plots of
-        the ledger and the privacy profile, tables of charges, and what is not covered.
+        """Write an HTML page with the limit, the statement, plots and tables of the charges.
 
         Parameters
         ----------
@@ -307,9 +294,9 @@ class ReportsMixin:
     def merge(self, other: Any) -> int:
         """Add the charges of another ledger of the same data set.
 
-        Each charge counts once, even if it is merged several times or by several routes; merging
-        the same ledger again adds new charges only. Charges are recorded even beyond the limit
-        of this ledger, which then admits nothing more. All charges are added, or none.
+        Each charge counts once, even if it is merged several times or by several routes. Charges
+        are recorded even beyond the limit of this ledger, which then admits nothing more. All
+        charges are added, or none.
 
         A limit with ``adaptive=True`` holds only for charges that it admitted itself, so nothing
         can be merged into such a ledger: create one with ``adaptive=False``, or without a limit,
@@ -345,11 +332,11 @@ class ReportsMixin:
         if accountant._split is not None:
             raise ValueError("a part cannot be merged into; merge into the accountant of the whole")
         theirs: Any = other._ledger  # type: ignore[attr-defined]
-        units = [person_noun(ledger.header) for ledger in (accountant._ledger, theirs)]
-        if units[0] != units[1]:
+        here, there = person_noun(accountant._ledger.header), person_noun(theirs.header)
+        if here != there:
             raise ValueError(
-                f"unit must be the same for ledgers that are merged; got {units[0]!r} here and "
-                f"{units[1]!r} there. Nothing was merged"
+                f"unit must be the same for ledgers that are merged; got {here!r} here and "
+                f"{there!r} there. Nothing was merged"
             )
         # Read before anything is locked for writing: two ledgers may be merged into each other.
         entries = entries_of(theirs.identity, other._charges())  # type: ignore[attr-defined]
@@ -366,9 +353,8 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
     """Append the entries that a ledger lacks, and return their number; an error undoes it.
 
     Made releases are recorded even beyond the limit. But an adaptive limit must have decided on
-    all charges: of two separate ledgers, neither stopped charges that exceed the limit together
-    with the other, and that they happen to be within it proves nothing. With `copy`, a ledger
-    without charges becomes the copy of one with the same limit.
+    all charges: of two separate ledgers, neither stopped charges that exceed the limit together.
+    With `copy`, a ledger without charges becomes the copy of one with the same limit.
     """
     with accountant._ledger.writing() as transaction:
         copy = copy and transaction.entries == 0
@@ -466,7 +452,17 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
 def _page(accountant: Any) -> str:
     """Return the HTML page of a ledger."""
     charges = accountant._charges()
-    body = [pages.statement(accountant.statement()), pages.facts(_page_facts(accountant, charges))]
+    facts = [("limit", limit_text(accountant)), *spending_texts(accountant)]
+    facts.append(("charges", str(len(charges))))
+    if charges:
+        facts.append(("protected against", _facts(accountant).total.against))
+    if accountant.unit is not None:
+        facts.append(("unit", shortened(declared_unit(accountant._ledger.header))))
+    facts.append(("budgets", plan_text(accountant)))
+    if charges:
+        first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
+        facts.append(("first and last charge", first if first == last else f"{first} – {last}"))
+    body = [pages.statement(accountant.statement()), pages.facts(facts)]
     if charges:
         body += [
             pages.section("What was spent", _spending_plot(accountant, charges)),
@@ -479,27 +475,22 @@ def _page(accountant: Any) -> str:
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records, and refuses nothing.")
-    body += [pages.not_covered(warnings), pages.section("The ledger", _ledger_list(accountant))]
+    command = f"skdirdp ledger verify --expect {accountant.anchor()}"
+    later = " checks later that no charge up to now is missing or was changed."
+    items = [
+        ("Stored in ", tag("code", without_password(str(accountant.path))), "."),
+        ("Its identity is ", tag("code", accountant._ledger.identity), "."),
+        (f"Checked for this page: {plural(accountant.verify(), 'charge')}, all intact.",),
+        (tag("code", command), later),
+    ]
+    ledger = tag("ul", *(tag("li", *item) for item in items))
+    body += [pages.not_covered(warnings), pages.section("The ledger", ledger)]
     return pages.page(_title(accountant) or "Privacy budget of a data set", body)
 
 
 def _title(accountant: Any) -> str | None:
     name = accountant.name
     return f"Privacy budget of “{shortened(name)}”" if name else None
-
-
-def _page_facts(accountant: Any, charges: Sequence[Charge]) -> list[tuple[str, str]]:
-    pairs = [("limit", limit_text(accountant)), *spending_texts(accountant)]
-    pairs.append(("charges", str(len(charges))))
-    if charges:
-        pairs.append(("protected against", _facts(accountant).total.against))
-    if accountant.unit is not None:
-        pairs.append(("unit", shortened(declared_unit(accountant._ledger.header))))
-    pairs.append(("budgets", plan_text(accountant)))
-    if charges:
-        first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
-        pairs.append(("first and last charge", first if first == last else f"{first} – {last}"))
-    return pairs
 
 
 def _n_points(charges: Sequence[Charge], most: int) -> int:
@@ -541,10 +532,7 @@ def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
 
 
 def _groups_table(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
-    """Return a table of charges with the same label, by the same user, on the same split.
-
-    Parts of two splits may overlap, even if the splits have the same name.
-    """
+    """Return a table of charges with the same label, by the same user, on the same split."""
     groups: dict[tuple[str, str, str, str], list[Charge]] = {}
     for charge in charges:
         where = (charge.split.name, charge.split.identity) if charge.split else ("", "")
@@ -607,19 +595,6 @@ def _wide_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup
     return pages.wide(table([columns[i] for i in kept], shown, numbers=numbers))
 
 
-def _ledger_list(accountant: Any) -> Markup:
-    checked = plural(accountant.verify(), "charge")
-    command = f"skdirdp ledger verify --expect {accountant.anchor()}"
-    later = " checks later that no charge up to now is missing or was changed."
-    return tag(
-        "ul",
-        tag("li", "Stored in ", tag("code", without_password(str(accountant.path))), "."),
-        tag("li", "Its identity is ", tag("code", accountant._ledger.identity), "."),
-        tag("li", f"Checked for this page: {checked}, all intact."),
-        tag("li", tag("code", command), later),
-    )
-
-
 def _card(accountant: Any) -> Markup:
     """Return the limit, its used part and the number of charges, for a notebook."""
     texts = dict(spending_texts(accountant))
@@ -633,8 +608,7 @@ def _card(accountant: Any) -> Markup:
             texts["used"] += f" of {limit_text(accountant)}"
         lines += [f"{name}: {text}" for name, text in texts.items()]
     lines.append(f"budgets {plan_text(accountant)}")
-    split = accountant._split
-    if split is not None:
+    if split := accountant._split:
         lines.append(f"this is part {split.part!r} of {split.name!r}, within the whole")
     style = "overflow-wrap:anywhere;max-width:48em"
     return tag("div", *parts, tag("div", "; ".join(lines)), style=style)

@@ -10,12 +10,13 @@ to an SQLite file, and in the memory of every process that has read them.
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any
 
 from .._validation import check_real
 from ..accounting.worst_case import (
@@ -71,9 +72,6 @@ class ConnectionLostError(LedgerError):
     """
 
 
-# Values ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class LimitParameters:
     """Limit that a ledger was created with; `epsilon` is None if there is no limit."""
@@ -86,21 +84,16 @@ class LimitParameters:
 
 @dataclass(frozen=True)
 class Header:
-    """Constant part of a ledger.
-
-    `adjacency` is the relation that may be charged, or one of `UNITS`, or None for any.
-    `number` identifies the ledger in its database; a file contains one. `origin` is None
-    in new ledgers.
-    """
+    """Constant part of a ledger."""
 
     identity: str
     limit: LimitParameters
     created: str
     name: str | None = None
-    adjacency: str | None = None
+    adjacency: str | None = None  # the relation that may be charged, or one of `UNITS`
     unit: str | None = None
-    origin: str | None = None
-    number: int = 1
+    origin: str | None = None  # in new ledgers None
+    number: int = 1  # in its database; a file contains one
 
 
 @dataclass(frozen=True)
@@ -161,9 +154,6 @@ def check_stored_limit(header: Header) -> None:
     raise LedgerError("the limit of the ledger is invalid")
 
 
-# Declared adjacency and unit -----------------------------------------------------------
-
-
 def is_of_persons(adjacency: str | None) -> bool:
     """Return whether a relation is between persons with all their records."""
     return adjacency == PERSON or adjacency in PERSON_RELATIONS.values()
@@ -196,14 +186,11 @@ def is_record(unit: Any) -> bool:
 
 
 def person_noun(header: Header) -> str | None:
-    """Return the noun for protected persons, or None if single records may be protected.
-
-    The unit of a ledger is free text. It becomes part of a statement only if it is a noun of up
-    to three words, because other texts could claim more than was charged.
-    """
+    """Return the noun for protected persons, or None if single records may be protected."""
     if not is_of_persons(header.adjacency):
         return None
     noun = _without_article(header.unit or PERSON)
+    # A unit is free text, and one of more than three words could claim more than was charged.
     return noun if len(noun) <= _MAX_NOUN_LENGTH and _NOUN.fullmatch(noun) else PERSON
 
 
@@ -250,8 +237,6 @@ def check_stored_relation(adjacency: str, header: Header) -> None:
         )
 
 
-# Hash chain ----------------------------------------------------------------------------
-
 _CHARGE_COLUMNS = (
     "id, time, username, entry_key, spec, releases, label, split, part, split_name, split_by"
 )
@@ -262,22 +247,15 @@ _json_text = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def header_hash(header: Header) -> str:
-    limit = header.limit
-    limits = [limit.epsilon, limit.delta, limit.order, limit.adaptive]
     declared = [header.name, header.adjacency, header.unit, header.origin]
-    return _digest("skdirdp ledger", header.identity, header.created, limits, declared)
+    limits = [*astuple(header.limit)]
+    return entry_hash("skdirdp ledger", [header.identity, header.created, limits, declared])
 
 
 def entry_hash(previous: str, entry: Sequence[Any]) -> str:
     """Return the hash of an entry, given as the values of `ENTRY`."""
-    return _digest(previous, *entry)
+    return sha256(_json_text([previous, *entry]).encode("ascii")).hexdigest()
 
-
-def _digest(*values: Any) -> str:
-    return sha256(_json_text(values).encode("ascii")).hexdigest()
-
-
-# Tables --------------------------------------------------------------------------------
 
 # `split` and `part` are empty for charges on the whole data set. There is no table of sums:
 # totals are computed from the charges alone, so that nothing can disagree with them.
@@ -374,46 +352,42 @@ SQLITE_TRIGGERS = [
 _HEADER_COLUMNS = (
     "identity, created, epsilon, delta, renyi_order, adaptive, name, adjacency, unit, origin"
 )
-_HEADER = tuple(_HEADER_COLUMNS.split(", "))
 
 
-class Session(Protocol):
-    """Transaction of a database.
+class Session(ABC):
+    """Transaction of a database."""
 
-    `head` is None until a charge is written; then it contains the identity of the ledger and the
-    number and hash of the last charge. `user_and_time` takes the values of `USER_AND_TIME_SQL`.
-    """
+    #: Written charge: the identity of the ledger, and the number and hash of the charge.
+    head: tuple[str, int, str] | None = None
+    USER_AND_TIME_SQL = "NULL, NULL"
 
-    USER_AND_TIME_SQL: str
-    head: tuple[str, int, str] | None
-
+    @abstractmethod
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         """Run a statement with parameters written as ``:name``, and return its rows."""
 
+    @abstractmethod
     def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
-        """Return the user and the time, from the database or the operating system."""
+        """Return the user and the time, given the values of `USER_AND_TIME_SQL`."""
 
-    def stored_head(self, identity: str) -> tuple[int, str] | None:
-        """Return the head of the ledger that is stored outside the database, if any."""
-
-    def store_head(self, identity: str, entries: int, head: str) -> None:
-        """Store the head of a verified ledger for `stored_head`."""
-
+    @abstractmethod
     def check_structure(self) -> None:
         """Raise UnusableError if tables or triggers differ from the schema."""
 
+    def stored_head(self, identity: str) -> tuple[int, str] | None:
+        """Return the head of the ledger that is stored outside the database, if any."""
+        return None
+
+    def store_head(self, identity: str, entries: int, head: str) -> None:  # noqa: B027
+        """Store the head of a verified ledger for `stored_head`."""
+
 
 def insert_header(session: Session, header: Header) -> None:
-    limit = header.limit
-    values = (
-        *(header.identity, header.created, limit.epsilon, limit.delta, limit.order),
-        *(int(limit.adaptive), header.name, header.adjacency, header.unit, header.origin),
-    )
+    values = {**vars(header), **vars(header.limit), "adaptive": int(header.limit.adaptive)}
+    del values["limit"]
     session.execute(
-        f"INSERT INTO ledgers (id, {_HEADER_COLUMNS})"
-        f" VALUES (:number, {', '.join(f':{name}' for name in _HEADER)})",
-        number=header.number,
-        **dict(zip(_HEADER, values, strict=True)),
+        f"INSERT INTO ledgers (id, {_HEADER_COLUMNS}) VALUES (:number, :identity, :created,"
+        " :epsilon, :delta, :order, :adaptive, :name, :adjacency, :unit, :origin)",
+        **values,
     )
     session.execute(
         "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)",

@@ -33,6 +33,7 @@ from .schema import (
     SQLITE_TRIGGERS,
     Header,
     LedgerError,
+    Session,
     UnusableError,
     header_hash,
     insert_header,
@@ -52,6 +53,8 @@ _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for the writer of a pipe
 _UNKNOWN = ("-", 0, "-")  # content of a new lock
 _ROLLBACK_JOURNAL = b"\1\1"
+# The part of a message of SQLite that shows content of the file.
+_FILE_CONTENT = re.compile(r"( -)? (with text|unrecognized token:|near) .*", re.DOTALL)
 _MAX_NAME_BYTES = 255 - len(f"{DRAFT}-journal")  # the longest name next to the ledger
 _MISSING = (
     "the file does not exist. A temporary ledger ends with the process that created it; pass a "
@@ -63,11 +66,9 @@ _MISSING = (
 class _Gate:
     """Lets operations of many threads run at once, and forks only while none is running.
 
-    A child must not inherit an unfinished operation: it has the memory of locks and connections,
-    but not the thread that would release them.
-
-    The gate has no lock that an interrupt could leave locked. A thread first announces itself and
-    then looks for a fork; a fork first announces itself and then looks for threads. So one of the
+    A child would inherit locks and connections, but not the thread that would release them. The
+    gate has no lock that an interrupt could leave locked: a thread first announces itself and
+    then looks for a fork, a fork announces itself and then looks for threads, so that one of the
     two sees the other.
     """
 
@@ -124,10 +125,8 @@ class FileLock:
 
     @contextmanager
     def held(self, *, write: bool) -> Iterator[None]:
-        """Exclude others, also from reading: with shared locks, readers could starve writers.
-
-        An interrupt may come at any moment, also before this thread owns the lock.
-        """
+        """Exclude others, also from reading: with shared locks, readers could starve writers."""
+        # An interrupt may come at any moment, also before this thread owns the lock.
         me = threading.get_ident()
         depth = self._depth if self._owner.get("thread") == me else 0
         with GATE.operation():
@@ -153,9 +152,9 @@ class FileLock:
     def _wait_for_processes(self, write: bool, deadline: float) -> None:
         """Lock the file. Without the permission to do so, read under SQLite's own locks.
 
-        In that case no charge is committed between the first read and the last, so the stored
-        head is not newer than the ledger. If the file was removed or replaced before it was
-        locked, others lock a new one. A FileIO closes itself, and so unlocks, if it gets lost.
+        Then no charge is committed while reading, so the stored head is not newer than the ledger.
+        If the file was replaced before it was locked, others lock a new one. A FileIO that is
+        lost closes itself, and so unlocks.
         """
         while True:
             try:
@@ -213,9 +212,8 @@ class FileLock:
     def stored_head(self) -> tuple[str, int, str] | None:
         """Return the stored identity, number of charges and last hash of the ledger.
 
-        They are written after a commit, without waiting for the disk. So they may be older than
-        the ledger, but not newer: a ledger with fewer charges has lost some. The identity is
-        empty for an empty lock. The result is None without a lock, as on Windows.
+        They are written after a commit, so they may be older than the ledger, but not newer. The
+        identity is empty for an empty lock. The result is None without a lock, as on Windows.
         """
         if self._file is None:
             return None
@@ -287,29 +285,32 @@ _LOCKS_CHANGE = threading.Lock()
 
 
 def file_lock(path: str) -> FileLock:
-    """Return the lock of the ledger at a path, the same for all threads.
-
-    The gate prevents a fork while the registry is locked.
-    """
+    """Return the lock of the ledger at a path; no fork happens while the registry is locked."""
     with GATE.operation(), _LOCKS_CHANGE:
         return _LOCKS.setdefault(path, _LOCKS.get(path) or FileLock(path))
 
 
-class SQLiteSession:
-    """Transaction on the file; see `schema.Session`."""
-
-    USER_AND_TIME_SQL = "NULL, NULL"
+class SQLiteSession(Session):
+    """Transaction on the file."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FileLock):
         self.connection = connection
         self._lock = lock
-        self.head: tuple[str, int, str] | None = None
 
     def execute(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
         return _run(self.connection, sql, values)
 
     def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
-        return _user(), datetime.now(timezone.utc).isoformat()
+        now = datetime.now(timezone.utc).isoformat()
+        try:
+            import pwd
+
+            # From the system, because environment variables can lie.
+            return pwd.getpwuid(os.getuid()).pw_name, now
+        except KeyError:
+            return str(os.getuid()), now
+        except ImportError:  # Windows
+            return os.environ.get("USERNAME"), now
 
     def stored_head(self, identity: str) -> tuple[int, str] | None:
         known = self._lock.stored_head()
@@ -439,7 +440,10 @@ class SQLiteStorage:
         except UnusableError as error:
             raise LedgerError(self._unusable(str(error))) from error.__cause__
         except sqlite3.Error as error:
-            raise LedgerError(self._unusable(_explain(error))) from error
+            reason = f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
+            if "locked" not in str(error):
+                reason = _FILE_CONTENT.sub("", str(error))
+            raise LedgerError(self._unusable(reason)) from error
 
     def _unusable(self, reason: str) -> str:
         return f"the ledger {self.location} cannot be used: {reason}; the file is left unchanged"
@@ -561,22 +565,3 @@ def _give_name(draft: str, path: str) -> None:
 def _remove(draft: str) -> None:
     for path in (draft, f"{draft}-journal"):
         Path(path).unlink(missing_ok=True)
-
-
-def _user() -> str | None:
-    """Return the user of the process from the system, because environment variables can lie."""
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
-    except ImportError:  # Windows
-        return os.environ.get("USERNAME")
-
-
-def _explain(error: sqlite3.Error) -> str:
-    """Return the message of an error without content of the file."""
-    if "locked" in str(error):
-        return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
-    return re.sub(r"( -)? (with text|unrecognized token:|near) .*", "", str(error), flags=re.DOTALL)

@@ -1,8 +1,4 @@
-"""Privacy guarantees and their exact composition.
-
-Each mechanism describes its worst cases by dominating pairs (`worst_case`, `pairs`), and
-`Composition` composes them. This package does not depend on any mechanism.
-"""
+"""Privacy guarantees and their exact composition. It does not depend on any mechanism."""
 
 from .composition import Composition
 from .guarantees import (

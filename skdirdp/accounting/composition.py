@@ -2,8 +2,8 @@
 
 Renyi divergences add at every order. Cumulants of losses with densities add and are inverted;
 other losses are discretised pessimistically (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
-2022) and convolved. Many kinds of pairs are a `LargeProduct`. Each method gives a valid bound, and
-the smallest is returned. Floating-point warnings are ignored, because every nan is detected.
+2022) and convolved. Many kinds of pairs are a `LargeProduct`. The smallest bound is returned.
+Floating-point warnings are ignored, because every nan is detected.
 """
 
 from abc import ABC, abstractmethod
@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import ceil
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,8 +35,7 @@ _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 _EPSILON_ROUNDING = 1e-13
 _LEAST_EPSILON = 1e-290
 
-# Loss distributions: cells over the range of the total loss
-_CELLS, _MAX_CELLS = 4000, 1 << 18
+_CELLS, _MAX_CELLS = 4000, 1 << 18  # over the range of the total loss
 _MAX_LENGTH = 1 << 21  # of a Fourier transform
 _MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
@@ -48,8 +46,8 @@ _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)  # factors of the best order for
 class PrivacyCurves(ABC):
     """Renyi divergence, delta and epsilon, computed from worst cases.
 
-    If a guarantee has a parameter with the name of a curve, such as `PureDP.epsilon`, the attribute
-    is the parameter. Use ``Composition([(guarantee, 1)])`` for the curve.
+    A parameter with the name of a curve, such as `PureDP.epsilon`, hides the curve. Then
+    ``Composition([(guarantee, 1)])`` has it.
     """
 
     @property
@@ -178,17 +176,16 @@ class Composition(PrivacyCurves):
             for direction, case in part.worst_cases().items():
                 cases.setdefault(direction, []).append((case, releases))
         self._cases = {direction: combine(several) for direction, several in cases.items()}
+        self._known_directions: Sequence[DirectionCurves] | None = None
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
         return self._cases
 
     def _directions(self) -> Sequence[DirectionCurves]:
+        # Kept, since even the lookup is slow for many kinds.
+        if self._known_directions is None:
+            self._known_directions = super()._directions()
         return self._known_directions
-
-    @cached_property
-    def _known_directions(self) -> Sequence[DirectionCurves]:
-        # Cached, since even the lookup is slow for many kinds.
-        return super()._directions()
 
     def holds(self, epsilon: float, delta: float) -> bool:
         """Whether all releases together are known to be (epsilon, delta)-DP.
@@ -252,9 +249,7 @@ class _SmallProduct(DirectionCurves):
             return 0.0
         if not np.isfinite(bound):
             bound = _power_of_two(lambda x: excess(x) <= 0)
-            if not np.isfinite(bound):
-                return bound
-        elif excess(bound) > 0 or bound < _LEAST_EPSILON:
+        if not np.isfinite(bound) or excess(bound) > 0 or bound < _LEAST_EPSILON:
             return bound
         tolerance = _EPSILON_ROUNDING * bound
         return safe_root(excess, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
@@ -275,22 +270,21 @@ class _SmallProduct(DirectionCurves):
         return min(_best_order(self.renyi, renyi_log_delta, epsilon), 0.0)
 
     def _composed_log_delta(self, epsilon: float) -> float:
-        exact, tight = 0.0, False
-        if self.profile is not None:
-            if all(pair.smooth for pair, _ in self.profile):
-                limit = min(pair.max_tilt for pair, _ in self.profile)
-                releases = sum(int(np.ceil(n * pair.multiplicity)) for pair, n in self.profile)
-                exact, tight = inverted_log_delta(self._cumulant, limit, epsilon, releases)
-            else:
-                losses = _loss_distribution(_whole_numbers(self.profile))
-                exact = 0.0 if losses is None else np.log(losses.delta(epsilon))
+        exact, tight, profile = 0.0, False, self.profile
+        if profile is not None and all(pair.smooth for pair, _ in profile):
+
+            def cumulant(tilt: np.ndarray, rough: bool) -> np.ndarray:
+                return np.sum([n * pair.cumulant(tilt, rough) for pair, n in profile], axis=0)
+
+            limit = min(pair.max_tilt for pair, _ in profile)
+            releases = sum(int(np.ceil(n * pair.multiplicity)) for pair, n in profile)
+            exact, tight = inverted_log_delta(cumulant, limit, epsilon, releases)
+        elif profile is not None:
+            losses = _loss_distribution(profile)
+            exact = 0.0 if losses is None else np.log(losses.delta(epsilon))
         if tight and self.renyi_is_profile:
             return exact
         return min(exact, self._renyi_log_delta(epsilon))
-
-    def _cumulant(self, tilt: np.ndarray, rough: bool) -> np.ndarray:
-        parts = [count * pair.cumulant(tilt, rough) for pair, count in self.profile or ()]
-        return np.sum(parts, axis=0)
 
 
 _small_product = lru_cache(maxsize=256)(_SmallProduct)
@@ -316,18 +310,6 @@ def _merge_gaussians(profile: Pairs) -> Pairs:
     return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))
 
 
-def _whole_numbers(profile: Pairs) -> Pairs:
-    """Round fractional exponents up to whole numbers, which can be convolved."""
-    whole: Counter[DominatingPair] = Counter()
-    for pair, count in profile:
-        if isinstance(pair, FractionalPair):
-            for part, exponent in pair.parts:
-                whole[part] += ceil(Fraction(exponent) * count)
-        else:
-            whole[pair] += count
-    return tuple(whole.items())
-
-
 def _sum_of_divergences(curves: Curves, order: Floats) -> Floats:
     """Renyi divergence of all curves together; infinite where it cannot be computed."""
     total = sum((count * curve.rdp(order) for curve, count in curves), np.zeros(order.shape))
@@ -344,10 +326,7 @@ def _renyi_bound(curves: Curves, delta: float) -> float:
 def _best_order(
     curves: Curves, convert: Callable[[Floats, Floats, float], Floats], argument: float
 ) -> float:
-    """Smallest value of ``convert(order, divergence, argument)`` over the orders.
-
-    Every order gives a valid bound, so the search need not find the exact minimum.
-    """
+    """Smallest value of ``convert(order, divergence, argument)`` over many valid orders."""
     if not curves:
         return -np.inf
     log_limit = min(float(np.log(min(curve.max_tilt for curve, _ in curves))), _LOG_TILT)
@@ -404,6 +383,13 @@ class LossDistribution:
 @lru_cache(maxsize=64)
 def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     """Compute a pessimistic distribution of the total loss, or None if floats do not suffice."""
+    # Fractional exponents are rounded up to whole numbers, which can be convolved.
+    whole: Counter[DominatingPair] = Counter()
+    for pair, count in pairs:
+        parts = pair.parts if isinstance(pair, FractionalPair) else ((pair, 1),)
+        for part, exponent in parts:
+            whole[part] += ceil(Fraction(exponent) * count)
+    pairs = tuple(whole.items())
     releases = sum(count for _, count in pairs)
 
     def reach_of(part: Pairs, tail: float) -> float:
@@ -412,8 +398,7 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
 
     reach = reach_of(pairs, _TAIL)
     spans = [reach_of(((pair, 1),), _TAIL / releases) for pair, _ in pairs]
-    # Discretisation moves a loss to the ends of its cell, which adds at most span * interval to
-    # its variance. The interval keeps this small compared with the total variance.
+    # Discretisation adds at most span * interval to a variance, which stays small by comparison.
     total_span = sum(count * span for (_, count), span in zip(pairs, spans, strict=True))
     if not (np.isfinite(total_span) and reach > 0 and total_span > 0):
         return None
@@ -425,13 +410,8 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     return _convolve([_discretise(*part, span, interval) for part, span in each], interval)
 
 
-class _Losses(NamedTuple):
-    """Discretised loss of one pair, with its number of repetitions."""
-
-    cells: np.ndarray
-    probabilities: np.ndarray
-    infinite: float
-    times: int
+# Discretised loss of a pair: cells, their probabilities, that of an infinite loss, repetitions.
+_Losses = tuple[np.ndarray, np.ndarray, float, int]
 
 
 def _discretise(pair: DominatingPair, times: int, span: float, interval: float) -> _Losses:
@@ -446,7 +426,7 @@ def _discretise(pair: DominatingPair, times: int, span: float, interval: float) 
     drops, step = -np.diff(deltas), stride * interval
     probabilities = np.append(1 - deltas[0], drops / -np.expm1(-step))
     probabilities[:-1] -= drops / np.expm1(step)
-    return _Losses(cells, np.maximum(probabilities, 0.0), float(deltas[-1]), times)
+    return cells, np.maximum(probabilities, 0.0), float(deltas[-1]), times
 
 
 def _convolve(parts: list[_Losses], interval: float) -> LossDistribution | None:
@@ -456,21 +436,18 @@ def _convolve(parts: list[_Losses], interval: float) -> LossDistribution | None:
         return None
     length = next_fast_len(int(high - low) + 1, real=True)
     transform = np.ones(length // 2 + 1, dtype=complex)
-    for losses in parts:
+    survival = 0.0  # logarithm of the probability
+    for cells, probabilities, infinite, times in parts:
         # The transform determines sums modulo the length, so cells may be reduced too.
-        folded = np.bincount(losses.cells % length, losses.probabilities, length)
-        transform *= rfft(folded) ** losses.times
+        transform *= rfft(np.bincount(cells % length, probabilities, length)) ** times
+        survival += times * np.log1p(-infinite) if infinite < 1 else -np.inf
     lowest = int(low)
     probabilities = np.roll(irfft(transform, length), -(lowest % length))
     if not np.all(np.isfinite(probabilities)):
         return None
-    survival = sum(
-        losses.times * np.log1p(-losses.infinite) if losses.infinite < 1 else -np.inf
-        for losses in parts
-    )
     # Allowance for errors of the convolution, fifty times the measured error of 2e-17 per
     # release (against mpmath, up to twenty million releases).
-    allowance = 1e-12 + 1e-15 * sum(losses.times for losses in parts)
+    allowance = 1e-12 + 1e-15 * sum(times for *_, times in parts)
     infinite = float(-np.expm1(survival)) + _TAIL / 100 + allowance
     return LossDistribution(interval, lowest, probabilities, infinite)
 

@@ -1,15 +1,14 @@
 """Cumulants of many dominating pairs: power series, and numerical inversion of their sum.
 
-"Cumulant" is short for cumulant generating function. It is analytic around ``t = -1/2``, so a few
-dozen coefficients represent any number of pairs (docs/theory.md, "Compositions of many kinds of
-releases"). With ``q = MAX_RADIUS_FRACTION``, a series is used if ``|t + 1/2|`` is at most q times
-its radius of convergence. Its even and odd terms then decrease by a factor of ``q^2`` or faster,
-so the omitted terms sum to less than the last term kept. Other pairs are evaluated one by one.
+The cumulant generating function is analytic around ``t = -1/2``, so a few dozen coefficients
+represent any number of pairs (docs/theory.md, "Compositions of many kinds of releases"). With
+``q = MAX_RADIUS_FRACTION``, a series is used if ``|t + 1/2|`` is at most q times its radius of
+convergence. Its even and odd terms then decrease by a factor of ``q^2`` or faster, so the omitted
+terms sum to less than the last term kept. Other pairs are evaluated one by one.
 """
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import zeta
@@ -23,8 +22,7 @@ from ..numerics.conservative import (
     bromwich_step,
     chernoff_bound,
 )
-from ..numerics.log_gamma import gamma_add_cumulant, gamma_remove_cumulant
-from .pairs import RENYI_ROUNDING, DominatingPair, Floats, LaplacePair, PureDPPair
+from .pairs import RENYI_ROUNDING, Floats, LaplacePair, PureDPPair, dirichlet_cumulant
 
 #: Fraction of the radius of convergence up to which a series is used.
 MAX_RADIUS_FRACTION = 0.7
@@ -103,92 +101,73 @@ class Series:
         return float((even.sum() + odd.sum()) / self.scale**2)
 
 
-def gaussian_series(squares: float, scale: float) -> Series:
-    """Series of Gaussian pairs; `squares` is the sum of their squared mu."""
-    even = np.zeros(TERMS)
-    even[0] = squares * scale**2 / 2
-    return Series(scale, even)
-
-
-def gamma_series(r: Floats, alpha: Floats, counts: Floats, scale: float, sign: int) -> Series:
-    """Series of gamma pairs (sign 1 for "remove", -1 for "add") or of beta pairs (sign 0)."""
+def family_series(family: str, values: Floats, scale: float) -> Series:
+    """Series of the pairs of one family, given as a value of `Kinds`."""
     total = Series(scale)
-    centre = alpha + r / 2
-    ratio = gamma_inverse_radius(r, alpha) * scale
-    for block, terms in _blocks(ratio):
-        x, m = ratio[block] ** 2, centre[block]
-        weights = counts[block] * (2.0 if sign == 0 else 1.0)
-        k = _POWERS[:terms, np.newaxis]
-        even, odd = np.zeros(TERMS), np.zeros(TERMS)
-        values = weights * x**k * _scaled_zeta(2 * k, m) / (2 * k)
-        even[:terms] = values.sum(axis=1)
-        error = 2 * even[terms - 1]
-        if sign:
-            values = weights * x**k * ratio[block] * _scaled_zeta(2 * k + 1, m) / (2 * k + 1)
-            odd[:terms] = sign * values.sum(axis=1)
-            error += 2 * abs(odd[terms - 1])
-        total = total + Series(scale, even, odd, error)
-    return total
-
-
-def gamma_inverse_radius(r: Floats, alpha: Floats) -> Floats:
-    """Inverse radius of convergence, set by the nearest pole of the gamma function."""
-    return r / (alpha + r / 2)
-
-
-def randomized_response_series(epsilon: Floats, counts: Floats, scale: float) -> Series:
-    """Series of randomised response. The nearest zeros of cosh are i pi / 2 and -i pi / 2."""
-    total = Series(scale)
-    # ln cosh x = sum over n of ln(1 + (x / (pi (n - 1/2)))^2)
-    coefficients = (-1.0) ** (_POWERS + 1) * zeta(2.0 * _POWERS, 0.5) / (np.pi ** (2.0 * _POWERS))
-    for block, terms in _blocks(bounded_inverse_radius(epsilon) * scale):
-        x = (epsilon[block] * scale) ** 2
-        k = _POWERS[:terms, np.newaxis]
-        even = np.zeros(TERMS)
-        even[:terms] = (counts[block] * x**k).sum(axis=1) * (coefficients / _POWERS)[:terms]
-        total = total + Series(scale, even, _ZERO, 2 * abs(even[terms - 1]))
-    return total
-
-
-def laplace_series(shift: Floats, counts: Floats, scale: float) -> Series:
-    """Series of Laplace noise.
-
-    All zeros of cosh(x) + shift sinh(x) / (2 x) are imaginary with modulus above pi / 2: they
-    are the eigenvalues of a string with an elastic end.
-    """
-    total = Series(scale)
-    for block, terms in _blocks(bounded_inverse_radius(shift) * scale):
-        a = shift[block]
-        x = (a * scale) ** 2
-        # Power series of the argument, with leading coefficient 1, and of its logarithm.
-        argument, power = [np.ones_like(a)], np.ones_like(a)
-        for k in range(1, terms + 1):
-            power = power * x / ((2 * k) * (2 * k - 1))
-            argument.append(power * (1 + a / (2 * (2 * k + 1))) / (1 + a / 2))
-        logarithm = [np.zeros_like(a)]
-        even = np.zeros(TERMS)
-        for k in range(1, terms + 1):
-            inner = sum((j * logarithm[j] * argument[k - j] for j in range(1, k)), np.zeros(()))
-            logarithm.append(argument[k] - inner / k)
-            even[k - 1] = float(counts[block] @ logarithm[k])
-        total = total + Series(scale, even, _ZERO, 2 * abs(even[terms - 1]))
-    return total
-
-
-def bounded_inverse_radius(max_loss: Floats) -> Floats:
-    """Inverse radius of convergence of randomised response and of Laplace noise."""
-    return max_loss / (np.pi / 2)
-
-
-def _blocks(ratio: Floats):
-    """Yield blocks of indices of pairs that need equally many terms, and the number of terms."""
+    ratio = _inverse_radius(family, values) * scale
     assert np.all(ratio <= MAX_RADIUS_FRACTION)
     lower = -1.0
     for upper, terms in _TERMS_BY_FRACTION:
         (chosen,) = np.nonzero((ratio > lower) & (ratio <= upper))
         for start in range(0, chosen.size, _BLOCK):
-            yield chosen[start : start + _BLOCK], terms
+            block = chosen[start : start + _BLOCK]
+            each = [row[block] for row in (*values, ratio)]
+            total = total + _block_series(family, scale, terms, *each)
         lower = upper
+    return total
+
+
+def _inverse_radius(family: str, values: Floats) -> Floats:
+    """Inverse radius of convergence, set by the nearest pole of the gamma function or zero."""
+    step, prior, _ = values
+    return step / (prior + step / 2) if family in ODD_SIGNS else step / (np.pi / 2)
+
+
+def _block_series(
+    family: str,
+    scale: float,
+    terms: int,
+    step: Floats,
+    prior: Floats,
+    counts: Floats,
+    ratio: Floats,
+) -> Series:
+    """Series of pairs that need equally many terms."""
+    even, odd = np.zeros(TERMS), np.zeros(TERMS)
+    k = _POWERS[:terms, np.newaxis]
+    x = (ratio if family in ODD_SIGNS else step * scale) ** 2
+    if family == "response":
+        # ln cosh x = sum over n of ln(1 + (x / (pi (n - 1/2)))^2); the zeros are i pi (n - 1/2).
+        signs = (-1.0) ** (_POWERS + 1)
+        coefficients = signs * zeta(2.0 * _POWERS, 0.5) / (np.pi ** (2.0 * _POWERS))
+        even[:terms] = (counts * x**k).sum(axis=1) * (coefficients / _POWERS)[:terms]
+    elif family == "laplace":
+        even[:terms] = _laplace_terms(step, x, counts, terms)
+    else:
+        sign, centre = ODD_SIGNS[family], prior + step / 2
+        weights = counts * (2.0 if sign == 0 else 1.0)
+        even[:terms] = (weights * x**k * _scaled_zeta(2 * k, centre) / (2 * k)).sum(axis=1)
+        if sign:
+            each = weights * x**k * ratio * _scaled_zeta(2 * k + 1, centre) / (2 * k + 1)
+            odd[:terms] = sign * each.sum(axis=1)
+    return Series(scale, even, odd, 2 * abs(even[terms - 1]) + 2 * abs(odd[terms - 1]))
+
+
+def _laplace_terms(shift: Floats, x: Floats, counts: Floats, terms: int) -> list[float]:
+    """Even coefficients of the series of Laplace noise.
+
+    All zeros of cosh(x) + shift sinh(x) / (2 x) are imaginary with modulus above pi / 2: they
+    are the eigenvalues of a string with an elastic end.
+    """
+    # Power series of the argument, with leading coefficient 1, and of its logarithm.
+    argument, power = [np.ones_like(shift)], np.ones_like(shift)
+    logarithm = [np.zeros_like(shift)]
+    for k in range(1, terms + 1):
+        power = power * x / ((2 * k) * (2 * k - 1))
+        argument.append(power * (1 + shift / (2 * (2 * k + 1))) / (1 + shift / 2))
+        inner = sum((j * logarithm[j] * argument[k - j] for j in range(1, k)), np.zeros(()))
+        logarithm.append(argument[k] - inner / k)
+    return [float(counts @ each) for each in logarithm[1:]]
 
 
 def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
@@ -224,8 +203,7 @@ class CondensedPairs:
     largest: float  # largest loss of a pair in the bounded series
     residual_pairs: Kinds  # pairs in neither series, evaluated one by one
 
-    def plus(self, kinds: Kinds, squares: float) -> "CondensedPairs":
-        more = condense(kinds, squares, self.scale)
+    def __add__(self, more: "CondensedPairs") -> "CondensedPairs":
         return CondensedPairs(
             self.scale,
             self.smooth + more.smooth,
@@ -278,28 +256,22 @@ def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
 
 
 def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
-    smooth, bounded, largest = gaussian_series(squares, scale), Series(scale), 0.0
+    gaussian = np.zeros(TERMS)
+    gaussian[0] = squares * scale**2 / 2
+    smooth, bounded, largest = Series(scale, gaussian), Series(scale), 0.0
+    residual = {}
     for family, values in kinds.items():
-        step, prior, counts = values[:, _within_radius(family, values, scale)]
+        within_radius = _inverse_radius(family, values) * scale <= MAX_RADIUS_FRACTION
+        inside = values[:, within_radius]
+        if inside.shape < values.shape:
+            residual[family] = values[:, ~within_radius]
+        series = family_series(family, inside, scale)
         if family in ODD_SIGNS:
-            smooth = smooth + gamma_series(step, prior, counts, scale, ODD_SIGNS[family])
-            continue
-        largest = max(largest, float(np.max(step, initial=0.0)))
-        series = laplace_series if family == "laplace" else randomized_response_series
-        bounded = bounded + series(step, counts, scale)
-    residual = residual_kinds(kinds, scale)
+            smooth = smooth + series
+        else:
+            bounded = bounded + series
+            largest = max(largest, float(np.max(inside[0], initial=0.0)))
     return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
-
-
-def _within_radius(family: str, values: Floats, scale: float) -> np.ndarray:
-    is_smooth = family in ODD_SIGNS
-    inverse = gamma_inverse_radius(*values[:2]) if is_smooth else bounded_inverse_radius(values[0])
-    return inverse * scale <= MAX_RADIUS_FRACTION
-
-
-def residual_kinds(kinds: Kinds, scale: float) -> Kinds:
-    residual = {name: kind[:, ~_within_radius(name, kind, scale)] for name, kind in kinds.items()}
-    return {family: values for family, values in residual.items() if values.size}
 
 
 def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -326,17 +298,11 @@ def count_releases(kinds: Kinds) -> float:
 
 
 def cumulant(family: str, step: Floats, prior: Floats, tilt: np.ndarray, rough: bool) -> np.ndarray:
-    match family:
-        case "add":
-            return gamma_add_cumulant(tilt, step, prior, rough)
-        case "remove":
-            return gamma_remove_cumulant(tilt, step, prior, rough)
-        case "replace":
-            gain = gamma_add_cumulant(tilt, step, prior, rough)
-            return gain + gamma_remove_cumulant(tilt, step, prior, rough)
+    if family in ODD_SIGNS:
+        return dirichlet_cumulant(family, tilt, step, prior, rough)
     if not np.iscomplexobj(tilt):
-        pair: DominatingPair = LaplacePair(step) if family == "laplace" else PureDPPair(step)  # type: ignore[arg-type]
-        return pair.cumulant(tilt)
+        pair: type = LaplacePair if family == "laplace" else PureDPPair
+        return pair(step).cumulant(tilt)
     back = np.exp(-(1 + 2 * tilt) * step)
     if family == "laplace":
         return tilt * step + np.log((1 + back) / 2 + (1 - back) / (2 + 4 * tilt))
@@ -346,14 +312,6 @@ def cumulant(family: str, step: Floats, prior: Floats, tilt: np.ndarray, rough: 
 def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
     smooth, bounded = sum_cumulants(kinds, np.array([tilt]), rough=False)
     return float(smooth[0] + bounded[0]) + 0.5 * squares * tilt * (1 + tilt)
-
-
-class TailBound(NamedTuple):
-    """Bounds on the modulus at further nodes, beyond the last node of a contour."""
-
-    u: Floats
-    log_modulus: Floats
-    squares: float  # squared mu of the added Gaussian pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,7 +324,8 @@ class Contour:
     releases: float  # of the residual pairs
     smooth: np.ndarray  # at the tilt and at the nodes, like `bounded`
     bounded: np.ndarray
-    tail: TailBound | None = None
+    # Further nodes, bounds on the logarithm of the modulus there, and squared mu of an added pair
+    tail: tuple[Floats, Floats, float] | None = None
 
     @cached_property
     def nodes(self) -> np.ndarray:
@@ -374,14 +333,14 @@ class Contour:
 
     def plus(self, kinds: Kinds, squares: float) -> "Contour":
         """Return the contour with more pairs."""
-        residual = residual_kinds(kinds, self.condensed.scale)
-        smooth, bounded = sum_cumulants(residual, self.nodes, rough=False)
+        more = condense(kinds, squares, self.condensed.scale)
+        smooth, bounded = sum_cumulants(more.residual_pairs, self.nodes, rough=False)
         return replace(
             self,
-            condensed=self.condensed.plus(kinds, squares),
+            condensed=self.condensed + more,
             smooth=self.smooth + smooth,
             bounded=self.bounded + bounded,
-            releases=self.releases + count_releases(residual),
+            releases=self.releases + count_releases(more.residual_pairs),
         )
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
@@ -391,7 +350,7 @@ class Contour:
         smooth = condensed.smooth(t) + self.smooth
         bounded = condensed.bounded(t) + self.bounded
         if self.tail is not None:
-            smooth = smooth + 0.5 * self.tail.squares * t * (1 + t)
+            smooth = smooth + 0.5 * self.tail[2] * t * (1 + t)
         cumulant = smooth + bounded
         growth = float(cumulant[0].real) - c * epsilon
         # If the growth is large, cancellation makes the result inaccurate.
@@ -413,7 +372,7 @@ class Contour:
             modulus = last if has_atoms else float((cumulant[-1] - cumulant[0]).real)
             rest = float(np.exp(modulus) / (u[-1] * step))
         else:
-            rest = self._tail_sum(last, self.tail)
+            rest = self._tail_sum(last, *self.tail)
         total += rest + 1e-15 * magnitude
         if not 0 < total < np.inf:  # rounding errors dominate
             return float(min(chernoff, 0.0)), False
@@ -424,9 +383,8 @@ class Contour:
         """Add bounds for the nodes beyond the last one if losses with atoms require them.
 
         Their characteristic functions do not decrease, but Poisson's formula needs only the moduli
-        at the nodes. Each modulus is bounded by the product of some of its factors (all are at
-        most 1). Beyond all nodes, the bound comes from an additional small Gaussian pair. This is
-        valid because a product dominates each of its factors.
+        at the nodes, each at most the product of some of its factors. Beyond all nodes, the bound
+        comes from an added Gaussian pair, which is valid: a product dominates its factors.
         """
         atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
         condensed, c, end, step = self.condensed, self.tilt, self.u[-1], self.u[0]
@@ -444,19 +402,18 @@ class Contour:
                 at = cumulant(family, loss, np.ones(()), c + 1j * np.append(0.0, u), False).real
                 log_modulus += count * np.minimum(at[1:] - at[0], 0.0)
         fall = last - np.log(u[-1] * step) - 0.5 * condensed.squares * (u[-1] ** 2 - end**2) - goal
-        return replace(self, tail=TailBound(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))
+        return replace(self, tail=(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))
 
-    def _tail_sum(self, last: float, tail: TailBound) -> float:
+    def _tail_sum(self, last: float, u: Floats, log_modulus: Floats, squares: float) -> float:
         condensed, end = self.condensed, self.u[-1]
-        squares = condensed.squares + tail.squares
-        smooth = last - 0.5 * squares * (tail.u**2 - end**2)
+        smooth = last - 0.5 * (condensed.squares + squares) * (u**2 - end**2)
         # For losses in [-a, a] and 2 a u <= pi, |E exp(iuL)|^2 <= 1 - (4 / pi^2) u^2 Var L.
         variance = condensed.bounded.curvature(self.tilt)
-        near = 2 * tail.u * condensed.largest <= np.pi
-        modulus = np.where(near, -2 / np.pi**2 * variance * tail.u**2, 0.0)
-        modulus = smooth + np.minimum(modulus, tail.log_modulus)
-        beyond = float(np.exp(smooth[-1]) / (tail.u[-1] * self.u[0]))
-        return float((np.exp(modulus) / tail.u**2).sum()) + beyond
+        near = 2 * u * condensed.largest <= np.pi
+        modulus = np.where(near, -2 / np.pi**2 * variance * u**2, 0.0)
+        modulus = smooth + np.minimum(modulus, log_modulus)
+        beyond = float(np.exp(smooth[-1]) / (u[-1] * self.u[0]))
+        return float((np.exp(modulus) / u**2).sum()) + beyond
 
 
 def new_contour(

@@ -1,9 +1,9 @@
 """Privacy filters: limits for releases that are chosen after seeing earlier results.
 
-A filter decides about each release separately, and all admitted releases together are private
-even if each is chosen after seeing the results of earlier ones (docs/theory.md, section 13). It has
-a budget for the kind of the first release, with most of the delta of the limit, and a Renyi budget
-with the rest. Sums are exact fractions, so every process decides in the same way.
+All admitted releases together are private, even if each is chosen after seeing the results of
+earlier ones (docs/theory.md, section 13). A filter has a budget for the kind of the first release,
+with most of the delta of the limit, and a Renyi budget with the rest. Sums are exact fractions, so
+every process decides in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -31,26 +31,21 @@ Usage = tuple[Amounts, ...]
 
 #: The resource for which a budget has no capacity.
 OTHER = "other"
-#: The share of the releases admitted by exact composition if only the first kind is released:
-#: 95%, plus the tolerance to which their number is found.
+#: Share of the releases of the first kind that exact composition admits: 95% and a tolerance.
 FIRST_KIND_SHARE = Fraction(9501, 10_000)
 # Share of the remaining delta for releases that may reveal everything.
 _FAILURE_SHARE = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
 # Relative amount by which shares of delta and budgets are rounded down.
 _ROUNDING = 1e-12
-# The largest epsilon tried, and the tolerance of the result, in units of the limit.
-_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9
+_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9  # in units of the limit
 _COPIES_TOLERANCE = 2.0**-14  # relative tolerance of the number of copies
 _SAME_DELTA = 1e-6  # relative difference up to which the deltas of two methods count as equal
 _EXCEEDED = Fraction(1 << 1100)
 
 
 class Budget(ABC):
-    """Budget that can be used adaptively, and the privacy profile of all releases within it.
-
-    It has a capacity for each of several resources, and a release uses some of each.
-    """
+    """Budget that can be used adaptively; a release uses some of the capacity of each resource."""
 
     @property
     @abstractmethod
@@ -255,7 +250,14 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
         with np.errstate(all="ignore"):
             exact = all(direction_curves(case).epsilon(delta) <= epsilon for case in cases)
         return releases if exact else 0
-    low = min(max(releases, _renyi_copies(kind, epsilon, delta)), MAX_RELEASES)
+    # Start from the number that the best Renyi order admits, approximately.
+    admitted = np.inf
+    for case in kind.worst_cases().values():
+        with np.errstate(all="ignore"):
+            each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
+            number = np.nanmax(_allowed_divergence(epsilon, delta) / each)
+        admitted = min(admitted, number) if case.failure == 0 else 0.0
+    low = min(max(releases, int(min(max(admitted, 0.0), 2.0**62))), MAX_RELEASES)
     if not fits(low):
         low = releases
     high = min(2 * low, MAX_RELEASES)
@@ -265,17 +267,6 @@ def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: fl
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _renyi_copies(kind: PrivacyCurves, epsilon: float, delta: float) -> int:
-    """Approximate number of releases that the best Renyi order admits, to start a search."""
-    found = np.inf
-    for case in kind.worst_cases().values():
-        with np.errstate(all="ignore"):
-            each = sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
-            number = np.nanmax(_allowed_divergence(epsilon, delta) / each)
-        found = min(found, number) if case.failure == 0 else 0.0
-    return int(min(max(found, 0.0), 2.0**62))
 
 
 def _allowed_divergence(epsilon: float, delta: float) -> Floats:

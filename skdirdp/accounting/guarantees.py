@@ -1,8 +1,7 @@
 """Privacy guarantees and the conversions between them.
 
-Each guarantee holds under an `adjacency` relation: "replace" (one record is replaced by another) or
-"add_remove" (one record is added or removed), the same with "_person" for persons with all their
-records, or `SimplexMechanism.adjacency`. Guarantees under different relations cannot be composed.
+Each holds under an adjacency relation: "replace" (one record is replaced by another), "add_remove"
+(one record is added or removed), either with "_person", or `SimplexMechanism.adjacency`.
 """
 
 import math
@@ -27,8 +26,7 @@ from .worst_case import (
     renyi_epsilon,
 )
 
-# Largest deviation of the sum of weights from 1 that is attributed to rounding.
-_WEIGHT_ROUNDING = 1e-9
+_WEIGHT_ROUNDING = 1e-9  # of the sum of weights
 
 
 @dataclass(frozen=True)
@@ -93,9 +91,8 @@ class PureDP(Guarantee):
 class ProfiledDP(Guarantee):
     """Pure DP with a known privacy profile, as a mixture of randomised responses.
 
-    The release is dominated by randomised response with an epsilon drawn from an increasing
-    public list, with given probabilities (docs/theory.md, section 7.1). `from_points` computes
-    the list from points of the profile.
+    The release is dominated by randomised response whose epsilon is drawn from an increasing
+    public list with given probabilities (docs/theory.md, section 7.1).
     """
 
     epsilons: tuple[float, ...]
@@ -134,8 +131,8 @@ class ProfiledDP(Guarantee):
             raise ValueError("epsilons must start at 0 and increase, with finite exponentials")
         if not (np.all(delta[:-1] > 0) and delta[0] < 1 and delta[-1] == 0):
             raise ValueError("deltas must be in (0, 1), and 0 at the last epsilon")
-        # A profile is convex in exp(epsilon), and its values at -epsilon follow from those at
-        # epsilon. So it lies on or below the convex hull of all these points.
+        # A profile is convex in exp(epsilon) and determines its values at -epsilon, so it lies on
+        # or below the convex hull of all these points.
         mirrored = np.concatenate([[0.0], 1 / y[:0:-1], y])
         values = np.concatenate([[1.0], 1 - 1 / y[:0:-1] + delta[:0:-1] / y[:0:-1], delta])
         hull = lower_hull(mirrored, values)
@@ -253,7 +250,7 @@ class RenyiDP(Guarantee):
 
 
 class _ConcentratedDP(Guarantee):
-    """Guarantee that the Renyi divergence is at most ``rho * order`` below order omega."""
+    """Renyi divergence of at most ``rho * order`` below order omega."""
 
     rho: float
     omega: float
@@ -274,10 +271,10 @@ class _ConcentratedDP(Guarantee):
         return RenyiDP(order, self.rho * order, self.adjacency)
 
     def to_approximate(self, delta: float) -> ApproximateDP:
-        """Convert to (epsilon, delta)-DP.
+        """Convert to (epsilon, delta)-DP; `Composition` is tighter.
 
         Bun and Steinke (2016), Proposition 1.3; for a finite omega, Lemma 1 of "Differential
-        Privacy of Dirichlet Posterior Sampling". `Composition` is tighter.
+        Privacy of Dirichlet Posterior Sampling".
 
         Parameters
         ----------
@@ -308,9 +305,7 @@ def truncated_epsilon(rho: ArrayLike, omega: ArrayLike, delta: float) -> np.ndar
 
 @dataclass(frozen=True)
 class ZeroConcentratedDP(_ConcentratedDP):
-    """rho-zCDP: the Renyi divergence is at most ``rho * order`` at every order.
-
-    Bun and Steinke (2016).
+    """rho-zCDP, a Renyi divergence of at most ``rho * order``: Bun and Steinke (2016).
 
     Parameters
     ----------
@@ -362,8 +357,7 @@ class TruncatedConcentratedDP(_ConcentratedDP):
 class NoPrivacy(Guarantee):
     """No guarantee at all: everything may be revealed (docs/theory.md, section 1).
 
-    It is charged for a release without noise, or with noise that is known not to hide a
-    record. Every composition that contains it has an infinite epsilon.
+    It is charged for a release without noise, and makes the epsilon of a composition infinite.
 
     Parameters
     ----------

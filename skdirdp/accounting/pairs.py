@@ -1,9 +1,9 @@
 """Dominating pairs: the worst-case output distributions P and Q of a release.
 
 For every pair of neighbours, the output of the mechanism is a post-processing of a sample from P
-or from Q. With the privacy loss ``L = log(dP/dQ)`` under P, a pair has the cumulant
-``K(t) = log E exp(t L)``, so that the Renyi divergence of order ``t + 1`` is ``K(t) / t``, and the
-profile ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))``.
+or from Q. With the privacy loss ``L = log(dP/dQ)`` under P, the cumulant is
+``K(t) = log E exp(t L)``, the Renyi divergence of order ``t + 1`` is ``K(t) / t``, and the profile
+is ``delta(epsilon) = E max(0, 1 - exp(epsilon - L))``.
 """
 
 from abc import ABC, abstractmethod
@@ -31,9 +31,8 @@ from ..numerics.log_gamma import (
 
 Floats = NDArray[np.float64]
 
-# Relative amount by which Renyi divergences are rounded up, and amount for logarithms of delta, in
-# addition to the allowance of the quadrature. Cumulants are accurate to about 1e-15 (tested against
-# mpmath).
+# Renyi divergences are rounded up by this relative amount, and logarithms of delta by this amount
+# more than the quadrature needs. Cumulants are accurate to about 1e-15 (tested against mpmath).
 RENYI_ROUNDING = LOG_ROUNDING = 1e-12
 
 
@@ -67,11 +66,7 @@ class DominatingPair(ABC):
 
     @abstractmethod
     def cumulant(self, tilt: ArrayLike, rough: bool = False) -> np.ndarray:
-        """Evaluate ``K(t) = log E exp(t L)`` for t with a positive real part.
-
-        If `rough` is true, a faster method with an absolute error of about 1e-14 (1 + |t|) may
-        be used.
-        """
+        """Evaluate K(t) for t with a positive real part; errors are 1e-14 (1 + |t|) if rough."""
 
     @abstractmethod
     def log_delta(self, epsilon: ArrayLike) -> Floats:
@@ -106,14 +101,9 @@ class _LogConcavePair(DominatingPair):
 
     smooth = True
 
-    @property
     @abstractmethod
-    def _slope(self) -> float:
-        """Derivative of the loss with respect to the variable."""
-
-    @abstractmethod
-    def _threshold(self, epsilon: Floats) -> Floats:
-        """Value of the variable at which the loss equals epsilon."""
+    def _threshold(self, epsilon: Floats) -> tuple[float, Floats]:
+        """Slope of the loss, and the value of the variable at which the loss equals epsilon."""
 
     @abstractmethod
     def _log_density(self, t: Floats) -> Floats: ...
@@ -137,11 +127,11 @@ class _LogConcavePair(DominatingPair):
         return _round_up(log_delta)
 
     def _log_upper_delta(self, epsilon: Floats) -> Floats:
-        threshold = self._threshold(epsilon)
+        slope, threshold = self._threshold(epsilon)
         # Rounding the threshold down rounds delta up.
-        loss = epsilon / self._slope
+        loss = epsilon / slope
         threshold = threshold - 4e-16 * (loss + np.abs(loss - threshold))
-        return log_hockey_stick(threshold, self._slope, self._log_density, self._score)
+        return log_hockey_stick(threshold, slope, self._log_density, self._score)
 
 
 @dataclass(frozen=True)
@@ -150,6 +140,7 @@ class _DirichletPair(_LogConcavePair):
 
     r: float
     alpha: float
+    direction: ClassVar[str]
 
     def __post_init__(self):
         # Rounded to numbers whose squares are floats: a larger change dominates a smaller one, and
@@ -158,38 +149,41 @@ class _DirichletPair(_LogConcavePair):
         object.__setattr__(self, "alpha", min(self.alpha, LARGEST))
 
     @property
-    def _slope(self):
-        return self.r
+    def max_tilt(self):
+        return np.inf if self.direction == "add" else self.alpha / self.r
+
+    def cumulant(self, tilt, rough=False):
+        return dirichlet_cumulant(self.direction, tilt, self.r, self.alpha, rough)
+
+
+def dirichlet_cumulant(direction, tilt, r, alpha, rough):
+    """Cumulant of a beta pair ("replace") or of a gamma pair ("add" or "remove")."""
+    if direction == "add":
+        return gamma_add_cumulant(tilt, r, alpha, rough)
+    loss = gamma_remove_cumulant(tilt, r, alpha, rough)
+    # Under replacement one cell gains and another loses; each part is non-negative.
+    return loss if direction == "remove" else gamma_add_cumulant(tilt, r, alpha, rough) + loss
 
 
 @dataclass(frozen=True)
 class BetaPair(_DirichletPair):
-    """Pair of Beta(alpha + r, alpha) and Beta(alpha, alpha + r).
+    """Pair of Beta(alpha + r, alpha) and Beta(alpha, alpha + r), which equals its reversal.
 
     The worst case of a Dirichlet release under replacement: one count moves from one cell to
-    another, and both cells are otherwise empty. The loss is ``r logit(b)``, and the pair equals
-    its reversal.
+    another, and both cells are otherwise empty. The loss is ``r logit(b)``.
     """
 
-    @property
-    def max_tilt(self) -> float:
-        return self.alpha / self.r
-
-    def cumulant(self, tilt, rough=False):
-        # The gain of one cell and the loss of the other; each part is non-negative.
-        gain = gamma_add_cumulant(tilt, self.r, self.alpha, rough)
-        return gain + gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
+    direction: ClassVar[str] = "replace"
 
     def _threshold(self, epsilon):
         # The variable is logit(b) minus its mode log((alpha + r) / alpha).
-        return epsilon / self.r - np.log1p(self.r / self.alpha)
+        return self.r, epsilon / self.r - np.log1p(self.r / self.alpha)
 
     def _log_density(self, t):
         a, b = self.alpha + self.r, self.alpha
         total = a + b
         share = a / total
-        # total * (log(1 + share (e^t - 1)) - share t), computed without cancellation near the
-        # mode and without overflow far from it.
+        # total * (log(1 + share (e^t - 1)) - share t), without cancellation or overflow
         near = np.clip(t, -1, 1)
         deviance = log1p_excess(share * np.expm1(near)) + share * expm1_excess(near)
         right, left = np.maximum(t, 1), np.minimum(t, -1)
@@ -213,29 +207,18 @@ class BetaPair(_DirichletPair):
 class GammaPair(_DirichletPair):
     """Pair of Gamma(alpha + r) and Gamma(alpha) ("add"), or its reversal ("remove").
 
-    The worst case of a Dirichlet release when a record is added or removed: the supremum over
-    the totals of the other cells.
+    The worst case of a Dirichlet release over all totals of the other cells.
     """
 
-    direction: Literal["add", "remove"]
-
-    @property
-    def max_tilt(self) -> float:
-        return np.inf if self.direction == "add" else self.alpha / self.r
-
-    def cumulant(self, tilt, rough=False):
-        if self.direction == "add":
-            return gamma_add_cumulant(tilt, self.r, self.alpha, rough)
-        return gamma_remove_cumulant(tilt, self.r, self.alpha, rough)
+    direction: Literal["add", "remove"]  # type: ignore[misc]
 
     @property
     def _reversed(self):
         return GammaPair(self.r, self.alpha, "remove" if self.direction == "add" else "add")
 
-    # The variable is log(g / shape), where g is drawn from P with that shape, with the sign
-    # that makes the loss increase.
     @property
     def _sign(self):
+        # The variable is log(g / shape) for g drawn from P; the sign makes the loss increase.
         return 1 if self.direction == "add" else -1
 
     @property
@@ -246,7 +229,7 @@ class GammaPair(_DirichletPair):
         offset = mean_digamma_excess(self.alpha, self.r)
         if self.direction == "remove":
             offset += np.log1p(self.r / self.alpha)
-        return epsilon / self.r + self._sign * offset
+        return self.r, epsilon / self.r + self._sign * offset
 
     def _log_density(self, t):
         peak = 0.5 * np.log(self._shape) - HALF_LOG_2PI - stirling_error(self._shape)
@@ -259,11 +242,10 @@ class GammaPair(_DirichletPair):
 
 @dataclass(frozen=True)
 class FractionalPair(DominatingPair):
-    """Product of real powers of beta or gamma pairs.
+    """Product of beta or gamma pairs of one direction, with positive real exponents.
 
-    The loss of such a pair is a compensated Poisson process of jumps (docs/theory.md, 2.2).
-    A power multiplies its intensity, and therefore its cumulant. `parts` are pairs with their
-    positive exponents; all gamma pairs have the same direction.
+    The loss of a pair is a compensated Poisson process of jumps (docs/theory.md, 2.2). A power
+    multiplies its intensity, and therefore its cumulant.
     """
 
     parts: tuple[tuple[BetaPair | GammaPair, float], ...]
@@ -280,18 +262,12 @@ class FractionalPair(DominatingPair):
 
     @property
     def _rough_up_to(self) -> float:
-        """Largest exponent of a cumulant that may be computed roughly.
-
-        Errors are multiplied by the exponent, so large exponents need exact cumulants.
-        """
+        """Largest exponent of a rough cumulant, since the exponent multiplies its error."""
         return max(16.0, self.parts[0][1])
 
     def cumulant(self, tilt, rough=False):
-        terms = [
-            exponent * pair.cumulant(tilt, rough and exponent <= self._rough_up_to)
-            for pair, exponent in self.parts
-        ]
-        return np.sum(terms, axis=0)
+        limit = self._rough_up_to if rough else 0.0
+        return np.sum([n * pair.cumulant(tilt, n <= limit) for pair, n in self.parts], axis=0)
 
     def log_delta(self, epsilon):
         return _round_up(map_values(self._log_delta, np.asarray(epsilon, dtype=float)))
@@ -322,12 +298,8 @@ class GaussianPair(_LogConcavePair):
         with np.errstate(over="ignore"):
             return 0.5 * np.square(self.mu) * tilt * (1 + tilt)
 
-    @property
-    def _slope(self):
-        return self.mu
-
     def _threshold(self, epsilon):
-        return epsilon / self.mu - self.mu / 2
+        return self.mu, epsilon / self.mu - self.mu / 2
 
     def _log_density(self, t):
         return -0.5 * t * t - HALF_LOG_2PI
@@ -338,10 +310,9 @@ class GaussianPair(_LogConcavePair):
 
 @lru_cache(maxsize=1024)
 def gaussian_mu(epsilon: float, delta: float) -> float | None:
-    """Approximate ratio of sensitivity to standard deviation for (epsilon, delta)-DP.
+    """Approximate `GaussianPair.mu` for (epsilon, delta)-DP, for initial guesses only.
 
-    For initial guesses only: it may be off in either direction, and guarantees must use
-    `GaussianPair`. Returns None where double precision is insufficient.
+    It may be too large or too small, and is None where double precision is insufficient.
     """
 
     def excess(log_mu: float) -> float:
@@ -357,10 +328,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float | None:
 
 
 def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:
-    """Derivative of log delta with respect to log mu for (epsilon, delta)-DP Gaussian noise.
-
-    Approximate, for initial guesses, as is `gaussian_mu`.
-    """
+    """Approximate derivative of log delta with respect to log mu, for initial guesses."""
     # The derivative of delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu) is a density.
     log_density = -((mu / 2 - epsilon / mu) ** 2) / 2 - np.log(2 * np.pi) / 2
     return float(mu * np.exp(log_density - np.log(delta)))
@@ -388,8 +356,7 @@ class _BoundedPair(DominatingPair):
 class LaplacePair(_BoundedPair):
     """Pair of Laplace distributions of scale 1 with locations 0 and `shift`.
 
-    Its loss has atoms at -shift and +shift. Mironov (2017), Proposition 6 gives the Renyi
-    divergence; the profile is elementary.
+    Its Renyi divergence is Proposition 6 of Mironov (2017); the profile is elementary.
     """
 
     shift: float
@@ -414,10 +381,7 @@ class LaplacePair(_BoundedPair):
 
 @dataclass(frozen=True)
 class PureDPPair(_BoundedPair):
-    """Randomised response, which dominates every epsilon-DP mechanism.
-
-    Kairouz, Oh and Viswanath (2015), Theorem 3.
-    """
+    """Randomised response, the worst epsilon-DP mechanism: Kairouz et al. (2015), Theorem 3."""
 
     epsilon: float
 
@@ -449,8 +413,7 @@ def _response_moment(epsilon, exponent):
 class ResponseMixturePair(DominatingPair):
     """Mixture of randomised responses: epsilon is drawn with public weights.
 
-    Every pair that equals its reversal and has finitely many losses is such a mixture. The
-    epsilons increase, and a missing probability is assigned to the largest.
+    The epsilons increase, and a missing probability is assigned to the largest.
     """
 
     epsilons: tuple[float, ...]

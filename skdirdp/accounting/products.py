@@ -2,7 +2,6 @@
 
 Small pairs are stored as the sum of their power series, the few others one by one at the nodes of a
 contour. Both are reused, so adding one pair to ten thousand takes the work of one pair.
-`DirectionCurves` is the common interface of all ways to compose releases in one direction.
 """
 
 from abc import ABC, abstractmethod
@@ -57,11 +56,7 @@ FEW = 4
 
 
 class PairProduct:
-    """Product of pairs, and of bounds on Renyi divergences, in one direction.
-
-    ``PairProduct()`` is empty. `with_curves` returns the product with more curves and reuses
-    intermediate results.
-    """
+    """Product of pairs, and of bounds on Renyi divergences, in one direction."""
 
     def __init__(
         self, kinds: Kinds | None = None, squares: float = 0.0, bound: RenyiBound = _NO_BOUND
@@ -92,7 +87,7 @@ class PairProduct:
         # Read each attribute once: other threads may replace it. Each value is complete.
         condensed, kept = self._condensed, self._contour
         if condensed is not None:
-            whole._condensed = condensed.plus(kinds, squares)
+            whole._condensed = condensed + condense(kinds, squares, condensed.scale)
         if kept is not None and whole.max_tilt > kept[0].tilt:
             contour, waiting, waiting_squares = kept
             whole._contour = contour, merge_kinds(waiting, kinds), waiting_squares + squares
@@ -123,10 +118,6 @@ class PairProduct:
             return np.inf
         losses = fsum(x for loss, _, counts in self._kinds.values() for x in loss * counts)
         return losses * (1 + 1e-15)
-
-    @property
-    def _is_empty(self) -> bool:
-        return self.size == 0 and self._squares == 0
 
     def rdp_at(self, order: float) -> float:
         """Divergence of one order, rounded up; its sum is kept and updated with new pairs."""
@@ -166,7 +157,7 @@ class PairProduct:
         self, convert: Callable[[Floats, Floats, float], Floats], argument: float, start: float
     ) -> tuple[float, float | None]:
         """Smallest converted divergence over all orders, and the order that attains it."""
-        if self._is_empty and self._bound.slope == self._bound.offset == 0:
+        if self.max_loss == 0 and self._bound.slope == self._bound.offset == 0:
             return -np.inf, None
 
         def objective(condensed: CondensedPairs, tilt: Floats) -> Floats:
@@ -180,18 +171,14 @@ class PairProduct:
 
     def log_delta(self, epsilon: float) -> tuple[float, bool]:
         """Natural logarithm of the profile, rounded up, and whether the bound is tight."""
-        if self._is_empty or epsilon >= self.max_loss:
+        if epsilon >= self.max_loss:
             return -np.inf, True
         contour = self._new_contour(epsilon)
         return (0.0, False) if contour is None else contour.log_delta(epsilon)
 
     def fits(self, epsilon: float, log_delta: float) -> bool:
-        """Whether delta at epsilon is at most exp(log_delta).
-
-        Tries the kept divergence of one order first, then the kept contour, and computes a new
-        contour only if neither decides.
-        """
-        if self._is_empty or epsilon >= self.max_loss or self._fits_by_renyi(epsilon, log_delta):
+        """Whether delta at epsilon is at most exp(log_delta), with a new contour only if needed."""
+        if epsilon >= self.max_loss or self._fits_by_renyi(epsilon, log_delta):
             return True
         contour = self._kept_contour()
         if contour is not None and contour.log_delta(epsilon)[0] <= log_delta:
@@ -200,10 +187,9 @@ class PairProduct:
 
     def _kept_contour(self) -> Contour | None:
         """The last contour, with all pairs added since."""
-        kept = self._contour
-        if kept is None:
+        if self._contour is None:
             return None
-        contour, kinds, squares = kept
+        contour, kinds, squares = self._contour
         if kinds or squares:
             contour = contour.plus(kinds, squares)
             self._contour = contour, {}, 0.0
@@ -229,8 +215,8 @@ class PairProduct:
         log_delta = np.log(delta)
         best = min(self.renyi_epsilon(delta), self.max_loss)
         tight, above = False, best
-        # One contour bounds delta quickly at every epsilon, but tightly only near the epsilon
-        # it was made for. So the contour is updated to the root found on the last one.
+        # A contour is tight only near the epsilon it was made for, so it is updated to the root
+        # found on the last one.
         for _ in range(_CONTOUR_UPDATES):
             if not 0 < above < np.inf:
                 break
@@ -271,8 +257,7 @@ class PairProduct:
         return max(total, _LEAST)
 
     def _condensed_at(self, scale: float) -> CondensedPairs:
-        # The last result is reused if its scale is large enough but not much larger, since a
-        # larger scale leaves more residual pairs.
+        # A scale that is much larger than needed leaves more residual pairs.
         known = self._condensed
         if known is None or not known.scale / 8 <= scale <= known.scale:
             known = condense(self._kinds, self._squares, 2.0 ** np.ceil(np.log2(scale)))
@@ -333,9 +318,7 @@ def _parse_curves(
             squares += count * curve.mu**2
         else:
             match curve:
-                case BetaPair():
-                    family, step, prior = "replace", curve.r, curve.alpha
-                case GammaPair():
+                case BetaPair() | GammaPair():
                     family, step, prior = curve.direction, curve.r, curve.alpha
                 case LaplacePair():
                     family, step, prior = "laplace", curve.shift, 1.0
@@ -364,9 +347,6 @@ class DirectionCurves(ABC):
     def rdp(self, order: Floats) -> Floats:
         """Renyi divergences; infinite if everything is revealed with positive probability."""
         return np.full(order.shape, np.inf) if self.failure > 0 else self._rdp(order)
-
-    def rdp_at(self, order: float) -> float:
-        return float(self.rdp(np.array([order]))[0])
 
     def log_delta(self, epsilon: Floats) -> Floats:
         finite = np.isfinite(epsilon)
@@ -405,8 +385,7 @@ def _repeat(several: Iterable[tuple[Curves, int]]) -> Iterator[tuple[RenyiCurve,
 class LargeProduct(DirectionCurves):
     """Curves of many kinds of releases, updated when releases are added.
 
-    `renyi` contains the curves whose divergences are summed, `profile` the dominating pairs. It is
-    None if only `renyi` is known, and the same object if both consist of the same curves.
+    `profile` is None if only `renyi` is known, and the same object if both have the same curves.
     """
 
     def __init__(self, renyi: PairProduct, profile: PairProduct | None, log_survival: float):
@@ -455,10 +434,8 @@ class LargeProduct(DirectionCurves):
         log_delta = np.log(delta) - (_LOG_ROUNDING if self.failure > 0 else 0.0)
         if self._profile is not None and self._profile.fits(epsilon, log_delta):
             return True
-        return (
-            self._profile is not self._renyi
-            and self._renyi.renyi_log_delta(epsilon)[0] <= log_delta
-        )
+        renyi = self._renyi
+        return self._profile is not renyi and renyi.renyi_log_delta(epsilon)[0] <= log_delta
 
     def rdp_at(self, order: float) -> float:
         return np.inf if self.failure > 0 else self._renyi.rdp_at(order)

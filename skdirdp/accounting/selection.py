@@ -17,7 +17,7 @@ import numpy as np
 from .._validation import store_real
 from .composition import Composition, PrivacyCurves
 from .guarantees import Guarantee, lower_hull
-from .pairs import DominatingPair, Floats
+from .pairs import DominatingPair, Floats, map_values
 from .worst_case import WorstCase
 
 _NODES = 64  # of the table of a profile, for each of two spacings
@@ -34,19 +34,18 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
 class OneOf(Guarantee):
     """One of several alternative releases (docs/theory.md, section 14).
 
-    The guarantee is that of the worst alternative. It applies if the data are split by position
-    or at random and each part is released separately, and if a random choice that does not
-    depend on the data decides what is released.
+    The guarantee is that of the worst alternative. It holds for separate releases of parts that
+    are split by position or at random, and for a random choice that is independent of the data.
     """
 
     alternatives: tuple[PrivacyCurves, ...]
 
     def __post_init__(self):
         alternatives = tuple(dict.fromkeys(self.alternatives))
-        if not alternatives:
-            raise ValueError("alternatives must contain at least one release; got none")
         object.__setattr__(self, "alternatives", alternatives)
         found = dict.fromkeys(each.adjacency for each in alternatives)
+        if not found:
+            raise ValueError("alternatives must contain at least one release; got none")
         if len(found) > 1:
             raise ValueError(
                 f"adjacency must be the same for all alternatives; got {', '.join(found)}"
@@ -70,8 +69,7 @@ class OneOf(Guarantee):
 class AllOf(PrivacyCurves):
     """Several releases of the same records, as one charge (docs/theory.md, section 14).
 
-    A release may depend on the results of earlier ones, as long as it satisfies the guarantee
-    of its part.
+    A release may depend on earlier ones, as long as it satisfies the guarantee of its part.
     """
 
     parts: tuple[PrivacyCurves, ...]
@@ -134,12 +132,10 @@ class RepeatedSelection(Guarantee):
 
         Parameters
         ----------
-        run : mechanism or guarantee
-            The release of one run.
+        run, shape
+            As for the class.
         mean : float
             Greater than 1.
-        shape : float, default=1.0
-            As for the class.
 
         Returns
         -------
@@ -198,8 +194,7 @@ class _WorstOfPair(_CurvesPair):
         return _max_tilt(self.alternatives)
 
     def rdp(self, order):
-        divergences = [np.asarray(each.rdp(order)) for each in self.alternatives]
-        return np.max(divergences, axis=0)
+        return np.max([np.asarray(each.rdp(order)) for each in self.alternatives], axis=0)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
@@ -232,23 +227,21 @@ class _SelectionPair(_CurvesPair):
         """Bound the divergence: Papernot and Steinke (2022), Theorem 2."""
         order = np.asarray(order, dtype=float)
         flat = order.reshape(-1)
-        orders, bound = _repeated_divergence(self.selection)
+        orders, bound, second_order = _repeated_divergence(self.selection)
         # Divergences increase in the order, so the bound of any larger order holds too.
         later = np.minimum.accumulate(bound[::-1])[::-1]
         place = np.searchsorted(orders, flat)
         known = np.append(later, np.inf)[place]
         here = _divergences(self.selection.run, np.where(np.isinf(flat), orders[-1], flat))
         own = here + np.log(self.selection.mean) / (flat - 1)
-        own = np.where(np.isinf(flat), np.inf, own + _second_order_term(self.selection))
+        own = np.where(np.isinf(flat), np.inf, own + second_order)
         found = np.minimum(known, own * (1 + _ROUNDING))
         return np.minimum(found, self.max_loss).reshape(order.shape)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
         if epsilon.size <= _FEW_EPSILONS and np.all(epsilon >= 0):
-            hull, table = _hull(self.selection), _max_profile_table((self.selection.run,))
-            found = [hull.delta(table, each) for each in epsilon.reshape(-1).tolist()]
-            delta = np.reshape(found, epsilon.shape)
+            delta = map_values(_hull(self.selection).delta, epsilon)
         else:
             delta = _selection_table(self.selection).delta(epsilon)
         with np.errstate(divide="ignore"):
@@ -262,29 +255,19 @@ def _max_tilt(curves: tuple[PrivacyCurves, ...]) -> float:
 
 
 @lru_cache(maxsize=64)
-def _second_order_term(selection: RepeatedSelection) -> float:
-    """Smallest value of the terms of the second order in the theorem of Papernot and Steinke."""
-    orders = np.append(_orders_below(selection.run), np.inf)
-    divergence = _divergences(selection.run, orders)
+def _repeated_divergence(selection: RepeatedSelection) -> tuple[Floats, Floats, float]:
+    """Orders, bounds at these orders, and the smallest second-order term of the theorem."""
+    orders, limit = _ORDERS, _max_tilt((selection.run,))
+    if np.isfinite(limit):  # dense near the largest order with a finite divergence
+        near_the_end = 1 + limit * (1 - np.geomspace(1e-6, 1, 64, endpoint=False))
+        orders = np.unique(np.append(_ORDERS[1 + limit > _ORDERS], near_the_end))
+    every = np.append(orders, np.inf)
     with np.errstate(invalid="ignore"):
-        terms = (1 - 1 / orders) * divergence - np.log(selection.gamma) / orders
-    return float((1 + selection.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
-
-
-@lru_cache(maxsize=64)
-def _repeated_divergence(selection: RepeatedSelection) -> tuple[Floats, Floats]:
-    orders = _orders_below(selection.run)
-    bound = _divergences(selection.run, orders) + np.log(selection.mean) / (orders - 1)
-    return orders, (bound + _second_order_term(selection)) * (1 + _ROUNDING)
-
-
-def _orders_below(run: PrivacyCurves) -> Floats:
-    """Orders at which the divergence of a run is finite, dense near the largest one."""
-    limit = _max_tilt((run,))
-    if not np.isfinite(limit):
-        return _ORDERS
-    near_the_end = 1 + limit * (1 - np.geomspace(1e-6, 1, 64, endpoint=False))
-    return np.unique(np.append(_ORDERS[1 + limit > _ORDERS], near_the_end))
+        divergence = _divergences(selection.run, every)
+        terms = (1 - 1 / every) * divergence - np.log(selection.gamma) / every
+    least = float((1 + selection.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
+    bound = divergence[:-1] + np.log(selection.mean) / (orders - 1)
+    return orders, (bound + least) * (1 + _ROUNDING), least
 
 
 def _divergences(run: PrivacyCurves, orders: Floats) -> Floats:
@@ -314,19 +297,7 @@ class ProfileTable(NamedTuple):
 @lru_cache(maxsize=256)
 def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     """Tabulate the profile of one release, from 0 to where it is negligible."""
-    largest = float(np.max(curves.rdp(np.inf)))
-    last = min(_end_of_profile(curves), largest)
-    even = np.linspace(0, 1, _NODES)
-    # Equal steps of epsilon, and approximately equal steps of log delta.
-    epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
-    # Not `delta`, which is a parameter of some guarantees.
-    log_delta = np.asarray(curves.log_delta(epsilon))
-    smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
-    return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
-
-
-def _end_of_profile(curves: PrivacyCurves) -> float:
-    """Approximate epsilon at which log delta is negligible or no longer decreases."""
+    # Approximate epsilon at which log delta is negligible or no longer decreases.
     least = max(_LEAST_LOG_DELTA, float(curves.log_delta(_LARGEST_EPSILON)) + 1e-6)
     high = 2.0**-20
     while high < _LARGEST_EPSILON and curves.log_delta(high) > least:
@@ -336,7 +307,14 @@ def _end_of_profile(curves: PrivacyCurves) -> float:
         middle = (low + high) / 2
         above = curves.log_delta(middle) > least
         low, high = (middle, high) if above else (low, middle)
-    return high
+    last = min(high, float(np.max(curves.rdp(np.inf))))
+    even = np.linspace(0, 1, _NODES)
+    # Equal steps of epsilon, and approximately equal steps of log delta.
+    epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
+    # Not `delta`, which is a parameter of some guarantees.
+    log_delta = np.asarray(curves.log_delta(epsilon))
+    smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
+    return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
 
 
 @lru_cache(maxsize=64)
@@ -355,13 +333,14 @@ def _max_profile_table(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
 class Hull(NamedTuple):
     """Edges of the concave hull of the points (v, w)."""
 
+    run: ProfileTable
     weights: Floats  # dw of each edge, scaled to sum to the expected number of runs
     shifts: Floats  # log(dv / dw) of each edge
     max_loss: float  # of the selection
 
-    def delta(self, run: ProfileTable, epsilon: float) -> float:
-        """Bound on delta at one epsilon, from the profile of a run; it may exceed 1."""
-        return float(self.weights @ _delta_at(run, epsilon + self.shifts))
+    def delta(self, epsilon: float) -> float:
+        """Bound on delta at one epsilon; it may exceed 1."""
+        return float(self.weights @ _delta_at(self.run, epsilon + self.shifts))
 
 
 @lru_cache(maxsize=64)
@@ -372,7 +351,14 @@ def _hull(selection: RepeatedSelection) -> Hull:
     log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
     u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
     u[0], u[-1] = 0.0, 1.0
-    reach = np.minimum(_max_neighbour_probability(u, table) * (1 + _ROUNDING), 1.0)
+    # The largest probability on a neighbour of an event of probability u: the minimum of lines
+    # of slopes exp(e) and exp(-e).
+    slopes = np.concatenate([np.exp(table.epsilon), np.exp(-table.epsilon)])
+    mirrored = -np.expm1(-table.epsilon) + np.exp(-table.epsilon) * table.values
+    reach = np.ones(u.shape)
+    for slope, height in zip(slopes, [*table.values, *mirrored], strict=True):
+        np.minimum(reach, slope * u + height, out=reach)
+    reach = np.minimum(reach * (1 + _ROUNDING), 1.0)
     # In units of f'(1), a common factor.
     w = np.exp(-power * (np.log(gamma + (1 - gamma) * u) - np.log(gamma)))
     v = np.exp(-power * (np.log(gamma + (1 - gamma) * reach) - np.log(gamma)))
@@ -381,20 +367,8 @@ def _hull(selection: RepeatedSelection) -> Hull:
     shifts = np.log(dv / dw) - _ROUNDING
     loss = float(np.max(selection.run.rdp(np.inf)))
     weights = dw * selection.mean * (1 + _ROUNDING)
-    return Hull(weights, shifts, loss - float(shifts.min()) if np.isfinite(loss) else np.inf)
-
-
-def _max_neighbour_probability(u: Floats, table: ProfileTable) -> Floats:
-    """F(u): the largest probability on a neighbour of an event of probability u."""
-    # Minimum of lines of slopes exp(e) and exp(-e).
-    slopes = np.concatenate([np.exp(table.epsilon), np.exp(-table.epsilon)])
-    heights = np.concatenate(
-        [table.values, -np.expm1(-table.epsilon) + np.exp(-table.epsilon) * table.values]
-    )
-    least = np.ones(u.shape)
-    for slope, height in zip(slopes, heights, strict=True):
-        np.minimum(least, slope * u + height, out=least)
-    return least
+    max_loss = loss - float(shifts.min()) if np.isfinite(loss) else np.inf
+    return Hull(table, weights, shifts, max_loss)
 
 
 def _upper_hull(v: Floats, w: Floats) -> Floats:
@@ -420,11 +394,11 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
 
 @lru_cache(maxsize=64)
 def _selection_table(selection: RepeatedSelection) -> ProfileTable:
-    hull, table = _hull(selection), _max_profile_table((selection.run,))
-    last = float(table.epsilon[-1] - hull.shifts.min())
+    hull = _hull(selection)
+    last = float(hull.run.epsilon[-1] - hull.shifts.min())
     even = np.linspace(0, 1, 2 * _NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
-    values = np.array([hull.delta(table, each) for each in epsilon.tolist()])
+    values = map_values(hull.delta, epsilon)
     # The profile is convex in exp(epsilon) and 1 at 0, and the bound holds for the reversed pair
     # too. So the profile lies below the convex hull of all of these points.
     mirrored = -np.expm1(-epsilon[:0:-1]) + np.exp(-epsilon[:0:-1]) * values[:0:-1]

@@ -1,9 +1,8 @@
 """Worst cases of releases and guarantees by direction, and their combination.
 
-Adding and removing a record are two directions, which never mix: in a composition the record is
-added in all releases or removed in all. Worst cases combine only under the same adjacency relation.
-For vectors of probabilities the name of the relation contains its public parameters, as in
-`SimplexMechanism.adjacency`.
+Adding and removing a record are two directions: in a composition the record is added in all
+releases or removed in all. Worst cases combine only under the same adjacency relation. For vectors
+the name of the relation contains its public parameters, as in `SimplexMechanism.adjacency`.
 """
 
 from collections import Counter
@@ -25,8 +24,7 @@ DIRECTIONS = {
     "add_remove_person": ("add", "remove"),
     "replace_vector": ("replace_vector",),
 }
-#: The relations between data sets of records, and those between data sets of persons with several
-#: records each.
+#: The relations between data sets of records, and those between data sets of persons.
 ADJACENCIES = ("replace", "add_remove")
 PERSON_RELATIONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
 #: The relations under which a table of counts can be released.
@@ -97,8 +95,7 @@ RECORD = Unit()
 def common_unit(units: Iterable[Unit]) -> Unit:
     """Return the unit that several releases of one data set protect together.
 
-    All releases must protect records, or all must protect persons; composition refuses a
-    mixture. A release does not cover persons with more records than it assumed.
+    A release does not cover persons with more records than it assumed.
     """
     units = set(units)
     declared = [unit for unit in units if not unit.by_ids]
@@ -136,8 +133,8 @@ Curves = tuple[tuple[RenyiCurve, int], ...]
 class WorstCase:
     """Curves that bound a release, each with its multiplicity.
 
-    The Renyi divergences of `renyi` add up to a bound on that of the release. The product of the
-    pairs in `profile` dominates the release; it is None if only the Renyi curve is known.
+    The divergences of `renyi` add up to a bound. The product of the pairs in `profile` dominates
+    the release; it is None if only the Renyi curve is known.
     """
 
     renyi: Curves
@@ -159,15 +156,10 @@ class WorstCase:
 
 
 def renyi_epsilon(order: Floats | float, divergence: Floats | float, delta: float) -> Floats:
-    """Compute the epsilon at delta implied by a Renyi divergence of one order.
-
-    Canonne, Kamath and Steinke (2020), Proposition 12; Lemma 3 of "Dirichlet
-    Mechanism for Differentially Private KL Divergence Minimization".
-    """
+    """Compute the epsilon at delta: Canonne, Kamath and Steinke (2020), Proposition 12."""
     order = np.asarray(order, dtype=float)
     cost = np.log1p(-1 / order) - (np.log(delta) + np.log(order)) / (order - 1)
-    # Rounded up by more than in `renyi_log_delta`, so that its delta at this epsilon is at
-    # most the given one.
+    # Rounded up by more than in `renyi_log_delta`, whose delta here is then at most the given one.
     return np.maximum(divergence + cost + 4 * _SUM_ROUNDING * (divergence + np.abs(cost)), 0.0)
 
 
@@ -180,7 +172,6 @@ def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: 
 
 #: A release that adds no noise.
 REVEALS_ALL = WorstCase(renyi=((RenyiBound(0.0, np.inf, np.inf), 1),), profile=(), failure=1.0)
-
 #: No release at all.
 REVEALS_NOTHING = WorstCase(renyi=(), profile=())
 

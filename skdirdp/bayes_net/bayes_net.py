@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from .._persons import CountedRows, select_rows
+from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
@@ -17,13 +17,12 @@ from ..base import Budget, CountingEstimator, PrivacyReport
 from ..mechanisms import CountTable
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
+from ..schema import Records, Schema, as_records
 from .base import (
     BaseBayesNet,
     Codes,
     Family,
     Parents,
-    Records,
-    as_records,
     count_joint,
     log_likelihood,
     sample_codes,
@@ -50,6 +49,7 @@ from .structure_learning import (
     learn_parents,
     pair_distances,
     parse_constraints,
+    schema_from_parameters,
 )
 
 # The constants below were chosen on the adult data set.
@@ -86,12 +86,16 @@ class PrivateBayesNet(BaseBayesNet):
 
     Parameters
     ----------
+    schema : Schema, or dict of column declarations, default=None
+        Public description of the columns. Keys and ignored columns are not learnt. If it names a
+        person, the ids of persons and `max_rows` are those of the schema.
     states : dict of list, default=None
-        Public values of categorical columns.
+        Public values of categorical columns, if there is no schema. Other values raise an error.
     bounds : dict of (low, high), default=None
-        Public ranges of numeric columns; two integers declare whole numbers. Values beyond
-        the bounds count as at them. For columns with neither states nor bounds, values that
-        enough records hold are found with a part of the budget; all others become "other".
+        Public ranges of numeric columns, if there is no schema; two integers declare whole
+        numbers. Values beyond the bounds count as at them. For columns with neither states nor
+        bounds, values that enough records hold are found with a part of the budget; all others
+        become "other".
     constraints : dict, default=None
         Public constraints on the structure: edges (parent, child) under "required" and
         "forbidden", and under "order" columns of which none has a later one as parent.
@@ -172,7 +176,7 @@ class PrivateBayesNet(BaseBayesNet):
     >>> age = rng.integers(18, 80, 20_000)
     >>> works = np.where(rng.random(20_000) < np.where(age < 65, 0.8, 0.1), "yes", "no")
     >>> X = pd.DataFrame({"age": age, "works": works})
-    >>> model = PrivateBayesNet({"works": ["yes", "no"]}, {"age": (18, 80)}).fit(X)
+    >>> model = PrivateBayesNet({"works": ["yes", "no"], "age": (18, 80)}).fit(X)
     >>> records = model.sample(1000)
     >>> records.dtypes["age"], set(records["works"]) == {"yes", "no"}
     (dtype('int64'), True)
@@ -188,6 +192,7 @@ class PrivateBayesNet(BaseBayesNet):
             if name not in ("mechanism", "calibration", "n_samples")
         },
         "delta": [Interval(Real, 0, 1, closed="neither")],
+        "schema": [Schema, dict, None],
         "states": [dict, None],
         "bounds": [dict, None],
         "constraints": [dict, None],
@@ -208,9 +213,10 @@ class PrivateBayesNet(BaseBayesNet):
 
     def __init__(
         self,
+        schema: Schema | Mapping[Any, Any] | None = None,
+        *,
         states: Mapping[Any, Iterable[Any]] | None = None,
         bounds: Mapping[Any, tuple[float, float]] | None = None,
-        *,
         constraints: Mapping[str, Any] | None = None,
         max_parents: int = 3,
         target: Hashable | None = None,
@@ -227,6 +233,7 @@ class PrivateBayesNet(BaseBayesNet):
         label: str | None = None,
         random_state: Any = None,
     ):
+        self.schema = schema
         self.states = states
         self.bounds = bounds
         self.constraints = constraints
@@ -263,26 +270,40 @@ class PrivateBayesNet(BaseBayesNet):
         self
         """
         with self._fitting() as context:
-            records = as_records(X, self.columns)
-            names = records.names
+            records, schema = self._open(X)
+            kinds = schema.columns
+            names = [name for name in records.columns if kinds[name].is_counted]
             if records.n_records == 0:
                 raise ValueError("X must contain at least one record; got 0")
             if self.target is not None and self.target not in names:
                 raise ValueError(f"target must be a column of X; got {self.target!r}")
             constraints = parse_constraints(self.constraints, names, int(self.max_parents))
-            counted = select_rows(groups, records.n_records, self.max_rows)
-            given = self.states or {}, self.bounds or {}
-            table = EncodedTable.from_records(records, *given, counted.rows)
+            counted = select_persons(schema, records, groups, self.max_rows)
+            table = EncodedTable.from_records(records, schema, counted.rows)
             self._check_sizes(table, constraints)
             schedule = self._plan(context.budget, counted, len(names), len(table.unlisted))
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
 
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
+            self._encoding_: dict[str, Any] = {
+                "missing_values": frozenset(schema.missing_values),
+                "strict": schema.strict,
+            }
             self._learn(table, schedule, n_records, constraints)
             self._set_columns(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self
+
+    def _open(self, X: Any) -> tuple[Records, Schema]:
+        """Return the columns of X with their schema."""
+        if self.schema is None:
+            records = as_records(X, self.columns)
+            return records, schema_from_parameters(records, self.states or {}, self.bounds or {})
+        if self.states is not None or self.bounds is not None:
+            raise ValueError("states and bounds must not be given with a schema, which has them")
+        schema = self.schema if isinstance(self.schema, Schema) else Schema(self.schema)
+        return schema.records(X), schema
 
     def _check_sizes(self, table: EncodedTable, constraints: StructureConstraints) -> None:
         """Refuse tables that are too large, by public sizes."""
@@ -428,10 +449,16 @@ class PrivateBayesNet(BaseBayesNet):
 
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
         column = self._released_[node]
-        codes, cells = column.encode(node, records.columns[node])
+        codes, cells = self._encode(records, node)
         if not column.can_draw[-1]:  # a missing value is no state of its own, so it is unknown
             codes = np.where(cells == column.domain.n_cells - 1, -1, codes)
         return codes
+
+    def _encode(self, records: Records, node: Hashable) -> tuple[np.ndarray, np.ndarray]:
+        """Return the state and the cell of each value of a column."""
+        column = self._released_[node]
+        codes = column.domain.kind.encode(node, records.columns[node], **self._encoding_)
+        return column.group(codes)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log-likelihood of each record.
@@ -453,7 +480,7 @@ class PrivateBayesNet(BaseBayesNet):
         codes, total = {}, np.zeros(records.n_records)
         for node in self.structure_:
             column = self._released_[node]
-            codes[node], cells = column.encode(node, records.columns[node])
+            codes[node], cells = self._encode(records, node)
             total = total + np.log(column.cell_shares[cells])
         return log_likelihood(self._families, self.probabilities_, codes) + total
 
@@ -558,7 +585,7 @@ class PrivateBayesNet(BaseBayesNet):
         records = as_records(X, self.columns_)
         self._check_columns(records.names)
         names = dict.fromkeys(name for nodes in margins for name in self._check_wanted(nodes))
-        codes = {n: self._released_[n].encode(n, records.columns[n])[0] for n in names}
+        codes = {name: self._encode(records, name)[0] for name in names}
         shares = {}
         for nodes in margins:
             shape = tuple(len(self.states_[name]) for name in nodes)

@@ -1,7 +1,7 @@
 """Bayesian network with given structure: private parameters, for pgmpy."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from numbers import Integral, Real
@@ -12,7 +12,8 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
-from .._persons import CountedRows, select_rows
+from .._messages import errors_without_data
+from .._persons import CountedRows, check_person, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
@@ -23,8 +24,20 @@ from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable, estimate_counts
-from .base import BaseBayesNet, Family, Parents, Records, as_records, log_likelihood, sample_codes
-from .columns import check_states, encode, encode_observed
+from ..schema import (
+    OUTSIDE,
+    Categories,
+    Kind,
+    Names,
+    Records,
+    Schema,
+    as_records,
+    factorise,
+    raise_faults,
+    sort_values,
+)
+from .base import BaseBayesNet, Family, Parents, log_likelihood, sample_codes
+from .structure_learning import kinds_from_states
 
 
 class PrivateBayesNetMLE(BaseBayesNet):
@@ -42,6 +55,10 @@ class PrivateBayesNetMLE(BaseBayesNet):
     states : dict of list, default=None
         Public values of each variable; others are taken from the data, with a warning. The
         states of a pgmpy network are ``network.states``.
+    schema : Schema, default=None
+        Public description of the columns, instead of `states`. Numbers and dates are binned, and
+        missing values are a state. If it names a person, the ids of persons and `max_rows` are
+        those of the schema.
     target : node, default=None
         Variable that `predict` and `predict_proba` predict. Its states are `classes_`.
     alpha : float, default=1.0
@@ -142,6 +159,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         **CountingEstimator._parameter_constraints,
         "structure": [object],  # parse_structure explains what is wrong
         "states": [dict, None],
+        "schema": [Schema, None],
         "target": [object],
         "alpha": [Interval(Real, 0, None, closed="left")],
         "split": [StrOptions(set(SPLITS))],
@@ -155,6 +173,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         structure: Any,
         *,
         states: Mapping[Any, Iterable[Any]] | None = None,
+        schema: Schema | None = None,
         target: Hashable | None = None,
         alpha: float = 1.0,
         split: str = "optimised",
@@ -175,6 +194,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
     ):
         self.structure = structure
         self.states = states
+        self.schema = schema
         self.target = target
         self.alpha = alpha
         self.split = split
@@ -215,6 +235,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
         with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
+            if self.schema is not None and self.schema.person is not None:
+                check_person(self.schema, groups, self.max_rows)
+                groups = self.schema.person
             table = open_table(X, groups=groups)
             count = self._count_in_memory if table.in_memory else self._count_out_of_core
             self._release_counts(context, *count(table))
@@ -265,40 +288,57 @@ class PrivateBayesNetMLE(BaseBayesNet):
     def _count_in_memory(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return counts, column names, and the parameters that were taken from the data."""
         part: Part = table.part
-        records = as_records(part.X, self.columns)
+        records = _open(part.X, self.columns, self.schema)
         self._check_columns(records.names)
         if records.n_records == 0:
             raise ValueError("X must contain at least one record; got 0")
-        counted = select_rows(part.groups, records.n_records, self.max_rows)
-        given = check_states(self.states or {}, self.structure_)
-        self.states_, codes = {}, {}
+        encoder = StateEncoder(self._declared_kinds(), self.schema)
+        counted = encoder.select_rows(part.groups, records.n_records, int(self.max_rows))
+        missing = self._missing_states(encoder.kinds)
         for node in self.structure_:
-            if node in given:
-                self.states_[node] = given[node]
-                codes[node] = encode(node, records.columns[node], given[node], counted.rows)
-            else:
-                self.states_[node], codes[node] = encode_observed(
-                    node, records.columns[node], counted.rows
-                )
-        self._check_sizes()
+            if node not in encoder.kinds:
+                states = observed_states(node, records.columns[node], counted.rows)
+                encoder.kinds[node] = Categories(tuple(states), missing=False)
+        self._set_encoder(encoder)
+        codes = {n: encoder.encode(n, records.columns[n], counted.rows) for n in self.structure_}
         tables = [family.count(codes) for family in self._families.values()]
-        return TableCounts(counted, tables), records.names, self._missing_states(given)
+        return TableCounts(counted, tables), records.names, missing
 
     def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return the same for a table that is not in memory; all states must be given."""
         names = as_records(table.sample, self.columns).names
         self._check_columns(names)
         self._set_declared_states(table.kind)
-        counter = FamilyCounter(self._families, self.states_, self.columns, int(self.max_rows))
+        counter = FamilyCounter(self._families, self._encoder_, self.columns, int(self.max_rows))
         return table.select_features(list(self.structure_)).count(counter), names, []
 
+    def _declared_kinds(self) -> dict[Hashable, Kind]:
+        """Return the kinds of the nodes whose values are public."""
+        if self.schema is None:
+            check_state_names(self.states or {}, self.structure_)
+            given = {n: v for n, v in (self.states or {}).items() if n in self.structure_}
+            return kinds_from_states(given, missing=False)
+        if self.states is not None:
+            raise ValueError("states must not be given with a schema, which has them")
+        faults = {n: "is not declared" for n in self.structure_ if n not in self.schema}
+        kinds = {node: self.schema[node] for node in self.structure_ if node in self.schema}
+        for node, kind in kinds.items():
+            if isinstance(kind, Names) or not kind.is_counted:
+                faults[node] = f"has no public values ({kind.describe()})"
+        raise_faults("nodes of the structure must have public values in the schema", faults)
+        return kinds
+
     def _set_declared_states(self, kind: str) -> None:
-        states = check_states(self.states or {}, self.structure_)
-        self._check_declared(kind, self._missing_states(states))
-        self.states_ = {node: states[node] for node in self.structure_}
+        kinds = self._declared_kinds()
+        self._check_declared(kind, self._missing_states(kinds))
+        self._set_encoder(StateEncoder(kinds, self.schema))
+
+    def _set_encoder(self, encoder: "StateEncoder") -> None:
+        self._encoder_ = encoder
+        self.states_ = {node: encoder.kinds[node].labels() for node in self.structure_}
         self._check_sizes()
 
-    def _missing_states(self, given: Mapping[Hashable, list]) -> list[str]:
+    def _missing_states(self, given: Mapping[Hashable, Any]) -> list[str]:
         """Return the parameters that would have to be taken from the data."""
         missing = [f"states[{node!r}]" for node in self.structure_ if node not in given]
         return missing if self.states else ["states"] * bool(missing)
@@ -402,12 +442,12 @@ class PrivateBayesNetMLE(BaseBayesNet):
         check_is_fitted(self)
         records = as_records(X, self.columns_)
         self._check_columns(records.names)
-        columns, states = records.columns, self.states_
-        codes = {node: encode(node, columns[node], states[node]) for node in self.structure_}
+        columns, encode = records.columns, self._encoder_.encode
+        codes = {node: encode(node, columns[node]) for node in self.structure_}
         return log_likelihood(self._families, self.probabilities_, codes)
 
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
-        return encode(node, records.columns[node], self.states_[node], allow_missing=True)
+        return self._encoder_.encode(node, records.columns[node], allow_missing=True)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> pd.DataFrame:
         """Draw synthetic records from the released network, at no privacy cost.
@@ -427,9 +467,49 @@ class PrivateBayesNetMLE(BaseBayesNet):
         n_samples = check_integer("n_samples", n_samples, at_least=0)
         generator = sampling_generator(random_state)
         codes = sample_codes(self._families, self.probabilities_, n_samples, generator)
-        states = {n: pd.Index(self.states_[n], tupleize_cols=False) for n in codes}
         nodes = [name for name in self.columns_ if name in codes]
-        return pd.DataFrame({n: states[n].take(codes[n]) for n in nodes}, columns=nodes)
+        drawn = {n: self._encoder_.kinds[n].draw_bins(codes[n], generator) for n in nodes}
+        return pd.DataFrame(drawn, columns=nodes)
+
+
+@dataclass(frozen=True)
+class StateEncoder:
+    """Codes of the states of each node, by its kind."""
+
+    kinds: dict[Hashable, Kind]
+    schema: Schema | None  # None if the kinds are those of given or observed states
+
+    def encode(
+        self,
+        node: Hashable,
+        values: Any,
+        rows: np.ndarray | None = None,
+        *,
+        allow_missing: bool = False,
+    ) -> np.ndarray:
+        """Return the state of each value in the counted rows.
+
+        Without a schema, other values raise an error, and so do missing values unless
+        `allow_missing`: then they are negative.
+        """
+        kind = self.kinds[node]
+        if self.schema is not None:
+            absent, strict = frozenset(self.schema.missing_values), self.schema.strict
+            codes = kind.encode(node, values, rows, missing_values=absent, strict=strict)
+            return kind.bin(codes)
+        if not allow_missing:
+            return kind.encode(node, values, rows, strict=True)
+        codes = replace(kind, missing=True).encode(node, values, rows, strict=True)
+        return np.where(codes == kind.n_cells, -1, codes)
+
+    def select_rows(
+        self, groups: Any, n_rows: int, max_rows: int, previous: CountedRows | None = None
+    ) -> CountedRows:
+        """Select the counted records; `groups` may be the key column of the schema."""
+        if self.schema is not None and self.schema.person is not None:
+            max_rows = self.schema.max_rows
+            groups = self.schema.key_ids(groups)
+        return select_rows(groups, n_rows, max_rows, previous)
 
 
 @dataclass(frozen=True)
@@ -437,21 +517,27 @@ class FamilyCounter:
     """Counts of all families in a table that is not in memory, part by part."""
 
     families: dict[Hashable, Family]
-    states: dict[Hashable, list]
+    encoder: StateEncoder
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         records = as_records(part.X, self.columns)
-        counted = select_rows(part.groups, records.n_records, self.max_rows, previous)
+        n_records = records.n_records
+        counted = self.encoder.select_rows(part.groups, n_records, self.max_rows, previous)
         codes = {
-            node: encode(node, records.columns[node], states, counted.rows)
-            for node, states in self.states.items()
+            node: self.encoder.encode(node, records.columns[node], counted.rows)
+            for node in self.families
         }
         tables = [family.count(codes) for family in self.families.values()]
         return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
 
     def count_frame(self, frame: Any) -> TableCounts:
+        if self.encoder.schema is not None:
+            raise TypeError(
+                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
+                "lazy frame. Collect it, or write it to Parquet files"
+            )
         tables = []
         for family in frame.with_progress(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)
@@ -460,7 +546,36 @@ class FamilyCounter:
 
     def _encode(self, found: Any) -> dict[Hashable, Any]:
         records = as_records(found, None)
-        return {n: encode(n, values, self.states[n]) for n, values in records.columns.items()}
+        return {n: self.encoder.encode(n, values) for n, values in records.columns.items()}
+
+
+def _open(X: Any, columns: Sequence[Hashable] | None, schema: Schema | None) -> Records:
+    """Return the columns of a table in memory."""
+    return as_records(X, columns) if schema is None else schema.records(X, optional=True)
+
+
+def observed_states(name: Hashable, values: Any, rows: np.ndarray | None) -> list:
+    """Return the observed values of a column as sorted states."""
+    with errors_without_data(**{f"column {name!r} of X": values}):
+        codes, distinct = factorise(values, rows)
+    if (codes == OUTSIDE).any():
+        raise ValueError(
+            f"X must hold values that can be states; column {name!r} has some that cannot be "
+            "hashed or rebuilt"
+        )
+    return sort_values(distinct)
+
+
+def check_state_names(states: Mapping, nodes: Iterable[Hashable]) -> None:
+    """Refuse a name that is no node if a node has no states: it is probably misspelt."""
+    nodes = dict.fromkeys(nodes)
+    lacking = [node for node in nodes if node not in states]
+    unknown = [name for name in states if name not in nodes]
+    if unknown and lacking:
+        raise ValueError(
+            f"states must name nodes of the structure; {unknown[0]!r} is not one, and "
+            f"{lacking[0]!r} has no states"
+        )
 
 
 def parse_structure(structure: Any) -> Parents:

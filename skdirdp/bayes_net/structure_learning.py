@@ -16,7 +16,18 @@ from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_distances, split_gaussian
 from ..numerics.rows import stacks_by_shape
-from ..schema import MISSING_STATE, OUTSIDE, Categories, Names, Records, Schema, sort_values
+from ..schema import (
+    MISSING_STATE,
+    Categories,
+    Kind,
+    Names,
+    Numbers,
+    Records,
+    Schema,
+    has_float_dtype,
+    raise_faults,
+    sort_values,
+)
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
 from .columns import cells_of_kind
@@ -150,19 +161,20 @@ class EncodedTable:
     ) -> "EncodedTable":
         """Encode the counted columns by their schema."""
         table = cls({}, {}, {})
-        for name in records.names:
-            kind, values = schema[name], records.columns[name]
+        kinds, codes = schema.columns, schema.encode_columns(records, rows)
+        for name, values in records.columns.items():
+            kind = kinds[name]
             if not kind.is_counted:
                 continue
             is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
             if isinstance(kind, Names):
                 absent = frozenset(schema.missing_values)
-                codes, distinct = kind.factorise(name, values, rows, absent)
+                found = kind.factorise(name, values, rows, absent)
                 table.domains[name] = None
-                table.unlisted[name] = UnlistedColumn(codes, distinct, is_categorical)
+                table.unlisted[name] = UnlistedColumn(*found, is_categorical)
                 continue
             table.domains[name] = cells = cells_of_kind(kind, is_categorical=is_categorical)
-            table.cells[name] = cells.from_codes(schema.encode_column(name, values, rows))
+            table.cells[name] = cells.from_codes(codes[name])
         return table
 
     def add_states(self, selected: Mapping[Hashable, Categories]) -> None:
@@ -176,6 +188,52 @@ class EncodedTable:
     def count(self) -> dict[Hashable, np.ndarray]:
         """Return the exact number of records in each cell of each column."""
         return {n: count_cells(self.cells[n], d.n_cells) for n, d in self.domains.items()}
+
+
+def schema_from_parameters(records: Records, states: Mapping, bounds: Mapping) -> Schema:
+    """Return a strict schema of all columns from the parameters `states` and `bounds`."""
+    both = [name for name in states if name in bounds]
+    if both:
+        raise ValueError(f"states and bounds must not both be given for {both[0]!r}")
+    for parameter, given in (("states", states), ("bounds", bounds)):
+        unknown = [name for name in given if name not in records.columns]
+        if unknown:
+            raise ValueError(f"{parameter} must name columns of X; {unknown[0]!r} is not one")
+    kinds: dict[Hashable, Kind] = kinds_from_states(states, missing=True)
+    for name, values in records.columns.items():
+        if name in bounds:
+            kinds[name] = _numbers_from_bounds(name, bounds[name])
+        elif name not in states:
+            if has_float_dtype(values):
+                raise ValueError(
+                    f"bounds must be given for columns of numbers; {name!r} has none. States are "
+                    "found privately for text and whole numbers alone"
+                )
+            kinds[name] = Names()
+    columns = {name: kinds[name] for name in records.columns}
+    return Schema(columns, missing_values=(), strict=True)
+
+
+def kinds_from_states(states: Mapping, *, missing: bool) -> dict[Hashable, Any]:
+    """Return the kinds of columns with public states."""
+    kinds, faults = {}, {}
+    for name, values in states.items():
+        try:
+            kinds[name] = Categories.from_values(values, missing=missing)
+            if not kinds[name].values:
+                raise ValueError("values must have at least one entry; got none")
+        except (TypeError, ValueError) as error:
+            faults[name] = str(error)
+    raise_faults("states must be lists of values", faults)
+    return kinds
+
+
+def _numbers_from_bounds(name: Hashable, bounds: Any) -> Numbers:
+    try:
+        low, high = bounds
+        return Numbers.from_bounds(low, high)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"bounds must be a pair (low, high); for {name!r}: {error}") from None
 
 
 class ReleaseSchedule:

@@ -5,7 +5,6 @@ engines return the same exact counts, and only counts leave the engine. Types ar
 name, so that no optional library is imported unless the user has imported it.
 """
 
-import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from ..schema import ARROW_TYPES, DASK_TYPES, FRAME_TYPES, has_type
 from .in_memory import InMemoryTable, Part, TableCounts
 
 __all__ = ["Part", "TableCounts", "compute_dask", "lazy_for_dask", "open_batch", "open_table"]
@@ -33,10 +33,6 @@ class Kind:
     engine: str  # class of the engine
     extra: str  # optional dependency, as in `pip install skdirdp[...]`
 
-    def matches(self, X: Any) -> bool:
-        names = (f"{base.__module__}.{base.__qualname__}" for base in type(X).__mro__)
-        return any(re.fullmatch(self.types, name) for name in names)
-
     def open(self, X: Any, given: dict[str, Any]) -> Any:
         try:
             module = import_module(f".{self.module}", __package__)
@@ -47,17 +43,11 @@ class Kind:
         return getattr(module, self.engine)(X, given)
 
 
-_DASK_TYPES = r"dask(_expr)?\..*\.(Array|DataFrame|Series)"
-_ARROW_TYPES = r"pyarrow\..*\.(Dataset|RecordBatchReader)"
-_FRAME_TYPES = (
-    r"polars\..*\.LazyFrame|_?duckdb\..*Relation|narwhals\..*\.LazyFrame"
-    r"|pyspark\.sql\..*DataFrame|ibis\..*\.Table"
-)
 _FRAMES = "Polars lazy frames, DuckDB relations, and other lazy frames that narwhals supports"
 KINDS = (
-    Kind("Dask arrays and frames", _DASK_TYPES, "dask", "DaskTable", "dask"),
-    Kind("PyArrow datasets and streams of batches", _ARROW_TYPES, "arrow", "ArrowTable", "frames"),
-    Kind(_FRAMES, _FRAME_TYPES, "frames", "LazyTable", "frames"),
+    Kind("Dask arrays and frames", DASK_TYPES, "dask", "DaskTable", "dask"),
+    Kind("PyArrow datasets and streams of batches", ARROW_TYPES, "arrow", "ArrowTable", "frames"),
+    Kind(_FRAMES, FRAME_TYPES, "frames", "LazyTable", "frames"),
 )
 
 
@@ -66,7 +56,7 @@ def _find_kind(X: Any) -> Kind | None:
     # Fast path for the most common types.
     if type(X).__module__.partition(".")[0] not in ("numpy", "pandas", "builtins", "scipy"):
         for kind in KINDS:
-            if kind.matches(X):
+            if has_type(X, kind.types):
                 return kind
     if isinstance(X, (str, bytes, PathLike, Generator, Iterator)):
         others = "; ".join(f"{kind.name} (skdirdp[{kind.extra}])" for kind in KINDS)

@@ -21,7 +21,8 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from .in_memory import ColumnRoles, Counter, to_object_array, with_progress
+from ..schema import collected_frame
+from .in_memory import ColumnRoles, Counter, with_progress
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
 _OWN = "__skdirdp_"
@@ -359,10 +360,8 @@ class LazyTable:
     def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
         with errors_without_data():
             if frame.implementation.is_polars():  # otherwise whole columns are in memory
-                found = frame.collect("polars", engine="streaming").to_pandas()
-            else:
-                found = frame.collect().to_pandas()
-            return found.assign(**{name: to_object_array(found[name]) for name in found})
+                return collected_frame(frame.collect("polars", engine="streaming"))
+            return collected_frame(frame.collect())
 
 
 def _check_number(found: int, n_cells: int, columns: list[str]) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 from .._contributions import check_exact
 from .._messages import errors_without_data
 from .._persons import CountedRows, select_rows
-from ..schema import column_names
+from ..schema import column_names, text_objects
 
 #: A progress bar is shown after this many seconds.
 PROGRESS_DELAY = 2.0
@@ -133,18 +133,9 @@ def count_part(counter: Counter, part: Part, previous: Any = None) -> Any:
         return previous
     try:
         with errors_without_data(X=part.X):
-            return counter.count_part(part._replace(y=to_object_array(part.y)), previous)
+            return counter.count_part(part._replace(y=text_objects(part.y)), previous)
     except Exception as error:
         return FailedCount.from_error(error)
-
-
-def to_object_array(values: Any) -> Any:
-    """Return a pandas Series of strings as an object array, with NaN for missing values."""
-    if isinstance(values, pd.Series) and (
-        isinstance(values.dtype, pd.StringDtype) or values.dtype == object
-    ):
-        return values.to_numpy(dtype=object, na_value=np.nan)
-    return values
 
 
 def count_per_person(previous: Any, groups: Any, max_rows: int) -> Any:

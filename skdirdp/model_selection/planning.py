@@ -19,11 +19,13 @@ from scipy.optimize import brentq
 from sklearn import model_selection
 
 from .._messages import describe
+from .._persons import RECORD, CountedRows, Unit, number_persons
 from ..accounting import AllOf, OneOf, RepeatedSelection
 from ..accounting.composition import PrivacyCurves
 from ..base import Budget, PrivacyReport
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import bernoulli
+from ..schema import convert_ids
 from .scoring import score_mechanism
 
 ROUTES = ("auto", "repetition", "composition")
@@ -227,6 +229,7 @@ def plan_search(
     budget: Budget,
     rehearse: Callable[[Budget], Releases],
     rehearse_refit: Callable[[Budget], Releases],
+    unit: Unit = RECORD,
 ) -> SearchPlan:
     """Calibrate the releases of all candidates, in runs and refits, to the budget."""
     refit_budget = _share_of_budget(budget, REFIT_SHARE)
@@ -235,7 +238,7 @@ def plan_search(
     log_epsilon = route.log_epsilon
     for _ in range(_ATTEMPTS):
         run_budget = budget._replace(epsilon=float(np.exp(log_epsilon)))
-        score = score_mechanism(**run_budget._asdict())
+        score = score_mechanism(unit, **run_budget._asdict())
         fits = tuple(rehearse(run_budget))
         guarantee = route.guarantee(fits, score, refits)
         over = _excess(guarantee, budget)
@@ -246,6 +249,27 @@ def plan_search(
         "the noise of the candidates could not be calibrated to the budget of the search; "
         f"got epsilon={budget.epsilon}. Search over fewer candidates, or with fewer runs"
     )
+
+
+def split_persons(
+    ids: Any, persons: CountedRows, cv: Any, generator: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the counted records to fit to, and of those to hold out.
+
+    Each person is held out, with all records, by an independent coin, under both adjacencies.
+    Couple the coins of the persons in both data sets, and those of a person and the replacement.
+    Given the coins, the data sets differ in the records of one person in one part, so the
+    guarantee of a run is that of its fit or of its score (docs/theory.md, section 14).
+    """
+    if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
+        raise ValueError(
+            "cv must be an integer of at least 2 if the schema has a person, because each person "
+            f"is held out at random with all records; got {describe(cv)}"
+        )
+    codes, numbered = number_persons(convert_ids(ids))
+    held_out = bernoulli(1 / int(cv), len(numbered), generator)[codes]
+    rows = np.arange(len(codes)) if persons.rows is None else persons.rows
+    return rows[~held_out[rows]], rows[held_out[rows]]
 
 
 def split_records(

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
 from .._messages import is_error, warn
+from .._persons import RECORD, Unit
 from .._random import noise_generator
 from .._sklearn_compat import _routing_enabled
 from ..base import Budget
@@ -23,6 +24,8 @@ from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
+from ..pipeline.inputs import find_schema
+from ..schema import Schema
 from .planning import Route, SearchPlan
 from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 
@@ -33,8 +36,8 @@ _STEP = "estimator"
 #: Reason why a search cannot protect persons with several rows.
 ROWS_ONLY = (
     "a search splits and scores rows, and its noise is for one row, but a person with several rows "
-    "could be fitted to and held out at once. Choose the parameters on public records, or on a "
-    "table with one row for each person, and fit the model with groups and max_rows"
+    "could be fitted to and held out at once. Declare the person in a Schema, and begin the "
+    "pipeline with schema.encoder(): then persons are split and scored"
 )
 
 
@@ -53,11 +56,14 @@ class SearchData(NamedTuple):
     train: Records
     test: tuple[Any, Any]  # X and y of the held-out records
     all_records: Records
-    n_test: int
+    n_test: int | None  # None if it is not public
+    unit: Unit = RECORD
 
 
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
     """Raise an error for parameters that a search cannot choose."""
+    schema = find_schema(estimator)
+    max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for each in candidates for name in each):
         if name.split("__")[-1] in BUDGET_PARAMETERS:
             raise ValueError(
@@ -65,8 +71,20 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
             )
     for each in ({}, *candidates):
         for name, value in {**estimator.get_params(deep=True), **each}.items():
-            if name.split("__")[-1] == "max_rows" and not (value is None or value == 1):
+            if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
                 raise ValueError(f"{name} must be 1 inside a search: {ROWS_ONLY}")
+        if each:
+            _check_same_persons(schema, find_schema(clone(estimator).set_params(**each)))
+
+
+def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
+    """Refuse a candidate whose schema reads ids otherwise, because persons are split once."""
+    names = ("person", "max_rows", "missing_values")
+    if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
+        raise ValueError(
+            "the schemas of all candidates must have the same person, max_rows and missing_values, "
+            "because all candidates protect the same persons; some differ"
+        )
 
 
 def make_candidate(

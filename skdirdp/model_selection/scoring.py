@@ -19,12 +19,16 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, format_exact, is_error, suppress_other_warnings, warn
+from .._persons import RECORD, CountedRows, Unit, select_rows
 from .._random import noise_generator
 from .._sklearn_compat import take_records
 from .._validation import check_choice, check_real
 from ..base import Budget, PrivacyReport
-from ..mechanisms import GaussianMechanism, calibrate
+from ..mechanisms import GaussianMechanism
+from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
+from ..mechanisms.tables import ContributionBound, CountTable
+from ..pipeline.inputs import find_schema, ids_by_schema, labels_by_name
 from ..schema import as_labels, as_table, label_codes, missing_cells, without_dictionaries
 
 #: Values are rounded down to multiples of this, so that sums are exact.
@@ -131,6 +135,7 @@ def score_table(
     """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`."""
     # If one record is replaced, both cells of one row change by at most 1, or one cell of each of
     # two rows. If one is added, the total changes by 1.
+    y = labels_by_name(estimator, X, y)
     if scorer.sensitivity is not None:
         try:
             labels = _to_common_labels(estimator, y, n_records=0)[1]
@@ -390,11 +395,33 @@ def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
     return replace(scorer, low=-2 * math.fsum(math.log(size) for size in sizes if size) or -1.0)
 
 
-def score_mechanism(**budget: Any) -> GaussianMechanism:
-    """Return Gaussian noise for gains and losses, calibrated to a budget."""
-    found = calibrate("gaussian", min_smoothing=0.0, max_count=1.0, max_total=1.0, **budget)
+def score_mechanism(unit: Unit = RECORD, **budget: Any) -> GaussianMechanism:
+    """Return Gaussian noise for gains and losses, calibrated to a budget.
+
+    A person with m scored records adds a vector with entries of at least 0 and total at most m, so
+    its norm is at most m. Two such vectors differ by at most m times the square root of 2. So the
+    noise for a person is m times that for a record (docs/theory.md, section 14).
+    """
+    table = CountTable(1.0, 2, 1, ContributionBound(1.0, 1.0), min_smoothing=0.0)
+    if unit.is_person:
+        table = table.per_person(unit.max_rows)
+    (found,) = calibrate_tables([table], mechanism="gaussian", calibration="exact", **budget)
     assert isinstance(found, GaussianMechanism)
     return found
+
+
+def scored_persons(estimator: Any, X: Any, y: Any, scorer: PrivateScorer) -> CountedRows | None:
+    """Return the records to score if the schema of an estimator names a person, else None."""
+    found = ids_by_schema(estimator, X, y)
+    if found is None:
+        return None
+    if scorer.sensitivity is not None:
+        raise ValueError(
+            "scoring must give a value for each record if the schema has a person: a declared "
+            "sensitivity is for one record, and a person may have several"
+        )
+    ids, max_rows = found
+    return select_rows(ids, len(ids), max_rows)
 
 
 def as_label_vector(y: Any) -> Any:
@@ -429,8 +456,11 @@ def private_score(
         It must be private, or not fitted to these records.
     X : array-like of shape (n_samples, n_features)
         Records that were not used for the fit.
-    y : array-like of shape (n_samples,), default=None
-        Labels.
+    y : array-like of shape (n_samples,), or str, default=None
+        Labels, or the name of their column if the model is a pipeline that begins with
+        ``schema.encoder()``. A record without a declared label has the lowest score. If the
+        schema has a `person`, the first `max_rows` records of each person are scored, and
+        records without an id or a label are not.
     scoring : str or PrivateScorer, default=None
         As for `PrivateGridSearchCV`. Probabilities below 0.01 are raised to it in the log loss.
         The log-likelihood is clipped at twice that of the uniform distribution.
@@ -464,11 +494,18 @@ def private_score(
     if hasattr(estimator, "fit"):
         check_is_fitted(estimator)  # otherwise all records would fail and count as lost
     scorer = set_range(get_scorer(scoring, estimator, y), estimator)
+    persons = scored_persons(estimator, X, y, scorer)
+    unit = RECORD if persons is None else persons.unit
     budget = Budget(epsilon, delta, order, adjacency)
-    mechanism = score_mechanism(**budget._asdict())
+    mechanism = score_mechanism(unit, **budget._asdict())
+    y = labels_by_name(estimator, X, y)
     with errors_without_data(X=X, y=y):
         X, y = indexable(X, as_label_vector(y))
+        if persons is not None and persons.rows is not None:
+            X, y = take_records(X, persons.rows), persons.take(y)
         expected = getattr(estimator, "n_features_in_", None)
+        if find_schema(estimator) is not None:
+            expected = None  # X may have the label and the key, or lack them
         shape: tuple[int, ...] = getattr(X, "shape", ())
         if expected is not None and len(shape) == 2 and shape[1] != expected:
             raise ValueError(
@@ -483,10 +520,13 @@ def private_score(
         check_platform()
         generator = noise_generator(random_state)
     if accountant is not None:
-        accountant.charge(mechanism, releases=1, label="private_score" if label is None else label)
+        person = {"unit": unit} if unit.is_person else {}
+        name = "private_score" if label is None else label
+        accountant.charge(mechanism, releases=1, label=name, **person)
     noisy = table if generator is None else mechanism.noisy(table, generator, GRID)
-    n_records = round(float(table.sum())) if adjacency == "replace" else None
+    is_public = adjacency == "replace" and persons is None
+    n_records = round(float(table.sum())) if is_public else None
     score = estimate_score(scorer, noisy, mechanism, n_records=n_records, confidence=confidence)
     not_covered = ("random_state",) if random_state is not None and generator is not None else ()
-    report = PrivacyReport(*budget.claimed(), ((mechanism, 1),), not_covered)
+    report = PrivacyReport(*budget.claimed(), ((mechanism, 1),), not_covered, unit)
     return replace(score, privacy=report)

@@ -25,17 +25,18 @@ from .._sklearn_compat import (
     take_records,
 )
 from ..accounting import NoPrivacy
-from ..accounting.worst_case import ADJACENCIES, RECORD
+from ..accounting.worst_case import ADJACENCIES, PERSON_RELATIONS, RECORD, Unit
 from ..base import Budget, PrivateEstimator, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
 from ..pipeline import PrivatePipeline
+from ..pipeline.inputs import ids_by_schema, labels_by_name
 from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
 from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
-from .scoring import PrivateScorer, as_label_vector, estimate_score, get_scorer
+from .scoring import PrivateScorer, as_label_vector, estimate_score, get_scorer, scored_persons
 
 #: Expected number of runs of a search, if `n_runs` is None.
 MEAN_RUNS = 10
@@ -104,8 +105,10 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Training records.
-        y : array-like of shape (n_samples,), default=None
-            Labels.
+        y : array-like of shape (n_samples,), or str, default=None
+            Labels, or the name of their column if the estimator is a pipeline that begins with
+            ``schema.encoder()``. If the schema has a `person`, persons are held out instead of
+            records.
         **params : dict of str -> object
             Parameters of the `fit` of the estimator, split with the records.
 
@@ -137,12 +140,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             generator = noise_generator(self.random_state)
         else:
             generator = sampling_generator(self.random_state)
-        data = self._split(candidates, X, y, params, generator)
+        data = self._split(candidates, X, y, params, scorer, generator)
         leaks = self._warn_of_split()
         plan = self._plan(data, leaks)
         if scorer.sensitivity is not None:
             scorer._n_steps(self.adjacency)  # raises an error for an invalid range
-        charge(self, plan.guarantee, 1, RECORD)
+        charge(self, plan.guarantee, 1, data.unit)
         best = self._best_run(data, plan, scorer, generator)
         if plan.route.refit:
             best = self._refit(best, data, plan, generator)
@@ -154,13 +157,23 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         X: Any,
         y: Any,
         params: dict[str, Any],
+        scorer: PrivateScorer,
         generator: np.random.Generator,
     ) -> SearchData:
+        labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
         with errors_without_data(X=X, y=y):
-            X, y = indexable(X, as_label_vector(y))
+            X, y = (X, y) if isinstance(y, str) else indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
-        train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
-        if self.adjacency == "replace" and not (train.size and test.size):
+        ids = ids_by_schema(self.estimator, X, y)
+        unit, is_public = RECORD, self.adjacency == "replace" and ids is None
+        if ids is None:
+            train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
+        else:
+            persons = scored_persons(self.estimator, X, y, scorer)
+            assert persons is not None
+            train, test = planning.split_persons(ids[0], persons, self.cv, generator)
+            unit = persons.unit
+        if is_public and not (train.size and test.size):
             raise ValueError(
                 "cv must leave records to fit to and hold some out; it takes "
                 f"{train.size} and {test.size} of n_samples={n_records}"
@@ -171,7 +184,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             Records(*_take(X, y, train), _check_method_params(X, params, indices=train)),
             _take(X, y, test),
             Records(X, y, _check_method_params(X, params)),
-            test.size,
+            test.size if is_public else None,
+            unit,
         )
 
     def _warn_of_split(self) -> list[str]:
@@ -213,11 +227,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 self.route, len(data.candidates), mean_runs, budget, self._refits
             )
             refits = partial(rehearsals, records=data.all_records)
-            return planning.plan_search(route, budget, rehearsals, refits)
+            return planning.plan_search(route, budget, rehearsals, refits, data.unit)
         route = Route("composition", len(data.candidates), 0.5, self._refits, np.inf)
         rehearsals(budget)
         score = GaussianMechanism(0.0, adjacency=self.adjacency)
-        return SearchPlan(route, budget, (), score, NoPrivacy(self.adjacency), budget, ())
+        relation = PERSON_RELATIONS[self.adjacency] if data.unit.is_person else self.adjacency
+        return SearchPlan(route, budget, (), score, NoPrivacy(relation), budget, ())
 
     def _best_run(
         self, data: SearchData, plan: SearchPlan, scorer: PrivateScorer, generator: Any
@@ -265,11 +280,10 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self.best_params_ = dict(data.candidates[best.number])
         self.candidates_ = [dict(each) for each in data.candidates]
         self.scorer_ = best.scorer
-        n_records = data.n_test if self.adjacency == "replace" else None
         self.released_score_ = estimate_score(
-            best.scorer, best.noisy, plan.score, n_records=n_records, runs=plan.route.mean_runs
+            best.scorer, best.noisy, plan.score, n_records=data.n_test, runs=plan.route.mean_runs
         )
-        self.privacy_ = self._make_report(plan, leaks)
+        self.privacy_ = self._make_report(plan, leaks, data.unit)
         # The report of a part would hold only if the model had not been selected.
         for part in reachable(best.fitted):
             if "privacy_" in vars(part):
@@ -284,7 +298,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             with suppress(AttributeError):
                 self.feature_names_in_ = best.fitted.feature_names_in_
 
-    def _make_report(self, plan: SearchPlan, leaks: Sequence[str]) -> SelectionReport:
+    def _make_report(self, plan: SearchPlan, leaks: Sequence[str], unit: Unit) -> SelectionReport:
         not_covered = [name for name in dict.fromkeys(leaks) if name != "random_state"]
         if self._is_private and (self.random_state is not None or "random_state" in leaks):
             not_covered.append("random_state")
@@ -292,6 +306,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             *Budget.from_estimator(self).claimed(),
             mechanisms=((plan.guarantee, 1),) if self._is_private else (),
             not_covered=tuple(not_covered),
+            unit=unit,
             route=plan.route.name,
             n_candidates=plan.route.n_candidates,
             run_epsilon=plan.budget.epsilon,
@@ -362,7 +377,9 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
 
 def _take(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
-    return take_records(X, positions), None if y is None else take_records(y, positions)
+    # The name of a column holds for any records.
+    is_vector = not (y is None or isinstance(y, str))
+    return take_records(X, positions), take_records(y, positions) if is_vector else y
 
 
 class PrivateGridSearchCV(_PrivateSearch):

@@ -153,15 +153,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     A subclass defines
 
     - `_validate(X, y, reset)`: scikit-learn's `validate_data` with further checks,
-    - `_count_features(X, codes, weights)`: exact counts of a batch, an object with addition,
-      `missing` (public parameters that were taken from the data) and
-      `tables(counts, n_samples, options)` (public descriptions and counts),
-    - `_count_features_of_frame(frame)` and `_check_given_features(table, classes, n_rows,
-      weights)`: the same of a frame out of core, and of the counts given to `fit_counts`,
-    - `_estimate_counts(classes, features, total)`: post-processed class counts and tables, from
-      releases with noise; the total number of records is None if it is not public,
-    - `_set_feature_attributes(estimates, extra, private)`: sets the attributes of the features,
-      with smoothing beyond that of the tables,
+    - `_count_features(X, codes, weights)`, `_count_features_of_frame(frame)` and
+      `_check_given_features(table, classes, n_rows, weights)`: exact counts, with addition,
+      `missing` (parameters taken from the data) and `tables(counts, n_samples, options)`,
+    - `_estimate_counts(classes, features, total)`: post-processed class counts and tables,
+    - `_set_feature_attributes(estimates, extra, private)`, with `extra` smoothing,
     - `_log_likelihood(X)`: log P(x | class), of shape (n_samples, n_classes).
     """
 
@@ -235,10 +231,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         sample_weight: Any = None,
         groups: Any = None,
     ) -> Model:
-        """Count a batch of records; nothing is released or charged yet.
-
-        The first prediction or score, or `release`, releases the model once. After that it
-        accepts no more records.
+        """Count a batch of records; `release` or the first prediction releases the model once.
 
         Parameters
         ----------
@@ -330,11 +323,9 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         return self
 
     def release(self: Model) -> Model:
-        """Release the counts of `partial_fit`, and delete them.
+        """Release the counts of `partial_fit` once, and delete them.
 
-        The accountant is charged, noise is drawn and the fitted attributes are set, once.
-        Further calls do nothing, from any thread. `predict`, `score` and related methods call
-        this; access to an attribute does not.
+        `predict`, `score` and related methods call this; access to an attribute does not.
 
         Returns
         -------
@@ -360,8 +351,20 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         """Count all records, in memory or out of core."""
         table = open_table(X, y, sample_weight, groups)
         if table.in_memory:
-            return self._count_batch(table.part, self.classes, is_private)
+            return self._count_batch(table.part, self._public_classes(), is_private)
         return self._count_out_of_core(table)
+
+    def _public_classes(self) -> Any:
+        """Return the declared classes: those of the label column of a schema, if it is known."""
+        known = self._declared("classes")
+        if known is None or self.classes is None:
+            return self._public("classes")
+        if not np.array_equal(check_classes(self.classes), check_classes(known)):
+            raise ValueError(
+                "classes must be the declared values of the label column of the schema; they are "
+                "not. Leave classes out"
+            )
+        return self.classes
 
     def _count_batch(
         self, part: Part, classes: Any, is_private: bool, before: Any = None, is_part: bool = False
@@ -371,6 +374,15 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         `before` has the records of earlier batches. A part of a table out of core knows the
         classes and columns of the table.
         """
+        checked = self._check_batch(part, classes, is_private, before, is_part)
+        X, codes, weights, rows, leaks = checked
+        features = self._count_features(X, codes, weights)
+        return self._class_counts(rows, codes, weights, features, leaks)
+
+    def _check_batch(
+        self, part: Part, classes: Any, is_private: bool, before: Any, is_part: bool
+    ) -> tuple[Any, np.ndarray, Weights, CountedRows, list[str]]:
+        """Return the counted records, label codes, weights, selected rows and leaks."""
         is_first = before is None and not is_part
         X, y = self._validate(part.X, part.y, reset=is_first)
         find_classes = is_first and classes is None
@@ -394,9 +406,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             self.classes_ = check_classes(classes, self.class_prior)
         self._check_size(X.shape[1])
         leaks = ["classes"] * find_classes + ["max_weight"] * weights.missing
-        codes = encode_labels(y, self.classes_)
-        features = self._count_features(X, codes, weights)
-        return self._class_counts(rows, codes, weights, features, leaks)
+        return X, encode_labels(y, self.classes_), weights, rows, leaks
 
     def _class_counts(
         self, rows: CountedRows, codes: np.ndarray, weights: Weights, features: Any, leaks: Any = ()

@@ -79,9 +79,6 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     #: Whether the sums of all classes are released as one row.
     _one_row: ClassVar[bool] = False
 
-    max_count: float | None
-    max_total: float | str | None
-
     def _validate(self, X, y="no_validation", *, reset):
         checked = validate_records(
             self,
@@ -198,10 +195,9 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
 class DirichletNB(_NumericNaiveBayes):
     """Private multinomial naive Bayes, a drop-in replacement for `MultinomialNB`.
 
-    Two tables are released: the class counts, and the sums of each feature by class. A record
-    contributes its whole row to the latter, which is therefore bounded: entries are clipped to
-    `max_count`, and a row with a larger total is scaled down to `max_total`. At infinite
-    `epsilon` the model is that of `MultinomialNB`.
+    Two tables are released: the class counts, and the sums of each feature by class. Entries are
+    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
+    infinite `epsilon` the model is that of `MultinomialNB`.
 
     Parameters
     ----------
@@ -357,11 +353,9 @@ class DirichletNB(_NumericNaiveBayes):
 class DirichletComplementNB(_NumericNaiveBayes):
     """Private complement naive Bayes, a drop-in replacement for `ComplementNB`.
 
-    One table is released: the sums of each feature by class, as shares of their total. A record
-    contributes its whole row, which is therefore bounded: entries are clipped to `max_count`,
-    and a row with a larger total is scaled down to `max_total`. A record is scored by the
-    shares of all other classes, which follow from the released shares. At infinite `epsilon`
-    the model is that of `ComplementNB`.
+    One table is released: the sums of each feature by class, as shares of their total. Entries
+    are clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
+    infinite `epsilon` the model is that of `ComplementNB`.
 
     Parameters
     ----------

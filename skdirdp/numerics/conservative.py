@@ -59,10 +59,9 @@ def safe_root(
 ) -> float:
     """Find a root of an excess, approximated from the safe side, where the excess is at most 0.
 
-    The excess is positive on one side of the root, and may be infinite. Steps from `start`, each
-    twice as long as the last, find two points between which the sign changes; the sign of
-    `step` is the direction away from the safe side. Brent's method then finds the root up to
-    the tolerance, on either side. Further doubling steps lead back to the safe side.
+    Steps from `start`, each twice as long as the last, find two points between which the sign
+    changes; the sign of `step` is the direction away from the safe side. Brent's method then finds
+    the root up to the tolerance, and further doubling steps lead back to the safe side.
 
     Returns a point at which the excess was evaluated and is not positive, at least `margin`
     away from the root. If the excess is positive nowhere within the limits, returns the limit
@@ -101,11 +100,10 @@ def safe_root(
 def root_nearby(
     excess: Callable[[float], float], start: float, slope: float, margin: float, most: float
 ) -> float | None:
-    """Find a point on the safe side of a root close to the start, with few evaluations.
+    """Find a point at most three margins below a root, or equal to `most`, with few evaluations.
 
-    The excess is positive above the root, and `slope` is its approximate slope there. The point
-    is at most three margins below the root, or equal to `most`, the largest allowed point.
-    Returns None if the secant method does not find such a point.
+    The excess is positive above the root, and `slope` is its approximate slope there. Returns None
+    if the secant method does not find such a point.
     """
     here, value = start, excess(start)
     for _ in range(_MAX_SECANTS):
@@ -153,9 +151,7 @@ def log_hockey_stick(
 
     p is a log-concave density, given by its logarithm and the derivative `score` of that. With
     p the density of a variable T such that a loss L is ``x + slope (T - t0)``, the integral is
-    ``E max(0, 1 - exp(x - L))``. Its textbook forms are differences of two incomplete beta or
-    gamma functions that agree to all digits when the loss is small, and that underflow when it is
-    large. The integrand is positive, so nothing cancels.
+    ``E max(0, 1 - exp(x - L))``. The integrand is positive, so nothing cancels.
     """
     parts = np.split(threshold, range(_CHUNK, threshold.size, _CHUNK))
     return np.concatenate([_integrate(part, slope, log_density, score) for part in parts])
@@ -219,16 +215,14 @@ def inverted_log_delta(
     epsilon: float,
     releases: int = 1,
 ) -> tuple[float, bool]:
-    """Bound log delta of a sum of losses at epsilon, and say whether the bound is tight.
+    """Bound log delta of a sum of losses at epsilon, and return whether the bound is tight.
 
     The integrand ``exp(K(t) - t epsilon) / (t (1 + t))`` of Bromwich's integral is summed on the
-    line ``t = c + i u`` through its saddle point c, where it hardly oscillates. By Poisson's
-    summation formula the trapezoidal rule adds only non-negative terms (docs/theory.md, section 3).
-    The modulus of the integrand must decrease in u. Then the sum over the nodes beyond the last
-    one, u_J, is at most ``|exp K(c + i u_J)| / u_J``, which is added with an allowance for
-    rounding. `releases` determines how rounding errors of the cumulants accumulate.
-
-    The bound is not tight when the integrand decreases too slowly to be summed to its end.
+    line ``t = c + i u`` through its saddle point c. By Poisson's summation formula the trapezoidal
+    rule adds only non-negative terms (docs/theory.md, section 3). The modulus of the integrand must
+    decrease in u. Then the sum over the nodes beyond the last one, u_J, is at most
+    ``|exp K(c + i u_J)| / u_J``, which is added with an allowance for rounding. `releases`
+    determines how rounding errors of the cumulants accumulate.
     """
     grid, log_bound = _saddle_search(cumulant, max_tilt, epsilon)
     best = int(np.argmin(log_bound))
@@ -274,11 +268,9 @@ def chernoff_bound(growth: float, c: float) -> float:
 
 
 def bromwich_step(grid: np.ndarray, log_bound: np.ndarray) -> float:
-    """Return the distance of the nodes on the contour through the tilt of the smallest bound.
-
-    Terms m < 0 are at most exp(-c T); terms m > 0 obey Chernoff's bound at any tilt above c. The
-    period T makes both small compared with the required term.
-    """
+    """Return the distance of the nodes on the contour through the tilt of the smallest bound."""
+    # Terms m < 0 are at most exp(-c T); terms m > 0 obey Chernoff's bound at any tilt above c. The
+    # period T makes both small compared with the required term.
     best = int(np.argmin(log_bound))
     c = float(grid[best])
     wanted = min(float(log_bound[best]), 0.0) - ALIASING
@@ -311,10 +303,7 @@ def zoomed_search(
     zooms: int,
     size: int = _GRID,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Evaluate tilts and values on a grid, then on finer grids around the least value.
-
-    Returns all tilts, sorted, and their values; nan becomes infinity.
-    """
+    """Return tilts, sorted, and values on a grid, and on finer grids around the least value."""
     tilts, values = [], []
     for _ in range(zooms):
         x = np.linspace(low, high, size)

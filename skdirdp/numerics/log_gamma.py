@@ -89,10 +89,8 @@ def mean_digamma_excess(start, length):
 
 
 def _residue(alpha, tilt, step):
-    """Compute ``alpha - tilt * step`` without the rounding error of the product.
-
-    Near the largest finite order a rounded product would lose all digits of this difference.
-    """
+    """Compute ``alpha - tilt * step`` without the rounding error of the product."""
+    # Near the largest finite order a rounded product would lose all digits of the difference.
     product = tilt * step
     return (alpha - product) - _product_error(tilt, step, product)
 
@@ -123,55 +121,50 @@ def log_gamma_gap(a, b):
 def _log_gamma_gap(tilt, centre, shift, near, far):
     """Compute ``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
 
-    The three points are ``centre``, ``near = centre + shift`` and
-    ``far = centre - tilt * shift``, so that the linear part of f cancels. If one of them is
-    small, the recurrence of the gamma function increases all three by ten, where Stirling's
-    series is accurate. Each term of the sum is the Jensen gap of a convex function.
+    The three points are ``centre``, ``near = centre + shift`` and ``far = centre - tilt * shift``,
+    so that the linear part of f cancels. If one of them is small, the recurrence of the gamma
+    function increases all three by ten, where Stirling's series is accurate.
     """
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
     steps = 0 if least >= _STIRLING_FROM else _STIRLING_FROM
     terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS
-    lifted = LiftedGap(tilt, centre, shift, near, far, steps)
-    return lifted.entropy() + lifted.beyond_entropy(terms)
+    leading, rest = lifted_gap(tilt, centre, shift, near, far, steps, terms)
+    return leading + rest
 
 
-class LiftedGap:
-    """Parts of `_log_gamma_gap`, with arguments increased by a number of steps."""
+def lifted_gap(tilt, centre, shift, near, far, steps, terms=_ALL_TERMS):
+    """Compute the gap of the leading term of Stirling's formula, and the rest of the gap.
 
-    def __init__(self, tilt, centre, shift, near, far, steps):
-        lift = np.arange(steps + 1)
-        tilt, centre, shift, near, far = (
-            np.asarray(a)[..., np.newaxis] for a in (tilt, centre, shift, near, far)
-        )
-        base, near, far = centre + lift, near + lift, far + lift
-        a = shift / base
-        b = -tilt * a
-        excess_a, excess_b = log1p_excess(a, near / base), log1p_excess(b, far / base)
-        self._recurrence = -(tilt * excess_a + excess_b)[..., :-1].sum(axis=-1)
-        top = (tilt, base, near, far, a, b, excess_a, excess_b)
-        self._top = tuple(values[..., -1] for values in top)
-
-    def entropy(self):
-        """Return the gap of the leading term of Stirling's formula."""
-        tilt, x, near, far, a, b, excess_a, excess_b = self._top
-        gap_a = entropy_excess(a, near / x, excess_a)
-        return x * (tilt * gap_a + entropy_excess(b, far / x, excess_b))
-
-    def beyond_entropy(self, terms=_ALL_TERMS):
-        """Return the gap of all other parts, with a number of terms of Stirling's series."""
-        tilt, x, near, far, a, b, excess_a, excess_b = self._top
-        series = term_a = term_b = 0.0
-        power = np.ones_like(x)
-        square_a, square_b = a * a, b * b
-        for degree in range(1, 2 * terms):
-            # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence with positive terms
-            power_of_degree = degree * power
-            term_a = (term_a + square_a * power_of_degree) / near
-            term_b = (term_b + square_b * power_of_degree) / far
-            power = power / x
-            if degree % 2:
-                series = series + _SERIES[degree // 2] * (tilt * term_a + term_b)
-        return self._recurrence - 0.5 * (tilt * excess_a + excess_b) + series
+    The arguments are increased by a number of steps. Each term of the sum is the Jensen gap of a
+    convex function.
+    """
+    lift = np.arange(steps + 1)
+    tilt, centre, shift, near, far = (
+        np.asarray(a)[..., np.newaxis] for a in (tilt, centre, shift, near, far)
+    )
+    x, near, far = centre + lift, near + lift, far + lift
+    a = shift / x
+    b = -tilt * a
+    excess_a, excess_b = log1p_excess(a, near / x), log1p_excess(b, far / x)
+    excess = tilt * excess_a + excess_b
+    recurrence = -excess[..., :-1].sum(axis=-1)
+    tilt, x, near, far, a, b, excess_a, excess_b, excess = (
+        values[..., -1] for values in (tilt, x, near, far, a, b, excess_a, excess_b, excess)
+    )
+    gap_a = entropy_excess(a, near / x, excess_a)
+    leading = x * (tilt * gap_a + entropy_excess(b, far / x, excess_b))
+    series = term_a = term_b = 0.0
+    power = np.ones_like(x)
+    square_a, square_b = a * a, b * b
+    for degree in range(1, 2 * terms):
+        # ((1 + a)**-degree - 1 + degree * a) / x**degree, by a recurrence with positive terms
+        power_of_degree = degree * power
+        term_a = (term_a + square_a * power_of_degree) / near
+        term_b = (term_b + square_b * power_of_degree) / far
+        power = power / x
+        if degree % 2:
+            series = series + _SERIES[degree // 2] * (tilt * term_a + term_b)
+    return leading, recurrence - 0.5 * excess + series
 
 
 def entropy_excess(z, one_plus_z, log_excess=None):

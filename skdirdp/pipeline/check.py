@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..base import PrivateEstimator
+from ..schema import SchemaEncoder
 
 Rule = str | None | Callable[[Any], str | None]
 
@@ -222,8 +223,8 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
     ),
 }
 
-#: Rules that users registered.
-_REGISTERED: dict[type, Rule] = {}
+#: Rules of classes: of the encoder of a schema, and of those that users registered.
+_REGISTERED: dict[type, Rule] = {SchemaEncoder: None}
 
 
 @dataclass(frozen=True)
@@ -336,11 +337,7 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
     if step is None or isinstance(step, str):
         yield Finding(name, str(step), "learns nothing")
     elif isinstance(step, PrivateEstimator):
-        fault = ""
-        if getattr(step, "mechanism", None) == "ehdl":
-            fault = "has a mechanism that is not private"
-        elif np.isinf(step.epsilon if epsilon is None else epsilon):
-            fault = "has no noise: epsilon is infinite"
+        fault = _fault(step, epsilon)
         yield Finding(name, kind, "leaks" if fault else "private", fault)
     elif kind in META_ESTIMATORS and is_known(step):
         reason = _apply(META_ESTIMATORS[kind], step) or _chooses_columns(step)
@@ -378,6 +375,15 @@ def _learns(step: Any) -> str | None:
 
 def _apply(rule: Rule, step: Any) -> str | None:
     return rule(step) if callable(rule) else rule
+
+
+def _fault(step: PrivateEstimator, epsilon: float | None) -> str:
+    """Return why an estimator of this package is not private, "" if it is."""
+    if getattr(step, "mechanism", None) == "ehdl":
+        return "has a mechanism that is not private"
+    if np.isinf(step.epsilon if epsilon is None else epsilon):
+        return "has no noise: epsilon is infinite"
+    return ""
 
 
 def _chooses_columns(step: Any) -> str | None:

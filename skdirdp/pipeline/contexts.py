@@ -6,7 +6,7 @@ together, and the steps are fitted again. Tables that differ from the rehearsed 
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from .._messages import is_own_error, known_message
-from .._persons import SHARED_GROUPS, SharedGroups
+from .._persons import SHARED_GROUPS
 from .._random import noise_generator, sampling_generator
 from ..accounting import Composition
 from ..base import (
@@ -32,6 +32,7 @@ from ..base import (
 from ..mechanisms import DirichletMechanism, JointMechanism, Mechanism
 from ..mechanisms.splitting import SELECTION_SHARE, calibrate_shares, preprocessing_share
 from .check import ADAPTIVE, KEEP_ROWS, PARALLEL, is_known
+from .inputs import FitInputs
 from .public_steps import original_class
 
 #: Public parameters of labels, weights and the number of records. No step changes these, so
@@ -43,23 +44,30 @@ _HARMLESS = (Warning, ImportError, MemoryError)
 
 
 class _PipelineContext(ReleaseContext):
-    """Context of one pass over the steps of a pipeline; `groups` has the ids of persons."""
+    """Context of one pass over the steps of a pipeline."""
 
     #: End of the message of a failed pass: whether the budget was charged.
     outcome: ClassVar[str]
 
-    def __init__(self, budget: Budget, groups: Any):
+    def __init__(self, budget: Budget, inputs: FitInputs):
         super().__init__(budget)
-        self.groups = groups
+        self.inputs = inputs
         self.step = ""
         self._fitted: Any = None  # estimator of the step
-        self._known_of_output: dict[str, Any] = {}
+        self._before: Any = None  # the last step that is not skipped
+        self._known_of_output: Mapping[str, Any] = {}
 
     def enter(self, name: str, step: Any) -> None:
         """Go on to the next step, whose sizes follow from the declarations of the last one."""
+        before = self._before
         self.step, self._fitted = name, step
         if step is not None and not isinstance(step, str):
-            self.known, self._known_of_output = self._known_of_output, {}
+            self._before = step
+            self.known = dict(self._known_of_output)
+            self._known_of_output = {}
+            # An estimator inside a step may have other columns or labels.
+            if isinstance(step, PrivateEstimator):
+                self.known |= {**self.inputs.known_after(before), **self.inputs.known_labels()}
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
@@ -68,7 +76,7 @@ class _PipelineContext(ReleaseContext):
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        shared = SHARED_GROUPS.set(SharedGroups(self.groups))
+        shared = SHARED_GROUPS.set(self.inputs.shared_groups())
         try:
             # Workers in other threads or processes would not be within the context.
             with joblib.parallel_config(backend="sequential"), super().active():
@@ -110,8 +118,8 @@ class Rehearsal(_PipelineContext):
 
     outcome = "Nothing was charged"
 
-    def __init__(self, pipe: Pipeline, budget: Budget, groups: Any):
-        super().__init__(budget, groups)
+    def __init__(self, pipe: Pipeline, budget: Budget, inputs: FitInputs):
+        super().__init__(budget, inputs)
         self.pipe = pipe
         self.accountant = ForbiddenAccountant()
         self.plans: list[tuple[str, ReleasePlan]] = []  # with the name of the step
@@ -261,8 +269,8 @@ class PaidFit(_PipelineContext):
 
     outcome = "The charge stays"
 
-    def __init__(self, plan: JointPlan, groups: Any):
-        super().__init__(plan.budget, groups)
+    def __init__(self, plan: JointPlan, inputs: FitInputs):
+        super().__init__(plan.budget, inputs)
         self._declared = deque(plan.plans)
         self._unreleased: list[ReleasePlan] = []
         self.reports: list[tuple[str, PrivacyReport]] = []  # with the name of the step
@@ -375,7 +383,8 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} holds a private estimator: "
-                "it may fit that to other rows, whose persons are not known. Nothing was charged"
+                "it may fit that to other rows, whose persons are not known. The same holds for "
+                "persons and labels of a schema. Nothing was charged"
             )
 
 

@@ -15,11 +15,12 @@ from sklearn.utils.validation import check_memory
 
 from .._messages import format_exact, suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
-from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators
+from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
 from ..accounting.worst_case import ADJACENCIES
 from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
+from ..schema import record_wise
 from .check import check_pipeline
 from .contexts import (
     JointPlan,
@@ -30,7 +31,8 @@ from .contexts import (
     label_by_path,
     private_estimators,
 )
-from .public_steps import hide_records, reachable, record_wise, show_classes, takes_table
+from .inputs import FitInputs, labelled_records, open_inputs
+from .public_steps import hide_records, reachable, show_classes, takes_table
 
 
 @dataclass(frozen=True)
@@ -279,8 +281,33 @@ class PrivatePipeline(Pipeline):
     predict_log_proba = _on_converted_records("predict_log_proba")
     decision_function = _on_converted_records("decision_function")
     score_samples = _on_converted_records("score_samples")
-    score = _on_converted_records("score")
     transform = _on_converted_records("transform")
+
+    @available_if(vars(Pipeline)["score"].check)
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> float:
+        """Return the score of the last step, which is exact and not private.
+
+        Parameters
+        ----------
+        X : iterable
+            Records.
+        y : iterable or str, default=None
+            Targets. If the first step is a `SchemaEncoder`, the name of a column may be given;
+            records without a declared label are left out.
+        sample_weight : array-like, default=None
+            Weights of the records.
+        **params : dict of str -> object
+            As for `Pipeline.score`.
+
+        Returns
+        -------
+        float
+        """
+        if isinstance(y, str):
+            X, y, rows = labelled_records(self, X, y)
+            sample_weight = None if sample_weight is None else take_records(sample_weight, rows)
+        score = vars(Pipeline)["score"].fn
+        return score(self, self._converted(X), y, sample_weight=sample_weight, **params)
 
     def _converted(self, X: Any) -> Any:
         """Convert a table record by record, if the first step needs it."""
@@ -320,8 +347,7 @@ class PrivatePipeline(Pipeline):
     def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
         """Return the plan of a fit, without fitting."""
         with suppress_other_warnings(bool(np.isfinite(self.epsilon))):
-            params, groups = self._shared_groups(params)
-            return self._plan(Pipeline.fit, X, y, params, groups)[0]
+            return self._plan(Pipeline.fit, self._open(X, y, params))[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
         if ReleaseContext.current() is not None:
@@ -337,7 +363,8 @@ class PrivatePipeline(Pipeline):
             try:
                 if is_private:
                     hide_records(self)
-                result = fit(self, X, y, **params)
+                inputs = self._open(X, y, params)
+                result = fit(self, inputs.X, inputs.y, **inputs.params)
             finally:
                 show_classes(self)
             self.privacy_ = self._report((), leaking, ())
@@ -347,9 +374,9 @@ class PrivatePipeline(Pipeline):
         self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
     ) -> Any:
         """Fit copies of the steps with the noise that is charged."""
-        params, groups = self._shared_groups(params)
-        plan, prefix = self._plan(fit, X, y, params, groups)
-        paid = PaidFit(plan, groups)
+        inputs = self._open(X, y, params)
+        plan, prefix = self._plan(fit, inputs)
+        paid = PaidFit(plan, inputs)
         copy = self._copy(paid, _Prefix(prefix.memory, prefix.fitted))
         # Copies share generators: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
@@ -359,7 +386,7 @@ class PrivatePipeline(Pipeline):
         if joint is not None:
             charge(self, *joint.as_charge(), common_unit(each.unit for each in plan.plans))
         with paid.active():
-            result = fit(copy, X, y, **params)
+            result = fit(copy, inputs.X, inputs.y, **inputs.params)
         show_classes(copy)
         report = self._report(
             () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
@@ -383,16 +410,20 @@ class PrivatePipeline(Pipeline):
         shared = SharedGroups(given[0])
         for groups in given[1:]:
             shared.take(groups)
-        check_rows_are_kept(self)
         return others, given[0]
 
-    def _plan(
-        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, groups: Any
-    ) -> "tuple[JointPlan, _Prefix]":
+    def _open(self, X: Any, y: Any, params: dict) -> FitInputs:
+        """Return the records, labels and ids of a fit, as the schema of the first step states."""
+        inputs = open_inputs(self, X, y, *self._shared_groups(params))
+        if inputs.groups is not None or inputs.labelled is not None:
+            check_rows_are_kept(self)
+        return inputs
+
+    def _plan(self, fit: Callable[..., Any], inputs: FitInputs) -> "tuple[JointPlan, _Prefix]":
         """Return the calibrated plan, and the fitted steps before the first private one."""
         if np.isfinite(self.epsilon):
             check_not_adaptive(self)
-        rehearsal = Rehearsal(self, Budget.from_estimator(self), groups)
+        rehearsal = Rehearsal(self, Budget.from_estimator(self), inputs)
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
@@ -400,7 +431,7 @@ class PrivatePipeline(Pipeline):
         label_by_path(copy, self, rehearsal.accountant)
         try:
             with rehearsal.active():
-                fit(copy, X, y, **params)
+                fit(copy, inputs.X, inputs.y, **inputs.params)
         finally:
             rehearsal.accountant.check()
         released = {step for step, _ in rehearsal.plans}

@@ -25,7 +25,7 @@ from sklearn.utils import get_tags
 
 from .._messages import suppress_other_warnings
 from ..base import PrivateEstimator
-from ..schema import as_table, is_row, without_dictionaries
+from ..schema import SchemaEncoder, is_row, may_hold_nulls, record_wise
 from .check import learns_nothing
 
 #: Number of made-up records; SplineTransformer needs two.
@@ -61,6 +61,8 @@ def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
             part.__class__ = _PublicColumnTransformer
         elif kind is FeatureUnion:
             part.__class__ = _PublicFeatureUnion
+        elif kind is SchemaEncoder:
+            continue  # its fit uses only the names of columns, and it encodes cell by cell
         elif learns_nothing(part) and hasattr(part, "transform"):
             part.__class__ = _fitted_to_made_up_records(kind)
 
@@ -206,7 +208,7 @@ def _converted_frame(X: Any) -> Any:
     return record_wise(X) if hasattr(X, "columns") else X
 
 
-# Record-wise conversion ------------------------------------------------------------------
+# Inputs of steps --------------------------------------------------------------------------
 
 
 def takes_table(step: Any) -> bool:
@@ -226,31 +228,6 @@ def takes_table(step: Any) -> bool:
     return is_known and get_tags(step).input_tags.two_d_array
 
 
-def record_wise(X: Any) -> Any:
-    """Return a table in which the dtype of each column follows from the declared dtype alone.
-
-    A list becomes an array of objects. Integers and truth values of a container that can hold
-    nulls (Polars, Arrow, nullable and categorical columns of pandas) become floats, whether
-    there is a null or not.
-    """
-    if isinstance(X, pd.DataFrame):
-        return _with_floats(X)
-    if isinstance(X, np.ndarray):
-        return X.astype(object) if X.dtype.kind in "UST" else X
-    polars, arrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
-    if polars is not None and isinstance(X, polars.DataFrame):
-        return X.with_columns(
-            [
-                column.cast(polars.Float64)
-                for column in X.get_columns()
-                if column.dtype.is_integer() or column.dtype == polars.Boolean
-            ]
-        )
-    if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
-        return _arrow_with_floats(X, arrow)
-    return as_table(X)
-
-
 def _refuse_rows(step: Any, X: Any) -> None:
     """Refuse a list of rows if a user's function would receive it."""
     sees_lists = isinstance(step, FunctionTransformer) and not step.validate
@@ -259,41 +236,6 @@ def _refuse_rows(step: Any, X: Any) -> None:
             "X must be an array or a DataFrame where a FunctionTransformer is a step of a private "
             "pipeline; got a list of rows. The dtype that numpy gives a list depends on all records"
         )
-
-
-def _may_hold_nulls(dtype: Any) -> bool:
-    """Whether numpy's dtype for a pandas column depends on whether a value is missing."""
-    if isinstance(dtype, pd.CategoricalDtype):
-        return pd.api.types.is_numeric_dtype(dtype.categories.dtype)
-    return not isinstance(dtype, (np.dtype, pd.SparseDtype)) and pd.api.types.is_numeric_dtype(
-        dtype
-    )
-
-
-def _with_floats(X: pd.DataFrame) -> pd.DataFrame:
-    changed = [place for place, dtype in enumerate(X.dtypes) if _may_hold_nulls(dtype)]
-    if changed:
-        X = X.copy(deep=False)
-        for place in changed:
-            column = X.iloc[:, place]
-            if isinstance(column.dtype, pd.CategoricalDtype):
-                column = column.astype("float64")
-            X.isetitem(place, column.to_numpy(dtype="float64", na_value=np.nan))
-    return X
-
-
-def _arrow_with_floats(X: Any, arrow: Any) -> Any:
-    X = without_dictionaries(X)
-    table = arrow.Table.from_batches([X]) if isinstance(X, arrow.RecordBatch) else X
-    for place, field in enumerate(table.schema):
-        is_boolean = arrow.types.is_boolean(field.type)
-        if is_boolean or arrow.types.is_integer(field.type):
-            column = table.column(place)
-            if is_boolean:
-                column = column.cast(arrow.uint8())
-            floats = column.cast(arrow.float64(), safe=False)
-            table = table.set_column(place, field.name, floats)
-    return table
 
 
 # Made-up records -------------------------------------------------------------------------
@@ -354,7 +296,7 @@ _INTEGERS, _BOOLEANS = "integers", "booleans"
 
 def _declared(dtype: Any) -> Any:
     """Return the dtype of a pandas column in numpy."""
-    if _may_hold_nulls(dtype):
+    if may_hold_nulls(dtype):
         inside = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
         if pd.api.types.is_bool_dtype(inside):
             return _BOOLEANS

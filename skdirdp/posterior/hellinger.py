@@ -20,7 +20,7 @@ from .._validation import check_array, check_integer, check_real, check_real_arr
 from ..accounting import ProfiledDP
 from ..mechanisms.sampling.distributions import choose
 from ..numerics.conservative import safe_root
-from ..numerics.log_gamma import LiftedGap, entropy_excess, log_gamma_gap
+from ..numerics.log_gamma import entropy_excess, lifted_gap, log_gamma_gap
 
 _LIFT = 10  # by which arguments are shifted, into the range of Stirling's series
 _GRID_CELLS = 1 << 20
@@ -92,8 +92,8 @@ def _beta_gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total_a, total_b = a.sum(axis=-1), b.sum(axis=-1)
     middle, total_middle = (a + b) / 2, (total_a + total_b) / 2
     lift = _LIFT * a.shape[-1]  # so that the shifted entries sum to the shifted total
-    entries = LiftedGap(1.0, middle, half, b, a, _LIFT).beyond_entropy()
-    total = LiftedGap(1.0, total_middle, total_half, total_b, total_a, lift).beyond_entropy()
+    _, entries = lifted_gap(1.0, middle, half, b, a, _LIFT)
+    _, total = lifted_gap(1.0, total_middle, total_half, total_b, total_a, lift)
 
     weight, total_weight = middle + _LIFT, (total_middle + lift)[..., np.newaxis]
     # Ratios of b and of a to their mean, for each entry and for the total.

@@ -5,9 +5,8 @@ margins of the tables are averaged, weighted by their precision, and each table 
 average by equal amounts in all cells that add up to a cell of the margin. Margins that agree
 already stay equal: on a larger set the tables differ by values that sum to 0 over the smaller one.
 
-The noise of a table splits into independent effects, one for each set of its variables: the mean,
-main effects, interactions of two variables, and so on. Each effect has the noise of the first
-average that contains it, or of the table itself.
+The noise of a table splits into independent effects, one for each set of its variables. Each
+effect has the noise of the first average that contains it, or of the table itself.
 """
 
 from collections import Counter
@@ -79,31 +78,12 @@ class ConsistentTable:
         For each average, in turn, which of the table's variables it has.
     variances : tuple of float
         Variances of a cell of each average, and of a cell of the released table.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdirdp.postprocessing import Noise, NoisyTable, make_consistent
-    >>> tables = [NoisyTable(np.array([60.0, 50.0]), Noise(2.0), ("x",))] * 2
-    >>> make_consistent(tables)[0].variance(["x"])  # of the average of two
-    1.0
     """
 
     counts: np.ndarray
     table: NoisyTable
     shared: tuple[_Mask, ...]
     variances: tuple[float, ...]
-
-    def variance(self, kept: Sequence[Hashable]) -> float:
-        """Return the variance of a cell of the margin of some variables."""
-        mask = tuple([name in kept for name in self.table.axes])
-        variances = margin_variances(self.counts.shape, mask, self.shared, [self.variances])
-        return float(variances[0])
-
-    def margin(self, kept: Sequence[Hashable]) -> np.ndarray:
-        """Return the sums over all other variables, in the order of the table's variables."""
-        lost = tuple([i for i, name in enumerate(self.table.axes) if name not in kept])
-        return self.counts.sum(axis=lost) if lost else self.counts
 
 
 def margin_variances(

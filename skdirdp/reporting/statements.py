@@ -186,28 +186,22 @@ def ledger_statement(facts: LedgerFacts) -> str:
         f"computed by randomised procedures that together are {claim.kind} with respect to "
         f"{claim.against}."
     )
-    return " ".join([sentence, claim.meaning, _condition(facts), _EXCEPT_MODELS])
-
-
-def _condition(facts: LedgerFacts) -> str:
-    """Return the condition on the choice of budgets under which a statement holds."""
-    if facts.claim is facts.limit:
-        return (
-            "This is the limit that the ledger keeps. It holds however the budgets were chosen, "
-            "also by looking at earlier publications, and is stated as a whole even if a part of "
-            "it is not spent."
-        )
     condition = (
         "This holds if every budget was fixed before the first publication, and is not "
         "guaranteed if one was chosen by looking at earlier ones."
     )
-    if not facts.adaptive:
-        return condition
-    if facts.limit is None:
-        why = "the ledger has no limit"
-    else:
+    if claim is facts.limit:
+        condition = (
+            "This is the limit that the ledger keeps. It holds however the budgets were chosen, "
+            "also by looking at earlier publications, and is stated as a whole even if a part of "
+            "it is not spent."
+        )
+    elif facts.adaptive:
         why = "not all of its charges were admitted by its limit"
-    return f"{condition} Nothing can be stated for adaptively chosen budgets, since {why}."
+        if facts.limit is None:
+            why = "the ledger has no limit"
+        condition += f" Nothing can be stated for adaptively chosen budgets, since {why}."
+    return " ".join([sentence, claim.meaning, condition, _EXCEPT_MODELS])
 
 
 def terms(claim: Claim) -> str:

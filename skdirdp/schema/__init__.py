@@ -14,10 +14,24 @@ from .arrays import (
     is_row,
     label_codes,
     list_cells,
+    may_hold_nulls,
     missing_cells,
     plain_values,
+    record_wise,
     to_common_dtype,
     without_dictionaries,
+)
+from .blocks import (
+    ARROW_TYPES,
+    BLOCK_ROWS,
+    DASK_TYPES,
+    FRAME_TYPES,
+    block_frame,
+    collected_frame,
+    empty_frame,
+    has_type,
+    table_blocks,
+    text_objects,
 )
 from .columns import (
     MISSING,
@@ -28,11 +42,15 @@ from .columns import (
     has_float_dtype,
 )
 from .keys import NO_PERSON, convert_ids
-from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers
-from .schema import Schema, SchemaEncoder
+from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
+from .schema import Schema, SchemaEncoder, declared_labels, read_labels
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
+    "ARROW_TYPES",
+    "BLOCK_ROWS",
+    "DASK_TYPES",
+    "FRAME_TYPES",
     "MISSING",
     "MISSING_STATE",
     "NO_PERSON",
@@ -50,20 +68,31 @@ __all__ = [
     "as_numbers",
     "as_records",
     "as_table",
+    "block_frame",
+    "collected_frame",
     "column_names",
     "column_numbers",
     "convert_ids",
+    "declared_labels",
     "distinct_cells",
+    "empty_frame",
     "factorise",
     "has_float_dtype",
+    "has_type",
     "is_row",
     "label_codes",
     "list_cells",
+    "may_hold_nulls",
     "missing_cells",
     "plain_value",
     "plain_values",
+    "raise_faults",
+    "read_labels",
     "rebuild",
+    "record_wise",
     "sort_values",
+    "table_blocks",
+    "text_objects",
     "to_common_dtype",
     "type_and_value",
     "without_dictionaries",

@@ -4,6 +4,7 @@
 represented. Containers with a dtype keep it; cells of other containers are converted one by one.
 """
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import pandas as pd
 from scipy import sparse
 
 from .._messages import errors_without_data
-from .values import plain_value
+from .values import only_types, plain_value
 
 # Kinds of numpy dtypes whose cells are compared without conversion to objects.
 _NUMBERS, _TEXTS = "biuf", "UT"
@@ -24,7 +25,7 @@ _PLAIN = frozenset({str, bool, int, float})
 def plain_values(values: Iterable[Any], convert: Callable[[Any], Any] = plain_value) -> list[Any]:
     """Return each cell as a plain Python value."""
     values = list(values)
-    return values if _PLAIN.issuperset(map(type, values)) else list(map(convert, values))
+    return values if only_types(values, _PLAIN) else list(map(convert, values))
 
 
 def list_cells(values: Any) -> Iterable[Any]:
@@ -39,7 +40,7 @@ def object_array(values: Iterable[Any]) -> np.ndarray:
     """Return an array of objects, one for each value of any type."""
     values = list(values)
     array = np.empty(len(values), dtype=object)
-    if _PLAIN.issuperset(map(type, values)):
+    if only_types(values, _PLAIN):
         array[:] = values
     else:  # assignment to a slice would unpack sequences
         for i, value in enumerate(values):
@@ -82,6 +83,66 @@ def as_table(X: Any) -> Any:
     table = np.empty((len(rows), len(rows[0])), dtype=object)
     for number, row in enumerate(rows):
         table[number] = object_array(row)
+    return table
+
+
+def record_wise(X: Any) -> Any:
+    """Return a table in which the dtype of each column follows from the declared dtype alone.
+
+    A list becomes an array of objects. Integers and truth values of a container that can hold
+    nulls (Polars, Arrow, nullable and categorical columns of pandas) become floats, whether
+    there is a null or not.
+    """
+    if isinstance(X, pd.DataFrame):
+        return _with_floats(X)
+    if isinstance(X, np.ndarray):
+        return X.astype(object) if X.dtype.kind in "UST" else X
+    polars, arrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
+    if polars is not None and isinstance(X, polars.DataFrame):
+        return X.with_columns(
+            [
+                column.cast(polars.Float64)
+                for column in X.get_columns()
+                if column.dtype.is_integer() or column.dtype == polars.Boolean
+            ]
+        )
+    if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
+        return _arrow_with_floats(X, arrow)
+    return as_table(X)
+
+
+def may_hold_nulls(dtype: Any) -> bool:
+    """Whether numpy's dtype for a pandas column depends on whether a value is missing."""
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.api.types.is_numeric_dtype(dtype.categories.dtype)
+    return not isinstance(dtype, (np.dtype, pd.SparseDtype)) and pd.api.types.is_numeric_dtype(
+        dtype
+    )
+
+
+def _with_floats(X: pd.DataFrame) -> pd.DataFrame:
+    changed = [place for place, dtype in enumerate(X.dtypes) if may_hold_nulls(dtype)]
+    if changed:
+        X = X.copy(deep=False)
+        for place in changed:
+            column = X.iloc[:, place]
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                column = column.astype("float64")
+            X.isetitem(place, column.to_numpy(dtype="float64", na_value=np.nan))
+    return X
+
+
+def _arrow_with_floats(X: Any, arrow: Any) -> Any:
+    X = without_dictionaries(X)
+    table = arrow.Table.from_batches([X]) if isinstance(X, arrow.RecordBatch) else X
+    for place, field in enumerate(table.schema):
+        is_boolean = arrow.types.is_boolean(field.type)
+        if is_boolean or arrow.types.is_integer(field.type):
+            column = table.column(place)
+            if is_boolean:
+                column = column.cast(arrow.uint8())
+            floats = column.cast(arrow.float64(), safe=False)
+            table = table.set_column(place, field.name, floats)
     return table
 
 
@@ -245,6 +306,8 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     `columns` names the columns of an array, which are numbered otherwise. An array may lack
     the column called `optional`.
     """
+    if isinstance(X, Records):
+        return X
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
         with errors_without_data(X=X):
             names, values = _arrow_columns(X)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .values import UNKNOWN, rebuild, type_and_value
+from .values import UNKNOWN, only_types, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
 _BLOCK_ROWS = 1 << 18
@@ -25,7 +25,7 @@ _LONGEST_NUMBER = 400
 _EPOCH = datetime(1970, 1, 1)
 _ISO_TIME = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
-    r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d:?\d\d)?)?)?)?",
+    r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
     re.ASCII,
 )
 
@@ -91,13 +91,15 @@ def canonical_text(value: Any) -> str:
     """Return the text that spells a value: whole numbers without a point, dates as in ISO 8601."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value.isoformat() if isinstance(value, date) else str(value)
+    if isinstance(value, date):
+        return value.isoformat().removesuffix("T00:00:00")
+    return str(value)
 
 
 def parse_number(text: str) -> int | float | None:
-    """Return the number that a text spells, or None. "True" is 1 and "False" is 0."""
-    if text in ("True", "False"):
-        return int(text == "True")
+    """Return the number that a text spells, or None. "true" is 1 and "false" is 0, in any case."""
+    if len(text) <= len("false") and text.lower() in ("true", "false"):
+        return int(text.lower() == "true")
     # Python also reads 1_000, which is not a number in a table.
     if len(text) > _LONGEST_NUMBER or "_" in text:
         return None
@@ -110,9 +112,12 @@ def parse_number(text: str) -> int | float | None:
 def parse_time(value: Any, format: str | None = None) -> datetime | None:
     """Return a date, time or its text as a time without zone, in UTC if it has one, or None.
 
-    Digits beyond microseconds are dropped. Texts are ISO 8601, or of the given format.
+    Digits beyond microseconds are dropped. Texts are ISO 8601, or of the given format. A number
+    stands for its decimal text, such as that of a year.
     """
     try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = canonical_text(value)
         if isinstance(value, str):
             text = value.strip()
             value = _parse_iso(text) if format is None else datetime.strptime(text, format)
@@ -146,7 +151,7 @@ def _parse_iso(text: str) -> datetime | None:
     time = datetime(year, month, day, hour, minute, second, int(fraction[:6].ljust(6, "0")))
     if zone in ("", "Z"):
         return time
-    shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:].lstrip(":") or 0))
     return time + shift if zone[0] == "-" else time - shift
 
 
@@ -158,7 +163,8 @@ def column_numbers(
     Texts are parsed, and numbers beyond the range of floats are infinite.
     """
     numbers, wrong = _numbers(values, missing_values)
-    absent = [number for value in missing_values if (number := _number(value)) is not None]
+    found = map(_number, map(rebuild, missing_values))
+    absent = [number for number in found if number is not None and number == number]
     if absent:
         numbers[np.isin(numbers, absent)] = np.nan
     return numbers, wrong
@@ -173,7 +179,7 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
     data, missing = cells.data, cells.missing
     if not cells.has_dtype:
         data = cells.to_list()
-        if {int, float, bool, type(None)}.issuperset(map(type, data)):
+        if only_types(data, (int, float, bool, type(None))):
             with suppress(OverflowError):
                 # Adding 0 removes the sign of zeros, as below.
                 return np.array(data, dtype=np.float64) + 0.0, np.zeros(len(data), dtype=bool)
@@ -190,19 +196,19 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
 
 
 def _each_number(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
-    found = [np.nan if _is_in(cell, missing_values) else _number(cell) for cell in cells]
+    values = map(rebuild, cells)
+    found = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
     numbers = np.array(found, dtype=np.float64)
     return numbers, np.array([number is None for number in found], dtype=bool)
 
 
-def _is_in(cell: Any, values: frozenset) -> bool:
+def _is_in(value: Any, values: frozenset) -> bool:
     """Return whether a text is one of these values; numbers are compared after conversion."""
-    return isinstance(cell, str) and str.__str__(cell) in values
+    return isinstance(value, str) and value in values
 
 
-def _number(cell: Any) -> float | None:
-    """Return a cell as a float, or None if it is not a number."""
-    value = rebuild(cell)
+def _number(value: Any) -> float | None:
+    """Return a rebuilt value as a float, or None if it is not a number."""
     if isinstance(value, str):
         value = parse_number(value.strip()) if value.strip() else np.nan
     if not isinstance(value, (int, float, Decimal, Fraction)):
@@ -221,6 +227,8 @@ def column_times(
     Times with a zone are in UTC.
     """
     codes, distinct = _distinct_texts_or_categories(values)
+    if codes is None and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u", "f"):
+        codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
         return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
@@ -243,7 +251,7 @@ def _each_time(
     times = np.full(len(cells), np.datetime64("NaT", "us"))
     wrong = np.zeros(len(cells), dtype=bool)
     for position, cell in enumerate(cells):
-        value = rebuild(cell)
+        value = rebuild(_nearest_time(cell))
         if value is np.nan or _is_in(value, missing_values):
             continue
         if isinstance(value, str) and not value.strip():
@@ -254,6 +262,25 @@ def _each_time(
         else:
             times[position] = np.datetime64(time, "us")
     return times, wrong
+
+
+def _nearest_time(cell: Any) -> Any:
+    """Return times of numpy and pandas within the years of `datetime`; other cells unchanged."""
+    if not issubclass(type(cell), np.datetime64 | pd.Timestamp):
+        return cell
+    try:
+        time = cell if issubclass(type(cell), np.datetime64) else cell.asm8
+        return clip_times(np.array([time]), datetime.min, datetime.max)[0]
+    except Exception:  # methods of a record may raise anything
+        return UNKNOWN
+
+
+def clip_times(times: np.ndarray, low: datetime, high: datetime) -> np.ndarray:
+    """Return times within bounds, in microseconds or in a coarser unit."""
+    if np.datetime_data(times.dtype)[0] in ("ns", "ps", "fs", "as", "generic"):
+        times = times.astype("M8[us]")  # bounds may be beyond the range of finer units
+    first, last = np.array([low, high], dtype="M8[us]").astype(times.dtype)
+    return np.clip(times, first, last)
 
 
 class _Cells(NamedTuple):
@@ -434,8 +461,7 @@ def _numbered_cells(
 ) -> tuple[np.ndarray, list[Any]]:
     numbers: dict[Any, int] = {}
     distinct: list[Any] = []
-    kinds = set(map(type, cells)) - {str, type(None)}
-    if len(kinds) == 0 or kinds in ({int}, {bool}, {float}):
+    if any(only_types(cells, (str, type(None), kind)) for kind in (int, bool, float)):
         # Faster than the loop below: values of one type are equal or distinct.
         for cell in dict.fromkeys(cells):
             value = rebuild(cell)

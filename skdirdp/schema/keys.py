@@ -31,14 +31,15 @@ NO_PERSON = _Marker.NO_PERSON
 
 def key_ids(name: Hashable, values: Any, missing_values: frozenset = frozenset()) -> np.ndarray:
     """Return the id of each cell of a key column, or `NO_PERSON`."""
+    absent = {_key_id(value, set()) for value in missing_values}
     with errors_without_data(**{f"column {name!r} of X": values}):
-        return object_array(_key_id(cell, missing_values) for cell in list_cells(values))
+        return object_array(_key_id(cell, absent) for cell in list_cells(values))
 
 
-def _key_id(cell: Any, missing_values: frozenset) -> Any:
+def _key_id(cell: Any, absent: Set[Any]) -> Any:
     try:
         found = _id(cell)
-        return NO_PERSON if found in missing_values or cell in missing_values else found
+        return NO_PERSON if found in absent else found
     except Exception:  # not an id; methods of a record may raise anything
         return NO_PERSON
 

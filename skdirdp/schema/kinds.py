@@ -4,13 +4,13 @@ The code of a cell depends on the cell and on the declared kind alone. A cell th
 "other" or missing, for that record alone. Numbers and dates beyond their bounds count as at them.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from .columns import (
     MISSING,
     OUTSIDE,
     canonical_text,
+    clip_times,
     column_blocks,
     column_numbers,
     column_times,
@@ -88,10 +89,28 @@ class Kind:
         `missing_values` mean that a value is missing. If `strict`, a cell that does not fit raises
         an error that names the column.
         """
-        with errors_without_data(**{f"column {name!r} of X": values}):
-            blocks = [self._encode_block(block, missing_values) for block in column_blocks(values)]
-        codes = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        codes = codes if rows is None else codes[rows]
+        if rows is None:
+            blocks = self.encode_blocks(name, values, missing_values=missing_values, strict=strict)
+            return _join(blocks, len(values))
+        codes = _join(self._raw_blocks(name, values, missing_values), len(values))[rows]
+        return self._checked_codes(name, codes, strict)
+
+    def encode_blocks(
+        self, name: Hashable, values: Any, *, missing_values: frozenset, strict: bool
+    ) -> Iterator[np.ndarray]:
+        """Iterate over the codes of all cells in blocks, with the parameters of `encode`."""
+        for codes in self._raw_blocks(name, values, missing_values):
+            yield self._checked_codes(name, codes, strict)
+
+    def _raw_blocks(
+        self, name: Hashable, values: Any, missing_values: frozenset
+    ) -> Iterator[np.ndarray]:
+        for block in column_blocks(values):
+            with errors_without_data(**{f"column {name!r} of X": values}):
+                codes = self._encode_block(block, missing_values)
+            yield codes
+
+    def _checked_codes(self, name: Hashable, codes: np.ndarray, strict: bool) -> np.ndarray:
         if strict:
             missing, outside = self._absent
             is_missing = np.isnan(codes) if codes.dtype.kind == "f" else codes == missing
@@ -140,6 +159,10 @@ class Kind:
     def _bin_labels(self) -> list[Hashable]:
         raise NotImplementedError
 
+    def draw_bins(self, cells: np.ndarray, generator: np.random.Generator) -> Any:
+        """Return a value from each category for counting, uniform within bins."""
+        raise NotImplementedError
+
     def decode(self, codes: np.ndarray) -> Any:
         """Return values in their declared types as a pandas Series."""
         raise NotImplementedError
@@ -182,7 +205,10 @@ class Categories(Kind):
         if n_distinct < len(plain):
             raise ValueError("values must be distinct; some are duplicates")
         if {*label, MISSING_STATE} & set(plain):
-            raise ValueError(f"values must not contain the label of others or {MISSING_STATE!r}")
+            raise ValueError(
+                f"values must not contain the label of others, or {MISSING_STATE!r}, which stands "
+                "for missing values"
+            )
         return cls(tuple(plain), *label, missing=bool(missing))
 
     @property
@@ -226,14 +252,19 @@ class Categories(Kind):
         position = self._positions.get(value)
         if position is not None:
             return position
-        if not isinstance(value, str):
-            return self._positions.get(canonical_text(value), OUTSIDE)
+        try:
+            text = value if isinstance(value, str) else canonical_text(value)
+        except Exception:  # Python spells no integers of many digits
+            return OUTSIDE
+        if text in self._positions:
+            return self._positions[text]
         if not self._spelled:
             return OUTSIDE
-        for text in (value, value.strip().lower()):
-            if text in self._spelled:
-                return self._spelled[text]
-        number = parse_number(value)
+        midnight = text.replace(" ", "T").removesuffix("T00:00:00")
+        for spelled in (text, text.strip().lower(), midnight):
+            if spelled in self._spelled:
+                return self._spelled[spelled]
+        number = parse_number(text)
         return OUTSIDE if number is None else self._positions.get(number, OUTSIDE)
 
     def _encode_block(self, values: Any, missing_values: frozenset) -> np.ndarray:
@@ -246,14 +277,21 @@ class Categories(Kind):
         """Convert positions among distinct values to codes, `MISSING` or `OUTSIDE`."""
         found = [OUTSIDE if value is UNKNOWN else self.find(value) for value in distinct]
         if missing_values:
+            absent = Categories(tuple(missing_values))
             found = [
-                MISSING if code == OUTSIDE and value in missing_values else code
+                MISSING if code == OUTSIDE and absent.find(value) >= 0 else code
                 for code, value in zip(found, distinct, strict=True)
             ]
         return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
 
+    def _check_fit(self, name: Hashable, any_outside: bool, any_missing: bool) -> None:
+        super()._check_fit(name, any_outside and self.other is None, any_missing)
+
     def _bin_labels(self) -> list[Hashable]:
         return list(self.states)
+
+    def draw_bins(self, cells: np.ndarray, generator: np.random.Generator) -> Any:
+        return self.decode(cells)
 
     def decode(self, codes: np.ndarray) -> Any:
         if len(self.states) == 0:
@@ -283,6 +321,9 @@ class Categories(Kind):
         return other | super().arguments()
 
 
+_Some = TypeVar("_Some", bound="_Ordered")
+
+
 @dataclass(frozen=True)
 class _Ordered(Kind):
     """Values between two bounds, which are binned for counting."""
@@ -297,9 +338,16 @@ class _Ordered(Kind):
         first, last = self._range
         n_bins = DEFAULT_BINS if self.bins is None else self.bins
         if not self.is_discrete:
-            return np.linspace(first, last, n_bins + 1)[1:-1]
+            return np.unique(np.linspace(first, last, n_bins + 1))[1:-1]
         n_bins = min(n_bins, int(last - first) + 1)
         return np.ceil(np.linspace(first, last + 1, n_bins + 1)[1:-1])
+
+    def _checked(self: _Some) -> _Some:
+        """Return this kind if every bin has values."""
+        edges = np.ceil(self.inner_edges) if self.is_discrete else self.inner_edges
+        if not (np.diff(edges, prepend=self._range[0]) > 0).all():
+            raise ValueError("bins must be increasing borders within the bounds")
+        return self
 
     @property
     def _n_bins(self) -> int:
@@ -362,6 +410,18 @@ class _Ordered(Kind):
         """Return a mask of the codes of missing values."""
         return np.isnan(codes) if codes.dtype.kind == "f" else codes > self._range[1]
 
+    def draw_bins(self, cells: np.ndarray, generator: np.random.Generator) -> Any:
+        first, last = self._range
+        missing = cells == self._n_bins
+        cells = np.where(missing, 0, cells)
+        starts = np.append(first, self.inner_edges)
+        # The last whole number of a bin lies below the next border.
+        ends = np.append(
+            np.ceil(self.inner_edges) - 1 if self.is_discrete else self.inner_edges, last
+        )
+        shift = self.axis_bounds[0] - first
+        return self.draw(starts[cells] + shift, ends[cells] + shift, missing, generator)
+
     def bin(self, codes: np.ndarray) -> np.ndarray:
         found = np.searchsorted(self.inner_edges, codes, side="right")
         if self.missing:
@@ -371,6 +431,19 @@ class _Ordered(Kind):
     def arguments(self) -> dict[str, Any]:
         bins: Any = list(self.bins) if isinstance(self.bins, tuple) else self.bins
         return ({} if bins is None else {"bins": bins}) | super().arguments()
+
+
+def _join(blocks: Iterator[np.ndarray], n_rows: int) -> np.ndarray:
+    """Return all blocks as one array, without holding them at the same time."""
+    first = next(blocks)
+    if len(first) == n_rows:
+        return first
+    joined = np.empty(n_rows, dtype=first.dtype)
+    start = 0
+    for block in chain([first], blocks):
+        joined[start : start + len(block)] = block
+        start += len(block)
+    return joined
 
 
 def _is_number(value: Any) -> bool:
@@ -387,10 +460,7 @@ def _check_bins(bins: Any, check_edge: Any) -> int | tuple[Any, ...] | None:
         return int(bins)
     if isinstance(bins, str | bytes) or not isinstance(bins, Iterable):
         raise ValueError("bins must be a number of bins, or a list of the borders between them")
-    edges = tuple(check_edge(edge) for edge in bins)
-    if list(edges) != sorted(set(edges)):
-        raise ValueError("bins must be increasing borders within the bounds")
-    return edges
+    return tuple(check_edge(edge) for edge in bins)
 
 
 @dataclass(frozen=True)
@@ -419,6 +489,8 @@ class Numbers(_Ordered):
                 raise ValueError("bounds must be two finite numbers")
         if not low < high:
             raise ValueError(f"bounds must have low < high; got {low} and {high}")
+        if not np.isfinite(float(high) - float(low)):
+            raise ValueError("bounds must have a finite difference")
         if whole is None:
             whole = isinstance(low, Integral) and isinstance(high, Integral)
         if whole:
@@ -434,7 +506,8 @@ class Numbers(_Ordered):
             return convert(edge) if float(edge).is_integer() else float(edge)
 
         edges = _check_bins(bins, check_edge)
-        return cls(convert(low), convert(high), bool(whole), bins=edges, missing=bool(missing))
+        kind = cls(convert(low), convert(high), bool(whole), bins=edges, missing=bool(missing))
+        return kind._checked()
 
     @property
     def _absent(self) -> Any:
@@ -464,7 +537,9 @@ class Numbers(_Ordered):
         else:
             numbers[is_missing] = self.low
             np.clip(numbers, self.low, self.high, out=numbers)
-            codes = np.floor(numbers + 0.5).astype(np.int64) - self.low
+            whole = np.floor(numbers)
+            whole += numbers - whole >= 0.5  # adding 0.5 first would round large numbers
+            codes = whole.astype(np.int64) - self.low
         codes[is_missing] = missing
         codes[wrong] = outside
         return codes
@@ -542,7 +617,8 @@ class Dates(_Ordered):
             return edge
 
         edges = _check_bins(bins, check_edge)
-        return cls(low, high, resolution, format, bins=edges, missing=bool(missing))
+        kind = cls(low, high, resolution, format, bins=edges, missing=bool(missing))
+        return kind._checked()
 
     @property
     def _unit(self) -> str:
@@ -570,11 +646,9 @@ class Dates(_Ordered):
     def _encode_block(self, values: Any, missing_values: frozenset) -> np.ndarray:
         times, wrong = column_times(values, self.format, missing_values)
         is_missing = np.isnat(times)
-        # Bounds in the unit of the times: a conversion of far times to a finer unit overflows.
-        last = np.datetime64(self.high, "us").astype(times.dtype)
-        first = np.datetime64(self.low, "us").astype(times.dtype)
-        times = np.where(is_missing, first, np.clip(times, first, last))
-        codes = np.clip(self._ticks(times), 0, int(self._range[1]))
+        # A conversion of far times to a finer unit would overflow.
+        codes = self._ticks(clip_times(times, self.low, self.high))
+        np.clip(codes, 0, int(self._range[1]), out=codes)
         codes[is_missing] = MISSING
         codes[wrong] = OUTSIDE
         return codes
@@ -695,7 +769,7 @@ def short_time(time: datetime) -> str:
 
 
 def _check_time(bound: Any, format: str | None) -> datetime:
-    value = parse_time(bound, format)
+    value = parse_time(bound) or parse_time(bound, format)
     if value is None:
         raise ValueError("bounds must be dates, times, or their ISO 8601 texts such as 2024-12-31")
     return value

@@ -1,6 +1,6 @@
 """Public description of the columns of a table."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from numbers import Integral
 from os import PathLike
@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import warn
 from . import files
-from .arrays import Records, as_records
+from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
+from .blocks import table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -28,6 +29,7 @@ from .kinds import (
     raise_faults,
     short_time,
 )
+from .values import UNKNOWN, rebuild
 
 
 class Schema:
@@ -102,25 +104,13 @@ class Schema:
     ):
         if not isinstance(columns, Mapping) or not columns:
             raise ValueError("columns must be a dict with a declaration of each column")
-        kinds, faults = {}, {}
-        for name, declared in columns.items():
-            try:
-                kinds[name] = as_kind(declared)
-            except (TypeError, ValueError) as error:
-                faults[name] = str(error)
-        if person is not None and person not in faults:
-            if person not in columns:
-                faults[person] = "the key of persons must be a column; declare it as Schema.key()"
-            elif not isinstance(kinds[person], Key):
-                faults[person] = "the key of persons must be declared as Schema.key()"
-        raise_faults("columns must be declared", faults)
-        if isinstance(missing_values, str | bytes):
-            raise TypeError("missing_values must be a list of values; got a text")
+        absent = _check_missing_values(missing_values)
+        kinds = _check_columns(columns, person, absent)
         if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or max_rows < 1:
             raise ValueError(f"max_rows must be a whole number of at least 1; got {max_rows!r}")
         if person is None and max_rows != 1:
             raise ValueError(f"max_rows={max_rows} needs person, the key of the persons")
-        fields = (kinds, int(max_rows), tuple(missing_values), person, bool(strict))
+        fields = (kinds, int(max_rows), tuple(absent), person, bool(strict))
         for field, value in zip(self.__slots__, fields, strict=True):
             object.__setattr__(self, field, value)
         for name, kind in kinds.items():
@@ -196,7 +186,7 @@ class Schema:
         Parameters
         ----------
         low, high : date, datetime or str
-            Bounds. Dates beyond them count as at them.
+            Bounds. Dates beyond them count as at them. Texts are ISO 8601, or else of the format.
         resolution : str, default="day"
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
@@ -358,21 +348,48 @@ class Schema:
         absent = frozenset(self.missing_values)
         return self[name].encode(name, values, rows, missing_values=absent, strict=self.strict)
 
+    def encode_columns(
+        self, records: Records, rows: np.ndarray | None = None
+    ) -> dict[Hashable, np.ndarray]:
+        """Return the codes of the columns that have public values.
+
+        Parameters
+        ----------
+        records : Records
+            Columns of a table, as returned by `records`.
+        rows : ndarray of int, default=None
+            Positions of the records to encode. If None, all.
+
+        Returns
+        -------
+        dict of ndarray
+            As `encode_column`, by name.
+        """
+        return {
+            name: self.encode_column(name, values, rows)
+            for name, values in records.columns.items()
+            if self[name].is_counted and not self._is_open(name)
+        }
+
     def encode(self, table: Any) -> pd.DataFrame:
         """Return the codes of all columns that have public values.
 
         Parameters
         ----------
-        table : DataFrame, Arrow table, or array or list of rows
+        table : table in memory, Dask collection, PyArrow dataset or stream, or lazy frame
+            Tables that are not in memory are encoded block by block.
 
         Returns
         -------
         DataFrame
             As `encode_column`. Keys, ignored columns and names are left out.
         """
-        records = self.records(table, optional=True)
-        names = [n for n in self.features if n in records.columns and not self._is_open(n)]
-        return pd.DataFrame({n: self.encode_column(n, records.columns[n]) for n in names})
+        blocks = [self._encode_block(block) for block in table_blocks(table)]
+        return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
+
+    def _encode_block(self, table: Any) -> pd.DataFrame:
+        codes = self.encode_columns(self.records(table, optional=True))
+        return pd.DataFrame({name: codes[name] for name in self.features if name in codes})
 
     def decode(self, codes: pd.DataFrame) -> pd.DataFrame:
         """Return the values of codes, in their declared types.
@@ -416,8 +433,22 @@ class Schema:
             return None
         if self.person not in records.columns:
             raise ValueError(f"X must have the column {self.person!r}, the key of the persons")
-        absent = frozenset(self.missing_values)
-        return key_ids(self.person, records.columns[self.person], absent)
+        return self.key_ids(records.columns[self.person])
+
+    def key_ids(self, values: Any) -> np.ndarray:
+        """Return the ids in the key column of the persons.
+
+        Parameters
+        ----------
+        values : array-like
+            Cells of the column.
+
+        Returns
+        -------
+        ndarray of object
+            Cells without an id have `NO_PERSON`.
+        """
+        return key_ids(self.person, values, frozenset(self.missing_values))
 
     def _is_open(self, name: Hashable) -> bool:
         return isinstance(self[name], Names)
@@ -492,25 +523,29 @@ class Schema:
         -------
         DataFrame
         """
-        blocks = [self._decoded(texts) for texts in files.csv_blocks(path, self)]
-        return pd.concat(blocks, ignore_index=True)
-
-    def _decoded(self, texts: Mapping[str, list[str | None]]) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                name: self[name].decode(self.encode_column(name, cells))
-                if self[name].is_counted and not self._is_open(name)
-                else pd.Series(cells, dtype=object)
-                for name, cells in texts.items()
-            }
-        )
+        blocks: dict[str, list[Any]] = {}
+        for texts in files.csv_blocks(path, self):
+            for name, cells in texts.items():
+                # Compact arrays, so that the texts of earlier blocks are not kept.
+                is_text = not self[name].is_counted or self._is_open(name)
+                block = files.text_column(cells) if is_text else self.encode_column(name, cells)
+                blocks.setdefault(name, []).append(block)
+        columns = {}
+        for name in list(blocks):
+            parts = blocks.pop(name)
+            if isinstance(parts[0], pd.Series):
+                columns[name] = pd.concat(parts, ignore_index=True)
+            else:
+                columns[name] = self[name].decode(np.concatenate(parts))
+        return pd.DataFrame(columns, copy=False)
 
     # Protocols ----------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Schema cannot be changed; use replace() for a changed copy")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._parameters() == other._parameters()
@@ -553,8 +588,65 @@ class Schema:
         return f"<table>{person}<thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
+def _check_columns(
+    columns: Mapping[Any, Any], person: Hashable | None, absent: Mapping[Hashable, None]
+) -> dict[Hashable, Kind]:
+    """Return the kind of each column, or name all faulty columns."""
+    kinds: dict[Hashable, Kind] = {}
+    faults: dict[Hashable, str] = {}
+    for name, declared in columns.items():
+        try:
+            kind = kinds[name] = as_kind(declared)
+            if isinstance(kind, Categories) and not absent.keys().isdisjoint(kind.states):
+                faults[name] = "a category must not be in missing_values too"
+        except (TypeError, ValueError, OverflowError) as error:
+            faults[name] = str(error)
+    if person is not None and person not in faults:
+        if person not in columns:
+            faults[person] = "the key of persons must be a column; declare it as Schema.key()"
+        elif not isinstance(kinds[person], Key):
+            faults[person] = "the key of persons must be declared as Schema.key()"
+    raise_faults("columns must be declared", faults)
+    return kinds
+
+
+def _check_missing_values(values: Any) -> dict[Hashable, None]:
+    """Return the distinct values that mean a missing value, without None, NaN and NaT."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"missing_values must be a list of values; got {type(values).__name__}")
+    plain = [rebuild(value) for value in values]
+    if any(value is UNKNOWN for value in plain):
+        raise TypeError("missing_values must hold texts, numbers, dates or other plain values")
+    return dict.fromkeys(value for value in plain if value is not np.nan)
+
+
 def _rebuild(parameters: dict[str, Any]) -> Schema:
     return Schema(**parameters)
+
+
+def declared_labels(schema: Schema, name: Hashable) -> np.ndarray:
+    """Return the values of a column of categories as classes of numbers, strings or objects."""
+    kind = schema.columns.get(name)
+    if not isinstance(kind, Categories) or not kind.states:
+        raise ValueError(
+            f"y must be a column with declared categories; {name!r} is not one. List its values in "
+            "the schema"
+        )
+    return to_common_dtype("classes", as_labels(object_array(kind.states)))
+
+
+def read_labels(
+    schema: Schema, name: Hashable, values: Any
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the declared label of each cell, and a mask of the cells that have one.
+
+    A cell without a label has the first one. The mask is None if the column declares that there
+    are no missing values.
+    """
+    known = declared_labels(schema, name)
+    codes = schema.encode_column(name, values)
+    labelled = codes < len(known)
+    return known[np.where(labelled, codes, 0)], labelled if schema[name].missing else None
 
 
 def declaration(kind: Kind) -> str:
@@ -565,8 +657,6 @@ def declaration(kind: Kind) -> str:
         given = [repr(list(kind.values))]
     elif isinstance(kind, Numbers):
         given = [repr(kind.low), repr(kind.high)]
-        if kind.whole is not all(isinstance(bound, int) for bound in (kind.low, kind.high)):
-            options.insert(0, f"whole={kind.whole}")
     elif isinstance(kind, Dates):
         given = [repr(short_time(kind.low)), repr(short_time(kind.high))]
     return f"Schema.{kind.title}({', '.join([*given, *options])})"
@@ -654,9 +744,14 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         if lacking:
             raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
         encoded = np.empty((records.n_records, len(names)), dtype=np.int64)
+        absent = frozenset(self.schema.missing_values)
         for place, name in enumerate(names):
-            codes = self.schema.encode_column(name, records.columns[name])
-            encoded[:, place] = self.schema[name].bin(codes)
+            kind, start = self.schema[name], 0
+            for codes in kind.encode_blocks(
+                name, records.columns[name], missing_values=absent, strict=self.schema.strict
+            ):
+                encoded[start : start + len(codes), place] = kind.bin(codes)
+                start += len(codes)
         return encoded
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:

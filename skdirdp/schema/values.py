@@ -23,8 +23,10 @@ class _Marker(Enum):
 #: Value of a cell whose type cannot be rebuilt.
 UNKNOWN = _Marker.UNKNOWN
 
-# Instances of exactly these types carry no other data.
-_IMMUTABLE = frozenset({str, bool, int, bytes})
+
+def only_types(cells: Iterable[Any], kinds: Iterable[type]) -> bool:
+    """Return whether every cell has exactly one of these types, without calling a metaclass."""
+    return set(map(id, kinds)).issuperset(map(id, map(type, cells)))
 
 
 def rebuild(value: Any) -> Any:
@@ -36,7 +38,7 @@ def rebuild(value: Any) -> Any:
     times are in UTC, and zeros have no sign.
     """
     kind = type(value)
-    if kind in _IMMUTABLE:
+    if kind is str or kind is int or kind is bool or kind is bytes:
         return value
     if value is None or value is pd.NA or value is pd.NaT or value is np.ma.masked:
         return np.nan

@@ -21,6 +21,7 @@ from .naive_bayes import (
 )
 from .posterior import time_posterior
 from .promise import Timing
+from .schema import time_schema
 
 SUBJECTS: dict[str, Callable[[bool], Iterator[Timing]]] = {
     "release": time_release,
@@ -30,6 +31,7 @@ SUBJECTS: dict[str, Callable[[bool], Iterator[Timing]]] = {
     "sparse counts": time_counts,
     "small tables": time_small_tables,
     "histogram": time_histogram,
+    "schema": time_schema,
     "Bayesian network": time_network,
     "accountant": time_accountant,
     "posterior": time_posterior,

@@ -1,0 +1,169 @@
+"""Records, labels and ids of a pipeline fit, read by the schema of the pipeline's encoder."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._messages import errors_without_data
+from .._persons import SharedGroups, check_person
+from .._sklearn_compat import take_records
+from ..engines import open_table
+from ..schema import (
+    NO_PERSON,
+    Names,
+    Records,
+    Schema,
+    SchemaEncoder,
+    convert_ids,
+    declared_labels,
+    read_labels,
+)
+from .public_steps import reachable
+
+
+class FitInputs(NamedTuple):
+    """Inputs of a pipeline fit, with the public facts that a schema states about them."""
+
+    X: Any
+    y: Any
+    params: dict[str, Any]
+    groups: Any = None  # ids of persons
+    max_rows: int | None = None  # bound of the schema on the records of a person
+    labelled: np.ndarray | None = None  # mask of the records with a label; None for all
+    n_categories: np.ndarray | None = None  # of the columns that the encoder returns
+    classes: np.ndarray | None = None  # declared values of the label column
+
+    def shared_groups(self) -> SharedGroups:
+        return SharedGroups(self.groups, self.max_rows, self.labelled)
+
+    def known_after(self, step: Any) -> Mapping[str, Any]:
+        """Return public parameters of an estimator that directly follows a step."""
+        if type(step) is SchemaEncoder and self.n_categories is not None:
+            return {"n_categories": self.n_categories}
+        return _NOTHING
+
+    def known_labels(self) -> Mapping[str, Any]:
+        """Return public parameters that no step changes."""
+        return _NOTHING if self.classes is None else {"classes": self.classes}
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def find_schema(estimator: Any) -> Schema | None:
+    """Return the schema of the first step of a pipeline, or of a search's best pipeline."""
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    steps = [
+        step for _, step in getattr(estimator, "steps", ()) if step not in (None, "passthrough")
+    ]
+    return steps[0].schema if steps and type(steps[0]) is SchemaEncoder else None
+
+
+def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) -> FitInputs:
+    """Read the inputs of a fit; a label column, given by name, is taken out of X."""
+    schema = find_schema(pipe)
+    _check_encoders(pipe, schema)
+    if schema is None:
+        return FitInputs(X, y, params, groups)
+    table = open_table(X)
+    if not table.in_memory:
+        raise TypeError(
+            "X must be in memory in a PrivatePipeline, which fits its steps twice; got "
+            f"{table.kind}"
+        )
+    records = schema.records(X, optional=True)
+    labelled = classes = None
+    if isinstance(y, str):
+        classes = declared_labels(schema, y)
+        others = {name: values for name, values in records.columns.items() if name != y}
+        y, labelled = _labels(schema, records, y)
+        records = Records(others, records.n_records)
+    ids, max_rows = schema.person_ids(records), None
+    if ids is not None:
+        check_person(schema, groups, schema.max_rows)
+        groups, max_rows = ids, schema.max_rows
+    kinds = [schema[name] for name in schema.features if name in records.columns]
+    return FitInputs(
+        records,
+        y,
+        params,
+        _only_labelled(groups, labelled),
+        max_rows,
+        labelled,
+        np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)]),
+        classes,
+    )
+
+
+def _labels(schema: Schema, records: Records, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return declared labels, and a mask of the records that have one, which alone are counted."""
+    if name not in records.columns:
+        raise ValueError(f"y must be the name of a column of X; {name!r} is not one")
+    return read_labels(schema, name, records.columns[name])
+
+
+def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
+    """Return ids in which records without a label belong to no person."""
+    if groups is None or labelled is None:
+        return groups
+    with errors_without_data(groups=groups):
+        ids = np.array(list(convert_ids(groups)), dtype=object)
+    if ids.shape != labelled.shape:
+        raise ValueError(
+            f"groups must have one id for each row of X, {len(labelled)}; got {len(ids)}"
+        )
+    ids[~labelled] = NO_PERSON
+    return ids
+
+
+def _check_encoders(pipe: Any, schema: Schema | None) -> None:
+    """Refuse a schema with persons whose ids the fit would not use."""
+    parts = [part for part in reachable(pipe) if type(part) is SchemaEncoder]
+    if any(part.schema.person is not None and part.schema is not schema for part in parts):
+        raise ValueError(
+            "a schema with person must belong to the first step of the PrivatePipeline: otherwise "
+            "the ids of persons are not known to the private steps. Nothing was charged"
+        )
+
+
+def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
+    """Return the labels of a column given by name, None for records without one.
+
+    Other labels are returned unchanged.
+    """
+    if not isinstance(y, str):
+        return y
+    schema = find_schema(estimator)
+    if schema is None:
+        raise TypeError(
+            "y may be the name of a column only if the estimator is a pipeline that begins with "
+            "schema.encoder(); got a name"
+        )
+    labels, labelled = _labels(schema, schema.records(X, optional=True), y)
+    if labelled is None:
+        return labels
+    labels = labels.astype(object)
+    labels[~labelled] = None
+    return labels
+
+
+def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:
+    """Return the records that have a label, their labels and their positions."""
+    labels = labels_by_name(estimator, X, y)
+    schema: Any = find_schema(estimator)
+    rows = np.flatnonzero([label is not None for label in labels])
+    labels = np.array(labels[rows].tolist(), dtype=declared_labels(schema, y).dtype)
+    return take_records(X, rows), labels, rows
+
+
+def ids_by_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, int] | None:
+    """Return the ids and `max_rows` of an estimator's schema; None if it protects records."""
+    schema = find_schema(estimator)
+    if schema is None or schema.person is None:
+        return None
+    records = schema.records(X, optional=True)
+    labelled = _labels(schema, records, y)[1] if isinstance(y, str) else None
+    ids: Any = schema.person_ids(records)
+    return _only_labelled(ids, labelled), schema.max_rows

@@ -1,0 +1,155 @@
+"""Tables of any container as blocks of records in memory.
+
+Tables that are not in memory are read block by block, with little memory. Types are recognised by
+name, so that no optional library is imported unless the user has imported it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+_SPARK_TYPES = r"pyspark\.sql\..*DataFrame"
+#: Patterns of the full names of types that are not in memory.
+DASK_TYPES = r"dask(_expr)?\..*\.(Array|DataFrame|Series)"
+ARROW_TYPES = r"pyarrow\..*\.(Dataset|RecordBatchReader)"
+FRAME_TYPES = (
+    r"polars\..*\.LazyFrame|_?duckdb\..*Relation|narwhals\..*\.LazyFrame"
+    rf"|{_SPARK_TYPES}|ibis\..*\.Table"
+)
+_NARWHALS_TYPES = r"narwhals\..*\.(DataFrame|LazyFrame)"
+
+#: Number of rows of a block, if the container lets it be chosen.
+BLOCK_ROWS = 1 << 18
+# Encoding takes longer than reading, and batches that are read ahead need memory.
+_READ_AHEAD = {"batch_readahead": 4, "fragment_readahead": 1}
+# pandas can mark missing values of these types only in its own arrays.
+_NULLABLE: dict[str, Any] = {"bool": pd.BooleanDtype()} | {
+    f"{sign}int{bits}": pd.api.types.pandas_dtype(f"{sign.upper()}Int{bits}")
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+}
+
+
+def has_type(X: Any, types: str) -> bool:
+    """Return whether the full name of the type of X, or of one of its bases, has a pattern."""
+    names = (f"{base.__module__}.{base.__qualname__}" for base in type(X).__mro__)
+    return any(re.fullmatch(types, name) for name in names)
+
+
+def table_blocks(X: Any, columns: list[Any] | None = None) -> Iterator[Any]:
+    """Iterate over the records of a table in blocks that are in memory, at least one.
+
+    A table in memory is one block. `columns` selects columns of PyArrow datasets and streams.
+    """
+    if has_type(X, _NARWHALS_TYPES):
+        X = X.to_native()
+    if has_type(X, DASK_TYPES):
+        yield from _dask_blocks(X)
+    elif has_type(X, ARROW_TYPES):
+        yield from _arrow_blocks(X, columns)
+    elif hasattr(X, "collect_batches"):  # Polars
+        empty = X.collect_schema().to_frame()
+        yield from _or_empty(X.collect_batches(chunk_size=BLOCK_ROWS, maintain_order=True), empty)
+    elif has_type(X, _SPARK_TYPES):
+        yield from _or_empty(_spark_blocks(X), pd.DataFrame(columns=X.columns))
+    elif has_type(X, FRAME_TYPES):
+        yield from _arrow_blocks(_arrow_reader(X), columns)
+    else:
+        yield X
+
+
+def _or_empty(blocks: Iterable[Any], empty: Any) -> Iterator[Any]:
+    """Iterate over blocks, or over an empty one if there are none."""
+    block = None
+    for block in blocks:
+        yield block
+    if block is None:
+        yield empty
+
+
+def _dask_blocks(X: Any) -> Iterator[Any]:
+    if not hasattr(X, "to_dask_array"):  # rows of an array must be whole
+        X = X.rechunk({1: -1})
+    for part in np.ravel(X.to_delayed()).tolist():
+        yield part.compute()
+
+
+def _arrow_blocks(X: Any, columns: list[Any] | None) -> Iterator[Any]:
+    blocks: Iterable[Any] = X
+    if hasattr(X, "to_batches"):
+        blocks = _dataset_batches(X, columns=columns, batch_size=BLOCK_ROWS, **_READ_AHEAD)
+    elif columns is not None:
+        blocks = (batch.select(columns) for batch in X)
+    empty = X.schema.empty_table()
+    return _or_empty(blocks, empty if columns is None else empty.select(columns))
+
+
+def _dataset_batches(dataset: Any, **options: Any) -> Iterator[Any]:
+    """Iterate over the batches of a dataset, file by file."""
+    # The memory of a scan of all files at once grows with the number of files.
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # filtered datasets have no list of fragments
+        yield from dataset.to_batches(**options)
+        return
+    for fragment in fragments:
+        yield from fragment.to_batches(schema=dataset.schema, **options)
+
+
+def _arrow_reader(X: Any) -> Any:
+    """Return a DuckDB relation or an Ibis table as a stream of batches."""
+    if hasattr(X, "to_pyarrow_batches"):  # Ibis
+        return X.to_pyarrow_batches(chunk_size=BLOCK_ROWS)
+    # Versions of DuckDB before 1.4 have only the second.
+    method = "to_arrow_reader" if hasattr(X, "to_arrow_reader") else "fetch_record_batch"
+    return getattr(X, method)(BLOCK_ROWS)
+
+
+def _spark_blocks(X: Any) -> Iterator[Any]:
+    """Iterate over the Arrow batches of a Spark frame, which come to the driver one by one."""
+    import pyarrow as pa
+
+    # `__arrow_c_stream__` of Spark fails for times, and `toArrow` needs all records in memory.
+    # A function inside another is sent to workers by value, so they do not need this package.
+    def serialise(batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})
+
+    for row in X.mapInArrow(serialise, "batch binary").toLocalIterator():
+        with pa.ipc.open_stream(row.batch) as reader:
+            yield from reader
+
+
+def empty_frame(X: Any) -> pd.DataFrame:
+    """Return a DataFrame without records, with the columns of a PyArrow dataset or stream."""
+    return X.schema.empty_table().to_pandas()
+
+
+def block_frame(block: Any) -> pd.DataFrame:
+    """Convert an Arrow batch; integers and booleans keep their type if some are missing."""
+    frame = block.to_pandas()
+    for name, column in zip(block.schema.names, block.columns, strict=True):
+        if column.null_count and str(column.type) in _NULLABLE:
+            frame[name] = column.to_pandas(types_mapper=lambda kind: _NULLABLE[str(kind)])
+    return frame
+
+
+def collected_frame(found: Any) -> pd.DataFrame:
+    """Convert a narwhals frame in memory, with strings as objects."""
+    frame = found.to_pandas()
+    return frame.assign(**{name: text_objects(frame[name]) for name in frame})
+
+
+def text_objects(values: Any) -> Any:
+    """Return a pandas Series of strings as an object array, with NaN for missing values."""
+    if isinstance(values, pd.Series) and (
+        isinstance(values.dtype, pd.StringDtype) or values.dtype == object
+    ):
+        return values.to_numpy(dtype=object, na_value=np.nan)
+    return values

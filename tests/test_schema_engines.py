@@ -1,0 +1,182 @@
+"""The same table gives the same codes in every container, in memory or not."""
+
+import datetime as dt
+import importlib.util
+import shutil
+import sys
+from decimal import Decimal
+
+import dask.array as da
+import dask.dataframe as dd
+import duckdb
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+from skdirdp import Schema
+from skdirdp.schema import blocks, table_blocks
+
+SCHEMA = Schema(
+    {
+        "age": (0, 110),
+        "weight": (0.0, 200.0),
+        "price": Schema.numbers(0.0, 10.0),
+        "sex": Schema.categories(["f", "m"], other="other"),
+        "ward": [1, 2],
+        "born": ("1900-01-01", "2025-12-31"),
+        "seen": ("2020-01-01T00:00:00", "2025-12-31T00:00:00"),
+        "patient": Schema.key(),
+    }
+)
+ZONE = dt.timezone(dt.timedelta(hours=2))
+ROWS = [
+    (30, 70.5, Decimal("1.25"), "f", 1, dt.date(1990, 5, 1), (2021, 3, 4, 5), 7),
+    (None, None, None, None, None, None, None, None),
+    (200, -1.0, Decimal("99.00"), "x", 3, dt.date(1800, 1, 1), (2030, 1, 1, 0), 8),
+    (0, 0.0, Decimal("0.00"), "m", 2, dt.date(2025, 12, 31), (2020, 1, 1, 1), 9),
+]
+#: Codes by hand. Times have a zone: 5 o'clock is 3 o'clock in UTC, and 1 o'clock is too early.
+CODES = {
+    "age": [30, 111, 110, 0],
+    "weight": [70.5, np.nan, 0.0, 0.0],
+    "price": [1.25, np.nan, 10.0, 0.0],
+    "sex": [0, 3, 2, 1],
+    "ward": [0, 2, 2, 1],
+    "born": [32992, 46021, 0, 46020],
+    "seen": [36990000, 189302401, 189302400, 0],
+}
+
+
+def rows():
+    return [
+        (*row[:6], None if row[6] is None else dt.datetime(*row[6], tzinfo=ZONE), row[7])
+        for row in ROWS
+    ]
+
+
+def arrow_table():
+    types = [pa.int64(), pa.float64(), pa.decimal128(5, 2), pa.string(), pa.int32(), pa.date32()]
+    types += [pa.timestamp("us", tz="+02:00"), pa.int64()]
+    columns = [
+        pa.array(cells, kind) for cells, kind in zip(zip(*rows(), strict=True), types, strict=True)
+    ]
+    columns[3] = columns[3].dictionary_encode()
+    return pa.Table.from_arrays(columns, names=list(SCHEMA))
+
+
+def objects():
+    cells = np.empty((len(ROWS), len(SCHEMA)), dtype=object)
+    for place, row in enumerate(rows()):
+        cells[place, :] = row
+    return cells
+
+
+def pandas_objects():
+    return pd.DataFrame(objects(), columns=list(SCHEMA))
+
+
+def relation():
+    table = arrow_table()  # DuckDB finds it by its name
+    return duckdb.connect().from_arrow(table)
+
+
+CONTAINERS = {
+    "rows": rows,
+    "numpy": objects,
+    "pandas": pandas_objects,
+    "pandas with Arrow types": lambda: arrow_table().to_pandas(types_mapper=pd.ArrowDtype),
+    "arrow": arrow_table,
+    "record batch": lambda: arrow_table().combine_chunks().to_batches()[0],
+    "dataset": lambda: pa.dataset.dataset(arrow_table()),
+    "filtered dataset": lambda: pa.dataset.dataset(arrow_table()).filter(
+        pa.dataset.field("patient").is_valid() | True
+    ),
+    "reader": lambda: arrow_table().to_reader(max_chunksize=1),
+    "polars": lambda: pl.from_arrow(arrow_table()),
+    "polars lazy": lambda: pl.from_arrow(arrow_table()).lazy(),
+    "narwhals": lambda: nw.from_native(pl.from_arrow(arrow_table())),
+    "narwhals lazy": lambda: nw.from_native(pl.from_arrow(arrow_table()).lazy()),
+    "duckdb": relation,
+    "narwhals of duckdb": lambda: nw.from_native(relation()),
+    "dask frame": lambda: dd.from_pandas(pandas_objects(), npartitions=3, sort=False),
+    "dask array": lambda: da.from_array(objects(), chunks=(3, 2)),
+}
+
+
+def assert_codes(codes):
+    assert list(codes) == list(CODES)
+    for name, expected in CODES.items():
+        np.testing.assert_array_equal(codes[name], expected, err_msg=name)
+    assert list(codes.index) == list(range(len(ROWS)))
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_every_container_has_the_same_codes(container):
+    assert_codes(SCHEMA.encode(CONTAINERS[container]()))
+
+
+@pytest.mark.parametrize("container", ["dataset", "polars lazy", "duckdb"])
+def test_blocks_are_bounded_and_in_order(container, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 2048)
+    table = pa.table({"age": np.arange(10_000) % 100})
+    made = {
+        "dataset": lambda: pa.dataset.dataset(table),
+        "polars lazy": lambda: pl.from_arrow(table).lazy(),
+        "duckdb": lambda: duckdb.connect().from_arrow(table),
+    }[container]
+    sizes = [len(block) for block in table_blocks(made())]
+    assert max(sizes) <= 2048
+    assert sum(sizes) == 10_000
+    codes = SCHEMA.select("age").encode(made())
+    np.testing.assert_array_equal(codes["age"], np.arange(10_000) % 100)
+
+
+@pytest.mark.parametrize("container", ["dataset", "reader", "polars lazy", "duckdb", "dask frame"])
+def test_a_table_without_records_has_no_codes(container):
+    empty = arrow_table().slice(0, 0)
+    made = {
+        "dataset": lambda: pa.dataset.dataset(empty),
+        "reader": lambda: empty.to_reader(),
+        "polars lazy": lambda: pl.from_arrow(empty).lazy(),
+        "duckdb": lambda: duckdb.connect().from_arrow(empty),
+        "dask frame": lambda: dd.from_pandas(pandas_objects()[:0], npartitions=1),
+    }[container]
+    codes = SCHEMA.encode(made())
+    assert list(codes) == list(CODES)
+    assert len(codes) == 0
+
+
+def test_missing_values_of_a_dictionary_are_missing():
+    codes = pa.array([0, 1, None, 2], pa.int8())
+    column = pa.DictionaryArray.from_arrays(codes, pa.array(["m", None, "f"]))
+    encoded = SCHEMA.select("sex").encode(pa.dataset.dataset(pa.table({"sex": column})))
+    np.testing.assert_array_equal(encoded["sex"], [1, 3, 3, 0])
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("pyspark") is None or shutil.which("java") is None,
+    reason="Spark needs pyspark and Java",
+)
+@pytest.mark.filterwarnings("ignore")
+def test_spark_frames_have_the_same_codes(monkeypatch):
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    local = {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+    session = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+    types = "bigint, double, decimal(5,2), string, int, date, timestamp, bigint".replace(
+        "5,2", "5;2"
+    )
+    pairs = zip(SCHEMA, types.split(", "), strict=True)
+    declared = ", ".join(f"{name} {kind}" for name, kind in pairs).replace(";", ",")
+    try:
+        frame = session.createDataFrame(rows(), declared)
+        assert_codes(SCHEMA.encode(frame.coalesce(1)))
+        assert len(SCHEMA.encode(frame.limit(0))) == 0
+        assert_codes(SCHEMA.encode(nw.from_native(frame.coalesce(1))))
+    finally:
+        session.stop()
