@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import threading
 import warnings
 from pathlib import Path
@@ -11,30 +12,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdirdp import PrivacyAccountant, PrivacyLeakWarning
+from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateBayesNet, Schema
 from skdirdp.command import main
-from skdirdp.command.synthesize import _read, read_schema
 from skdirdp.mechanisms.additive import SelectionMechanism
+from skdirdp.schema import NO_PERSON
 
 from .test_reporting import assert_loads_nothing
 
 DONE, REFUSED, USAGE, DAMAGED = 0, 1, 2, 3
 
 SCHEMA = """
-missing = ["", "?"]
+missing_values = ["", "?"]
 
-[columns.age]
-bounds = [18, 90]
-
-[columns.sex]
-states = ["f", "m"]
-
-[columns.city]
-find = true
-
-[columns.remark]
-drop = true
+[columns]
+age = { numbers = [18, 90] }
+sex = { categories = ["f", "m"] }
+city = { names = true }
+remark = { ignore = true }
 """
+WITH_IDS = SCHEMA.replace("remark = { ignore = true }", "id = { key = true }")
 
 
 @pytest.fixture
@@ -121,17 +117,18 @@ def test_records_may_be_written_into_a_pipe(folder):
 def test_persons_are_told_by_a_column_of_ids(folder, capsys):
     table = pd.read_csv("in.csv", dtype=str).drop(columns="remark")
     table.assign(id=[f"p{i // 2}" for i in range(len(table))]).to_csv("in.csv", index=False)
-    text = SCHEMA.replace("[columns.remark]\ndrop = true", "")
-    Path("schema.toml").write_text(text + '[persons]\ncolumn = "id"\nmax_rows = 2\n')
+    Path("schema.toml").write_text('person = "id"\nmax_rows = 2\n' + WITH_IDS)
     assert synthesize("--epsilon", 2) == DONE
-    assert "person" in capsys.readouterr().out
+    assert "one person, of whom up to 2 records are counted" in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert list(pd.read_csv("out.csv")) == ["age", "sex", "city"]
 
 
 @pytest.mark.parametrize("column", ["1", '["id"]', "true"])
 def test_the_column_of_ids_must_be_a_text(column, folder, capsys):
-    Path("schema.toml").write_text(SCHEMA + f"[persons]\ncolumn = {column}\n")
-    assert "column of persons must be a text" in complaint(capsys, REFUSED, "--epsilon", 1)
+    Path("schema.toml").write_text(f"person = {column}\n" + SCHEMA)
+    assert "person must be a text" in complaint(capsys, REFUSED, "--epsilon", 1)
 
 
 def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypatch):
@@ -141,8 +138,7 @@ def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypat
     ids = np.where(np.arange(len(table)) < 300, 0, np.arange(len(table)))
     table.loc[:299, "city"] = [f"secret {i}" for i in range(300)]
     table.assign(id=ids).to_csv("in.csv", index=False)
-    text = SCHEMA.replace("[columns.remark]\ndrop = true", "")
-    Path("schema.toml").write_text(text + '[persons]\ncolumn = "id"\nmax_rows = 1\n')
+    Path("schema.toml").write_text('person = "id"\nmax_rows = 1\n' + WITH_IDS)
     assert synthesize("--epsilon", 50) == DONE
     found = set(pd.read_csv("out.csv")["city"])
     assert {name for name in found if name.startswith("secret")} <= {"secret 0"}
@@ -151,18 +147,21 @@ def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("[columns.sex]", "[columns.sexes]"), "no column 'sexes', which the schema names"),
-        (("[columns.remark]\ndrop = true", ""), "1 column that the schema does not name, the"),
-        (("[columns.age]", "[columns.moon]\nfind = true\n[columns.age]"), "no column 'moon'"),
-        (('states = ["f", "m"]', 'states = ["f", "?"]'), "must not be in missing too"),
-        (('states = ["f", "m"]', "states = [250.00, 1]"), "in quotes"),
-        (('states = ["f", "m"]', "states = [true]"), "in quotes"),
-        (('states = ["f", "m"]', 'states = "f"'), "list of texts"),
-        (("find = true", "find = false"), "must have one of"),
-        (("bounds = [18, 90]", "bounds = [18]"), "two numbers"),
-        (("bounds = [18, 90]", "bounds = [90, 18]"), "low < high"),
+        (("sex =", "sexes ="), "'sexes': is not in the header"),
+        (("remark = { ignore = true }", ""), "those at position 4 are not declared"),
+        (("age =", "moon = { names = true }\nage ="), "'moon': is not in the header"),
+        (('["f", "m"]', '["f", "?"]'), "'sex': a category must not be in missing_values too"),
+        (('categories = ["f", "m"]', 'categories = "f"'), "must be a list"),
+        (('categories = ["f", "m"]', ""), "'sex': is a blank to fill in"),
+        (("names = true", "names = false"), "'city': names must be true"),
+        (("names = true", "names = true, key = true"), "must have exactly one of these"),
+        (("numbers = [18, 90]", "numbers = [18]"), "two bounds"),
+        (("numbers = [18, 90]", "numbers = [90, 18]"), "low < high"),
+        (("[18, 90]", "[18, 90], missing = 'no'"), "'age': missing must be true or false"),
         (('"?"]', '"]'), "schema.toml"),
-        (("missing", "absent"), "may only have the parts"),
+        (("missing_values", "absent"), "may only have the parts"),
+        (('"?"]', '"?"]\nperson = "id"'), "the key of persons must be a column"),
+        (('"?"]', '"?"]\nperson = "remark"'), "'remark': the key of persons must be declared"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_before_any_charge(folder, capsys, change, message):
@@ -178,11 +177,11 @@ def test_a_schema_that_does_not_fit_is_refused_before_any_charge(folder, capsys,
 
 
 def read(text, columns, **more):
-    """The table and the ids that the command reads from a file, by a schema in JSON."""
+    """The table that the command reads from a file, by a schema in JSON."""
     Path("small.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     Path("small.json").write_text(json.dumps({"columns": columns, **more}))
-    table, ids = _read("small.csv", read_schema("small.json"))
-    return {name: table[name].tolist() for name in table}, ids
+    table = Schema.load("small.json").read_csv("small.csv")
+    return {name: [None if pd.isna(v) else v for v in table[name]] for name in table}
 
 
 @pytest.mark.parametrize(
@@ -204,8 +203,8 @@ def test_declared_categories_are_texts_whatever_other_cells_hold(folder, states,
     for extra in ([], [odd]):
         with open("t.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([["code", "n"], *([text, 1] for text in [*states, *extra])])
-        columns = {"code": {"states": states}, "n": {"bounds": [0, 2]}}
-        table, _ = read(Path("t.csv").read_bytes(), columns)
+        columns = {"code": {"categories": states}, "n": {"numbers": [0, 2]}}
+        table = read(Path("t.csv").read_bytes(), columns)
         assert table["code"][: len(states)] == states
         assert table["code"][len(states) :] == [None] * len(extra)
 
@@ -214,8 +213,8 @@ def test_codes_keep_their_form_from_the_file_to_the_synthetic_records(folder, ca
     n = 400
     Path("in.csv").write_text("zip,icd,flag\n" + "00123,250.00,True\n4567,001.0,False\n" * n)
     Path("schema.toml").write_text(
-        '[columns.zip]\nfind = true\n[columns.icd]\nstates = ["250.00", "001.0"]\n'
-        '[columns.flag]\nstates = ["True", "False"]\n'
+        '[columns]\nzip = { names = true }\nicd = { categories = ["250.00", "001.0"] }\n'
+        'flag = { categories = ["True", "False"] }\n'
     )
     assert synthesize("--epsilon", 5) == DONE
     with open("out.csv", newline="") as file:
@@ -236,7 +235,7 @@ def test_codes_keep_their_form_from_the_file_to_the_synthetic_records(folder, ca
         ("", None),
         ("-9", None),  # declared to be missing
         ("abc", None),
-        ("True", None),
+        ("True", 1.0),  # as a truth value in a frame
         ("1_000", None),
         ("1.2.3", None),
         ("nan", None),
@@ -244,11 +243,9 @@ def test_codes_keep_their_form_from_the_file_to_the_synthetic_records(folder, ca
 )
 def test_a_cell_that_is_no_number_is_missing_in_its_record_alone(folder, cell, number):
     text = f"age,sex\n30,f\n{cell},m\n-3.5,f\n"
-    columns = {"age": {"bounds": [0, 90]}, "sex": {"states": ["f", "m"]}}
-    table, _ = read(text, columns, missing=["", "-9"])
-    first, found, last = table["age"]
-    assert (first, last) == (30.0, -3.5)
-    assert found == number if number is not None else found != found
+    columns = {"age": {"numbers": [-200.0, 90.0]}, "sex": {"categories": ["f", "m"]}}
+    table = read(text, columns, missing_values=["", "-9"])
+    assert table["age"] == [30.0, number, -3.5]
     assert table["sex"] == ["f", "m", "f"]
 
 
@@ -259,33 +256,39 @@ def test_a_cell_that_is_no_number_is_missing_in_its_record_alone(folder, cell, n
 def test_a_row_of_another_length_is_a_record_without_values(folder, line, place):
     lines = ["1,f,x", "2,m,y"]
     lines.insert(place, line)
-    columns = {"n": {"bounds": [0, 9]}, "sex": {"states": ["f", "m"]}, "city": {"find": True}}
-    table, _ = read("n,sex,city\n" + "\n".join(lines) + "\n", columns)
-    n, sex, city = (table[name] for name in ("n", "sex", "city"))
-    assert (sex.pop(place), city.pop(place)) == (None, None)
-    assert np.isnan(n.pop(place))
-    assert (n, sex, city) == ([1.0, 2.0], ["f", "m"], ["x", "y"])
+    columns = {
+        "n": {"numbers": [0, 9]},
+        "sex": {"categories": ["f", "m"]},
+        "city": {"names": True},
+    }
+    table = read("n,sex,city\n" + "\n".join(lines) + "\n", columns)
+    assert [table[name].pop(place) for name in table] == [None, None, None]
+    assert table == {"n": [1, 2], "sex": ["f", "m"], "city": ["x", "y"]}
 
 
 def test_a_byte_that_is_no_text_is_wrong_in_its_cell_alone(folder):
-    columns = {"a": {"states": ["x", "y"]}, "b": {"find": True}}
-    table, _ = read(b"a,b\nx,1\n\xff\xfe,2\ny,\xff\n", columns)
+    columns = {"a": {"categories": ["x", "y"]}, "b": {"names": True}}
+    table = read(b"a,b\nx,1\n\xff\xfe,2\ny,\xff\n", columns)
     assert table == {"a": ["x", None, "y"], "b": ["1", "2", "\ufffd"]}
 
 
 def test_an_empty_line_is_a_record_of_a_single_column_only(folder):
-    table, _ = read("a\nx\n\ny\n", {"a": {"find": True}})
+    table = read("a\nx\n\ny\n", {"a": {"names": True}})
     assert table == {"a": ["x", None, "y"]}
-    table, _ = read("a,b\nx,1\n\ny,2\n", {"a": {"find": True}, "b": {"drop": True}})
+    table = read("a,b\nx,1\n\ny,2\n", {"a": {"names": True}, "b": {"ignore": True}})
     assert table == {"a": ["x", "y"]}
 
 
-def test_records_without_an_id_are_left_out(folder):
+def test_records_without_an_id_are_not_counted(folder):
     text = "id,a\n007,x\n,y\n7,y\n?,y\nbroken\n007,x\n"
-    persons = {"column": "id", "max_rows": 2}
-    table, ids = read(text, {"a": {"find": True}}, missing=["", "?"], persons=persons)
-    assert table == {"a": ["x", "y", "x"]}
-    assert ids.tolist() == ["007", "7", "007"]
+    columns = {"a": {"categories": ["x", "y"]}, "id": {"key": True}}
+    more = {"missing_values": ["", "?"], "person": "id", "max_rows": 2}
+    assert read(text, columns, **more)["id"] == ["007", "", "7", "?", None, "007"]
+    schema = Schema.load("small.json")
+    table = schema.read_csv("small.csv")
+    ids = schema.person_ids(schema.records(table)).tolist()
+    assert ids == ["007", NO_PERSON, 7, NO_PERSON, NO_PERSON, "007"]
+    assert PrivateBayesNet(schema, epsilon=np.inf).fit(table).n_records_ == 3
 
 
 def test_a_file_without_a_header_is_refused_without_showing_a_cell(folder, capsys):
@@ -300,7 +303,7 @@ def test_a_file_without_a_header_is_refused_without_showing_a_cell(folder, capsy
 
 def test_two_columns_of_one_name_are_refused(folder, capsys):
     Path("in.csv").write_text("age,sex,sex,city,remark\n20,f,m,Bergen,secret\n")
-    assert "more than one column 'sex'" in complaint(capsys, REFUSED, "--epsilon", 1)
+    assert "'sex': occurs more than once" in complaint(capsys, REFUSED, "--epsilon", 1)
 
 
 def test_quotes_that_would_join_records_are_refused_without_showing_them(folder, capsys):
@@ -375,49 +378,9 @@ def test_a_schema_that_is_nested_too_deeply_is_refused(folder, name, capsys):
 
 
 def test_a_schema_may_be_json(folder):
-    given = {"columns": {"age": {"bounds": [0, 9]}, "sex": {"states": [1, "m"]}}}
+    given = {"columns": {"age": {"numbers": [0, 9]}, "sex": {"categories": [1, "m"]}}}
     Path("schema.json").write_text(json.dumps(given))
-    schema = read_schema("schema.json")
-    assert schema.bounds == {"age": (0, 9)}
-    assert schema.states == {"sex": ["1", "m"]}
-    assert schema.missing == [""]
-
-
-def test_a_draft_from_a_code_book_is_a_schema(folder, capsys):
-    rows = [
-        ["column", "value", "low", "high", "label"],
-        ["age", "", "18", "90", "in years"],
-        ["height", "", "1.2", "2.3", ""],
-        ["sex", "f", "", "", "female"],
-        ["sex", "m", "", "", "male"],
-        ['a "name"\x7f', "", "", "", ""],
-    ]
-    with open("book.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    assert main(["schema", "book.csv", "-o", "draft.toml"]) == DONE
-    schema = read_schema("draft.toml")
-    assert schema.bounds == {"age": (18, 90), "height": (1.2, 2.3)}
-    assert isinstance(schema.bounds["age"][0], int)
-    assert schema.states == {"sex": ["f", "m"]}
-    assert schema.find == ['a "name"\x7f']
-    capsys.readouterr()
-    assert main(["schema", "book.csv"]) == DONE
-    assert capsys.readouterr().out == Path("draft.toml").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("column,value\n", "at least one row"),
-        ("name,value\na,b\n", "an entry in 'column'"),
-        ("column,value,low,high\na,,x,1\n", "'low' of 'a' must be a number"),
-        ("column,value,low,high\na,,0,1\na,b,,\n", "both values and a range"),
-    ],
-)
-def test_a_bad_code_book_is_refused(folder, capsys, text, message):
-    Path("book.csv").write_text(text)
-    assert main(["schema", "book.csv"]) == REFUSED
-    assert message in capsys.readouterr().err
+    assert Schema.load("schema.json") == Schema({"age": (0, 9), "sex": [1, "m"]})
 
 
 @pytest.mark.parametrize(
@@ -446,8 +409,193 @@ def test_no_input_or_ledger_is_replaced_and_nothing_is_charged(arguments, messag
     assert len(accountant) == 0
 
 
-def test_a_schema_does_not_replace_its_code_book(folder, capsys):
+def test_constraints_on_the_structure_come_from_their_own_file(folder, capsys):
+    Path("edges.toml").write_text('required = [["city", "age"]]\nforbidden = [["age", "sex"]]\n')
+    assert synthesize("--epsilon", 1, "--structure", "edges.toml") == DONE
+    Path("out.csv").unlink()
+    Path("edges.json").write_text('{"order": ["age", "moon"]}')
+    assert "moon" in complaint(capsys, REFUSED, "--epsilon", 1, "--structure", "edges.json")
+    Path("edges.json").write_text('{"wanted": []}')
+    line = complaint(capsys, REFUSED, "--epsilon", 1, "--structure", "edges.json")
+    assert "constraints may only have the parts required, forbidden, order" in line
+    arguments = ["synthesize", "in.csv", "edges.toml", "--schema", "schema.toml", "--epsilon", "1"]
+    assert main([*arguments, "--structure", "edges.toml"]) == REFUSED
+    assert "is also an input" in capsys.readouterr().err
+
+
+def test_required_edges_of_the_file_are_in_the_network(folder, monkeypatch):
+    given = []
+    fit = PrivateBayesNet.fit
+    monkeypatch.setattr(
+        PrivateBayesNet, "fit", lambda self, table: given.append(self) or fit(self, table)
+    )
+    Path("edges.toml").write_text('required = [["city", "age"]]\n')
+    assert synthesize("--epsilon", 1, "--structure", "edges.toml") == DONE
+    assert "city" in given[0].structure_["age"]
+
+
+def test_all_undeclared_columns_are_reported_by_position(folder, capsys):
+    Path("in.csv").write_text("secret1,age,sex,secret2,remark,secret3\n1,20,f,2,x,3\n")
+    line = complaint(capsys, REFUSED, "--epsilon", 1)
+    assert "those at positions 1, 4, 6 are not declared" in line
+    assert "'city': is not in the header" in line
+    assert "secret" not in line
+
+
+def test_a_column_without_categories_draws_a_warning_of_one_line(folder, capsys):
+    Path("schema.toml").write_text(SCHEMA.replace('["f", "m"]', "[]"))
+    assert synthesize("--epsilon", 3, "--quiet") == DONE
+    shown = capsys.readouterr()
+    (line,) = shown.err.splitlines()
+    assert line.startswith("skdirdp: column 'sex': no categories are declared")
+    assert pd.read_csv("out.csv")["sex"].isna().all()
+
+
+def test_all_kinds_of_columns_come_out_in_their_declared_form(folder, capsys):
+    """Codes, dates, truth values, missing values and several rows per person."""
+    rng = np.random.default_rng(1)
+    n = 4000
+    days = np.datetime64("2020-01-01") + rng.integers(0, 366, n)
+    hours = rng.integers(0, 24, n)
+    table = pd.DataFrame(
+        {
+            "patient": [f"p{i // 2}" for i in range(n)],
+            "admitted": days.astype(str),
+            "month": days.astype("M8[M]").astype(str),
+            "german": [f"{day[8:]}.{day[5:7]}.{day[:4]}" for day in days.astype(str)],
+            "seen": [f"{day} {hour:02}:30" for day, hour in zip(days, hours, strict=True)],
+            "again": np.where(rng.random(n) < 0.5, "yes", "no"),
+            "zip": rng.choice(["00123", "4567"], n),
+            "icd": rng.choice(["250.00", "001.0"], n),
+            "age": np.where(rng.random(n) < 0.3, "?", rng.integers(0, 99, n).astype(str)),
+        }
+    )
+    table.to_csv("in.csv", index=False)
+    Path("schema.toml").write_text(
+        """
+        person = "patient"
+        max_rows = 2
+        missing_values = ["?"]
+        [columns]
+        patient = { key = true }
+        admitted = { dates = [2020-01-01, 2020-12-31] }
+        month = { dates = [2020-01-01, 2020-12-31], resolution = "month" }
+        german = { dates = [2020-01-01, 2020-12-31], format = "%d.%m.%Y" }
+        seen = { dates = [2020-01-01, 2020-12-31], resolution = "hour" }
+        again = { categories = [false, true] }
+        zip = { categories = ["00123", "4567"] }
+        icd = { names = true }
+        age = { numbers = [0, 110] }
+        """
+    )
+    assert synthesize("--epsilon", 20, "--rows", 500) == DONE
+    with open("out.csv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == list(table.columns)[1:]
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+    forms = {
+        "admitted": r"2020-\d\d-\d\d",
+        "month": r"2020-\d\d",
+        "german": r"\d\d\.\d\d\.2020",
+        "seen": r"2020-\d\d-\d\dT\d\d:00",
+        "again": "True|False",
+        "zip": "00123|4567",
+        "icd": r"250\.00|001\.0",
+        "age": r"\d+|\?",
+    }
+    for name, form in forms.items():
+        assert all(re.fullmatch(form, cell) for cell in columns[name]), name
+        assert len(set(columns[name])) > 1, name
+    assert columns["age"].count("?") / 500 == pytest.approx(0.3, abs=0.1)
+    # The schema of the table reads the synthetic records, too.
+    schema = Schema.load("schema.toml").replace(person=None, max_rows=1).select(header)
+    again = schema.read_csv("out.csv")
+    assert not again[["admitted", "month", "german", "seen", "again"]].isna().any(axis=None)
+
+
+# Schemas -----------------------------------------------------------------------------
+
+
+def test_a_draft_reads_the_header_only_and_its_blanks_are_refused_at_once(folder, capsys):
+    header, *_ = Path("in.csv").read_text().splitlines()
+    broken = b'\n"secret,\xff\n'
+    Path("in.csv").write_bytes(header.encode() + broken)
+    assert main(["schema", "draft", "in.csv"]) == DONE
+    shown = capsys.readouterr().out
+    assert "secret" not in shown
+    assert shown.endswith('"age" = {}\n"sex" = {}\n"city" = {}\n"remark" = {}\n')
+    assert main(["schema", "draft", "in.csv", "-o", "draft.toml"]) == DONE
+    assert Path("draft.toml").read_text(encoding="utf-8") == shown
+    capsys.readouterr()
+    assert main(["schema", "check", "draft.toml"]) == REFUSED
+    complained = capsys.readouterr().err
+    for name in header.split(","):
+        assert f"'{name}': is a blank to fill in" in complained
+
+
+def test_a_draft_from_a_code_book_is_a_schema(folder, capsys):
+    rows = [
+        ["column", "value", "low", "high", "label"],
+        ["age", "", "18", "90", "in years"],
+        ["height", "", "1.2", "2.3", ""],
+        ["sex", "f", "", "", "female"],
+        ["sex", "m", "", "", "male"],
+        ['a "name"\x7f', "", "", "", ""],
+    ]
+    with open("book.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    assert main(["schema", "codebook", "book.csv", "-o", "draft.toml"]) == DONE
+    assert Schema.load("draft.toml") == Schema(
+        {
+            "age": (18, 90),
+            "height": (1.2, 2.3),
+            "sex": ["f", "m"],
+            'a "name"\x7f': Schema.names(),
+        }
+    )
+    capsys.readouterr()
+    assert main(["schema", "codebook", "book.csv"]) == DONE
+    assert capsys.readouterr().out == Path("draft.toml").read_text(encoding="utf-8")
+
+
+def test_a_code_book_with_a_column_without_values_draws_a_warning_of_one_line(folder, capsys):
+    Path("book.csv").write_text("column,kind\nsex,categories\n")
+    assert main(["schema", "codebook", "book.csv"]) == DONE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("skdirdp: column 'sex': no categories are declared")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("column,value\n", "at least one row"),
+        ("name,value\na,b\n", "an entry in 'column'"),
+        ("column,value,low,high\na,,x,1\n", "'a': low and high must be two numbers or two dates"),
+        ("column,value,low,high\na,,0,1\na,b,,\n", "'a': has more than one of values, bounds"),
+    ],
+)
+def test_a_bad_code_book_is_refused(folder, capsys, text, message):
+    Path("book.csv").write_text(text)
+    assert main(["schema", "codebook", "book.csv"]) == REFUSED
+    assert message in capsys.readouterr().err
+
+
+def test_a_check_shows_the_columns_and_compares_the_header(folder, capsys):
+    Path("schema.toml").write_text('person = "id"\nmax_rows = 2\n' + WITH_IDS)
+    assert main(["schema", "check", "schema.toml"]) == DONE
+    shown = capsys.readouterr().out
+    assert "whole numbers from 18 to 90" in shown
+    assert "at most 2 rows per id" in shown
+    assert main(["schema", "check", "schema.toml", "in.csv"]) == REFUSED
+    complained = capsys.readouterr().err
+    assert "'id': is not in the header" in complained
+    assert "position 4" in complained
+    assert "remark" not in complained
+
+
+@pytest.mark.parametrize("action", ["draft", "codebook"])
+def test_a_schema_does_not_replace_its_source(action, folder, capsys):
     Path("book.csv").write_text("column,value\nsex,f\nsex,m\n", encoding="utf-8")
-    assert main(["schema", "book.csv", "-o", "book.csv"]) == REFUSED
+    assert main(["schema", action, "book.csv", "-o", "book.csv"]) == REFUSED
     assert "is also an input" in capsys.readouterr().err
     assert Path("book.csv").read_text(encoding="utf-8").startswith("column")

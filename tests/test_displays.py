@@ -653,7 +653,7 @@ def learnt():
     a = rng.integers(0, 3, 1500)
     X = pd.DataFrame({"a": a, "b": (a + (rng.random(1500) < 0.2)) % 3, "c": rng.random(1500)})
     states = {"a": [0, 1, 2], "b": [0, 1, 2]}
-    return PrivateBayesNet(states, {"c": (0.0, 1.0)}, epsilon=5.0).fit(X), X
+    return PrivateBayesNet(states=states, bounds={"c": (0.0, 1.0)}, epsilon=5.0).fit(X), X
 
 
 def test_distances_of_margins_are_those_of_shares():

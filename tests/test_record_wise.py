@@ -341,13 +341,11 @@ class Command(Network):
     """The command on a CSV file, of which the odd row may have another number of fields."""
 
     schema = """
-    missing = ["", "?"]
-    [columns.a]
-    bounds = [0, 10]
-    [columns.b]
-    states = ["00123", "0", "1.0"]
-    [columns.c]
-    find = true
+    missing_values = ["", "?"]
+    [columns]
+    a = { numbers = [0, 10] }
+    b = { categories = ["00123", "0", "1.0"] }
+    c = { names = true }
     """
 
     def tables(self, records, container, vector):

@@ -328,7 +328,7 @@ def test_the_command_makes_a_ledger_of_persons(tmp_path, capsys):
 def test_synthetic_records_for_rows_are_not_charged_to_a_ledger_of_persons(tmp_path, capsys):
     TABLE.replace({0: "no", 1: "yes"}).to_csv(tmp_path / "table.csv", index=False)
     (tmp_path / "book.toml").write_text(
-        "".join(f"[columns.{name}]\nstates = ['no', 'yes']\n" for name in TABLE.columns)
+        "".join(f"[columns.{name}]\ncategories = ['no', 'yes']\n" for name in TABLE.columns)
     )
     path = tmp_path / "ledger.sqlite"
     PrivacyAccountant(epsilon=3.0, unit="patient", path=path)

@@ -49,7 +49,9 @@ answers.head()
 from skdirdp import PrivacyAccountant, PrivateBayesNet
 
 accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
-model = PrivateBayesNet(states, bounds, target="works", epsilon=1.0, accountant=accountant)
+model = PrivateBayesNet(
+    states=states, bounds=bounds, target="works", epsilon=1.0, accountant=accountant
+)
 model.fit(answers)
 print(model.privacy_)
 print(len(accountant), "charge")

@@ -1,8 +1,7 @@
 """Privacy accountant: enforces the budget of one data set.
 
-Each entry of the ledger is a mechanism or a guarantee with all its parameters, so the total is
-composed from worst cases and not summed from epsilons. A charge is composed before the ledger is
-locked; the lock is held only to check for new charges and to write.
+The ledger stores mechanisms and guarantees with all their parameters, so the total is composed from
+worst cases and not summed from epsilons. A charge is composed before the ledger is locked.
 """
 
 import math
@@ -243,8 +242,7 @@ class PrivacyAccountant(ReportsMixin):
     ) -> None:
         """Record releases before they are made, if the limit admits them.
 
-        When this method returns, the charge is on disk. If it raises an error, nothing may be
-        released.
+        The charge is on disk when this method returns. After an error, nothing may be released.
 
         Parameters
         ----------
@@ -256,11 +254,10 @@ class PrivacyAccountant(ReportsMixin):
             Name of the charge in the history. It is stored as given and must not contain data.
         key : str, default=None
             Unique name of this charge. If an error leaves open whether a charge was recorded,
-            repeating it with the same key counts once. The key is for the charge and not for the
-            release: a second release needs another charge.
+            repeating it with the same key counts once. A second release needs another charge.
         unit : Unit, default=None
-            For a charge under an adjacency of persons, such as "replace_person": the number of
-            records per person. It appears in the statement of the ledger.
+            Number of records per person, for a charge under an adjacency such as
+            "replace_person". It appears in the statement of the ledger.
 
         Raises
         ------
@@ -274,7 +271,12 @@ class PrivacyAccountant(ReportsMixin):
             key = uuid4().hex
         else:
             check_key(key)
-        # One key counts once, even if a lost connection delivers the charge later.
+        self._charge_with_retries(spec, releases, label, key, is_new)
+
+    def _charge_with_retries(
+        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
+    ) -> None:
+        """Charge with one key, which counts once even if a lost connection delivers it later."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
@@ -352,9 +354,8 @@ class PrivacyAccountant(ReportsMixin):
         """Return an epsilon that is guaranteed at delta for all charges.
 
         With an adaptive (epsilon, delta) limit this is the limit, for all charges so far and in
-        the future: no smaller epsilon is guaranteed if charges may depend on earlier releases.
-        Otherwise it is the smallest epsilon known to hold for the charges, if all of them were
-        fixed beforehand.
+        the future. Otherwise it is the smallest epsilon known to hold for the charges, if all of
+        them were fixed beforehand.
 
         Parameters
         ----------
@@ -374,9 +375,8 @@ class PrivacyAccountant(ReportsMixin):
         """Return the unspent part of the limit, as an epsilon.
 
         With an adaptive (epsilon, delta) limit this is the unspent share of the limit times its
-        epsilon, not the difference of the limit and `total`. Otherwise it is the difference of
-        the limit and the total, at its delta or order. Charges are not summed, so a mechanism
-        that costs more alone may still be admitted; see `affords`.
+        epsilon. Otherwise it is the difference of the limit and the total, at its delta or order.
+        Charges are not summed, so one that costs more alone may still be admitted: see `affords`.
 
         Returns
         -------
@@ -447,9 +447,8 @@ class PrivacyAccountant(ReportsMixin):
         Returns
         -------
         History
-            List of rows that prints as a table and that ``pandas.DataFrame`` accepts. Each row
-            has the epsilon of the charge alone; a printed table of at most 20 charges also has
-            `running_total`.
+            Rows that print as a table and that ``pandas.DataFrame`` accepts. Each has the epsilon
+            of the charge alone; the table of at most 20 charges also has `running_total`.
         """
         rows = [history_row(charge, self._limit) for charge in self._charges()]
         return History(rows, self.running_total, self.epsilon if self._limit.is_share else None)
@@ -461,21 +460,20 @@ class PrivacyAccountant(ReportsMixin):
         not to the charges on other parts. So the total is the largest that one part makes with
         the whole; with several splits, the largest over all choices of one part from each.
 
-        This needs an adjacency under which a record belongs to one part only. A charge under
-        another adjacency is refused.
+        This needs an adjacency under which a record stays in its part; others are refused.
 
         - ``split_by="values"``: the part depends on the record's own values, by a rule fixed
-          without looking at the data. Valid for ``adjacency="add_remove"``. A replaced record may
-          move from one part to another and change both.
+          without looking at the data. Valid for ``adjacency="add_remove"``; a replaced record may
+          move from one part to another.
         - ``split_by="position"``: the part depends on the row number and the public number of
-          rows. Valid for ``adjacency="replace"``, and for vectors that are exchanged one for one
-          (`SimplexMechanism`). An added or removed record moves the rows behind it.
+          rows. Valid for ``adjacency="replace"`` and for `SimplexMechanism`; an added or removed
+          record moves the rows behind it.
 
         Parameters
         ----------
         name : str
             Name of the split in the history. Each call makes a new split, even with the same
-            name: parts of two calls may overlap, so their charges add up.
+            name, and the charges of two splits add up.
         split_by : {"values", "position"}
             What determines the part of a record.
 
@@ -616,10 +614,7 @@ class PrivacyAccountant(ReportsMixin):
         return spent
 
     def _check(self, spent: Spending) -> None:
-        """Raise LedgerError if the limit cannot have admitted the charges.
-
-        Charges that were merged into a ledger with a fixed plan count whatever its limit is.
-        """
+        """Raise LedgerError if the limit cannot have admitted the charges that were not merged."""
         for adjacency in spent.adjacencies:
             check_stored_relation(adjacency, self._ledger.header)
         if spent.parts:

@@ -157,7 +157,8 @@ class Transaction:
         _check_storable(entry)
         # Copied once for a transaction, because others keep the sums that were committed.
         sums = checked.sums if self._has_written else dict(checked.sums)
-        if _add(sums, entry) > _MAX_INTEGER:
+        _add(sums, entry)
+        if sums[entry[7], entry[8], spec] > _MAX_INTEGER:
             raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
         head = entry_hash(self.hash, entry)
         insert_charge(self._session, self._header, entry, head)
@@ -202,12 +203,10 @@ class Transaction:
         sums: Sums = {}
         first: First | None = None
         for entry, head in self._entries_after(0):
-            _add(sums, entry)
-            first = first or _first(entry)
-            if stored == (entry[0], head):
-                stored = None
-            if expect == (entry[0], head):
-                expect = None
+            added = _add(sums, entry)
+            first = first or added
+            stored = None if stored == (entry[0], head) else stored
+            expect = None if expect == (entry[0], head) else expect
         if stored is not None and stored[0] > 0:
             raise UnusableError("its charges differ from those that its lock file has seen")
         if expect is not None:
@@ -226,8 +225,8 @@ class Transaction:
         if self._checked.entries < self.entries:
             sums, first = dict(self._checked.sums), self._checked.first
             for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
-                _add(sums, entry)
-                first = first or _first(entry)
+                added = _add(sums, entry)
+                first = first or added
             self._keep(_Checked(self.entries, self.hash, sums, first))
         return self._checked
 
@@ -320,12 +319,16 @@ class Ledger:
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
+        return cls._create_or_open(path, header)
+
+    @classmethod
+    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # referenced until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
             number = None
         else:
-            storage = open_storage(path, name)
+            storage = open_storage(path, header.name)
             number = storage.find()
         return cls._open(storage, storage.create(header) if number is None else number)
 
@@ -391,10 +394,7 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
 
 
 def parse_anchor(text: str) -> Position:
-    """Return the number of charges and the hash of an anchor, written as ``COUNT:HASH``.
-
-    Spaces and line ends, as a narrow terminal adds them, are ignored.
-    """
+    """Return the number of charges and the hash of an anchor ``COUNT:HASH``, without spaces."""
     match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
     if match is None:
         raise ValueError(
@@ -410,16 +410,11 @@ def _charge(entry: Any) -> Charge:
     return Charge(id, datetime.fromisoformat(time), user, key, spec, releases, label, split)
 
 
-def _first(entry: Any) -> First:
-    _, _, _, _, spec, releases, *_ = entry
-    return spec, releases
-
-
-def _add(sums: Sums, entry: Any) -> int:
-    """Add an entry to sums, and return the new sum of its kind."""
+def _add(sums: Sums, entry: Any) -> First:
+    """Add an entry to sums, and return its kind and number of releases."""
     _, _, _, _, spec, releases, _, split, part, *_ = entry
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
-    return sums[split, part, spec]
+    return spec, releases
 
 
 def _check_storable(values: tuple[Any, ...]) -> None:

@@ -257,8 +257,7 @@ if hasattr(os, "register_at_fork"):
 def _delayed_interrupts() -> Iterator[None]:
     """Delay Ctrl-C until the end of the block, unless it is repeated.
 
-    An interrupt inside a third-party library can leave its locks held forever, or leave a
-    connection open that blocks others. Only the main thread receives interrupts.
+    An interrupt inside a library can leave its locks held, or a connection open that blocks others.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):

@@ -84,8 +84,7 @@ class HistoryRow(Mapping[str, Any]):
 class History(list):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
-    ``pandas.DataFrame(history)`` accepts the rows. The "epsilon" of a row is the cost of the
-    charge alone, at the delta or order of the accountant's limit, computed on first access.
+    The "epsilon" of a row is the cost of the charge alone, at the delta or order of the limit.
 
     Parameters
     ----------
@@ -219,10 +218,9 @@ class ReportsMixin:
     """Methods of `PrivacyAccountant` that report, export and merge a ledger."""
 
     def statement(self) -> str:
-        """Return a sentence to publish about everything that was charged.
+        """Return a sentence to publish about everything that was charged (docs/statement.md).
 
-        The text follows docs/statement.md. With an adaptive limit it states the limit; otherwise
-        it states the total, rounded up.
+        With an adaptive limit it states the limit, otherwise the total, rounded up.
 
         Returns
         -------
@@ -231,10 +229,7 @@ class ReportsMixin:
         return ledger_statement(_facts(self))
 
     def report(self, path: "str | PathLike[str]") -> str:
-        """Write an HTML page about the charges: when, by whom and for what.
-
-        The page is one file that loads nothing. It contains the limit, the statement, plots of
-        the ledger and the privacy profile, tables of charges, and what is not covered.
+        """Write an HTML page with the limit, the statement, plots and tables of the charges.
 
         Parameters
         ----------
@@ -299,9 +294,9 @@ class ReportsMixin:
     def merge(self, other: Any) -> int:
         """Add the charges of another ledger of the same data set.
 
-        Each charge counts once, even if it is merged several times or by several routes; merging
-        the same ledger again adds new charges only. Charges are recorded even beyond the limit
-        of this ledger, which then admits nothing more. All charges are added, or none.
+        Each charge counts once, even if it is merged several times or by several routes. Charges
+        are recorded even beyond the limit of this ledger, which then admits nothing more. All
+        charges are added, or none.
 
         A limit with ``adaptive=True`` holds only for charges that it admitted itself, so nothing
         can be merged into such a ledger: create one with ``adaptive=False``, or without a limit,
@@ -337,11 +332,11 @@ class ReportsMixin:
         if accountant._split is not None:
             raise ValueError("a part cannot be merged into; merge into the accountant of the whole")
         theirs: Any = other._ledger  # type: ignore[attr-defined]
-        units = [person_noun(ledger.header) for ledger in (accountant._ledger, theirs)]
-        if units[0] != units[1]:
+        here, there = person_noun(accountant._ledger.header), person_noun(theirs.header)
+        if here != there:
             raise ValueError(
-                f"unit must be the same for ledgers that are merged; got {units[0]!r} here and "
-                f"{units[1]!r} there. Nothing was merged"
+                f"unit must be the same for ledgers that are merged; got {here!r} here and "
+                f"{there!r} there. Nothing was merged"
             )
         # Read before anything is locked for writing: two ledgers may be merged into each other.
         entries = entries_of(theirs.identity, other._charges())  # type: ignore[attr-defined]

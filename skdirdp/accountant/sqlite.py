@@ -66,11 +66,9 @@ _MISSING = (
 class _Gate:
     """Lets operations of many threads run at once, and forks only while none is running.
 
-    A child must not inherit an unfinished operation: it has the memory of locks and connections,
-    but not the thread that would release them.
-
-    The gate has no lock that an interrupt could leave locked. A thread first announces itself and
-    then looks for a fork; a fork first announces itself and then looks for threads. So one of the
+    A child would inherit locks and connections, but not the thread that would release them. The
+    gate has no lock that an interrupt could leave locked: a thread first announces itself and
+    then looks for a fork, a fork announces itself and then looks for threads, so that one of the
     two sees the other.
     """
 
@@ -154,9 +152,9 @@ class FileLock:
     def _wait_for_processes(self, write: bool, deadline: float) -> None:
         """Lock the file. Without the permission to do so, read under SQLite's own locks.
 
-        In that case no charge is committed between the first read and the last, so the stored
-        head is not newer than the ledger. If the file was removed or replaced before it was
-        locked, others lock a new one. A FileIO closes itself, and so unlocks, if it gets lost.
+        Then no charge is committed while reading, so the stored head is not newer than the ledger.
+        If the file was replaced before it was locked, others lock a new one. A FileIO that is
+        lost closes itself, and so unlocks.
         """
         while True:
             try:
@@ -214,9 +212,8 @@ class FileLock:
     def stored_head(self) -> tuple[str, int, str] | None:
         """Return the stored identity, number of charges and last hash of the ledger.
 
-        They are written after a commit, without waiting for the disk. So they may be older than
-        the ledger, but not newer: a ledger with fewer charges has lost some. The identity is
-        empty for an empty lock. The result is None without a lock, as on Windows.
+        They are written after a commit, so they may be older than the ledger, but not newer. The
+        identity is empty for an empty lock. The result is None without a lock, as on Windows.
         """
         if self._file is None:
             return None

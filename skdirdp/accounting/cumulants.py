@@ -9,7 +9,6 @@ terms sum to less than the last term kept. Other pairs are evaluated one by one.
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import zeta
@@ -315,14 +314,6 @@ def cumulant_at(kinds: Kinds, squares: float, tilt: float) -> float:
     return float(smooth[0] + bounded[0]) + 0.5 * squares * tilt * (1 + tilt)
 
 
-class TailBound(NamedTuple):
-    """Bounds on the modulus at further nodes, beyond the last node of a contour."""
-
-    u: Floats
-    log_modulus: Floats
-    squares: float  # squared mu of the added Gaussian pair
-
-
 @dataclass(frozen=True, eq=False)
 class Contour:
     """Nodes ``tilt + i u`` with the cumulants of the residual pairs; more pairs can be added."""
@@ -333,7 +324,8 @@ class Contour:
     releases: float  # of the residual pairs
     smooth: np.ndarray  # at the tilt and at the nodes, like `bounded`
     bounded: np.ndarray
-    tail: TailBound | None = None
+    # Further nodes, bounds on the logarithm of the modulus there, and squared mu of an added pair
+    tail: tuple[Floats, Floats, float] | None = None
 
     @cached_property
     def nodes(self) -> np.ndarray:
@@ -358,7 +350,7 @@ class Contour:
         smooth = condensed.smooth(t) + self.smooth
         bounded = condensed.bounded(t) + self.bounded
         if self.tail is not None:
-            smooth = smooth + 0.5 * self.tail.squares * t * (1 + t)
+            smooth = smooth + 0.5 * self.tail[2] * t * (1 + t)
         cumulant = smooth + bounded
         growth = float(cumulant[0].real) - c * epsilon
         # If the growth is large, cancellation makes the result inaccurate.
@@ -380,7 +372,7 @@ class Contour:
             modulus = last if has_atoms else float((cumulant[-1] - cumulant[0]).real)
             rest = float(np.exp(modulus) / (u[-1] * step))
         else:
-            rest = self._tail_sum(last, self.tail)
+            rest = self._tail_sum(last, *self.tail)
         total += rest + 1e-15 * magnitude
         if not 0 < total < np.inf:  # rounding errors dominate
             return float(min(chernoff, 0.0)), False
@@ -391,9 +383,8 @@ class Contour:
         """Add bounds for the nodes beyond the last one if losses with atoms require them.
 
         Their characteristic functions do not decrease, but Poisson's formula needs only the moduli
-        at the nodes. Each modulus is bounded by the product of some of its factors (all are at
-        most 1). Beyond all nodes, the bound comes from an additional small Gaussian pair. This is
-        valid because a product dominates each of its factors.
+        at the nodes, each at most the product of some of its factors. Beyond all nodes, the bound
+        comes from an added Gaussian pair, which is valid: a product dominates its factors.
         """
         atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
         condensed, c, end, step = self.condensed, self.tilt, self.u[-1], self.u[0]
@@ -411,19 +402,18 @@ class Contour:
                 at = cumulant(family, loss, np.ones(()), c + 1j * np.append(0.0, u), False).real
                 log_modulus += count * np.minimum(at[1:] - at[0], 0.0)
         fall = last - np.log(u[-1] * step) - 0.5 * condensed.squares * (u[-1] ** 2 - end**2) - goal
-        return replace(self, tail=TailBound(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))
+        return replace(self, tail=(u, log_modulus, max(2 * fall / u[-1] ** 2, 0.0)))
 
-    def _tail_sum(self, last: float, tail: TailBound) -> float:
+    def _tail_sum(self, last: float, u: Floats, log_modulus: Floats, squares: float) -> float:
         condensed, end = self.condensed, self.u[-1]
-        squares = condensed.squares + tail.squares
-        smooth = last - 0.5 * squares * (tail.u**2 - end**2)
+        smooth = last - 0.5 * (condensed.squares + squares) * (u**2 - end**2)
         # For losses in [-a, a] and 2 a u <= pi, |E exp(iuL)|^2 <= 1 - (4 / pi^2) u^2 Var L.
         variance = condensed.bounded.curvature(self.tilt)
-        near = 2 * tail.u * condensed.largest <= np.pi
-        modulus = np.where(near, -2 / np.pi**2 * variance * tail.u**2, 0.0)
-        modulus = smooth + np.minimum(modulus, tail.log_modulus)
-        beyond = float(np.exp(smooth[-1]) / (tail.u[-1] * self.u[0]))
-        return float((np.exp(modulus) / tail.u**2).sum()) + beyond
+        near = 2 * u * condensed.largest <= np.pi
+        modulus = np.where(near, -2 / np.pi**2 * variance * u**2, 0.0)
+        modulus = smooth + np.minimum(modulus, log_modulus)
+        beyond = float(np.exp(smooth[-1]) / (u[-1] * self.u[0]))
+        return float((np.exp(modulus) / u**2).sum()) + beyond
 
 
 def new_contour(

@@ -1,9 +1,9 @@
 """Privacy filters: limits for releases that are chosen after seeing earlier results.
 
-A filter decides about each release separately, and all admitted releases together are private
-even if each is chosen after seeing the results of earlier ones (docs/theory.md, section 13). It has
-a budget for the kind of the first release, with most of the delta of the limit, and a Renyi budget
-with the rest. Sums are exact fractions, so every process decides in the same way.
+All admitted releases together are private, even if each is chosen after seeing the results of
+earlier ones (docs/theory.md, section 13). A filter has a budget for the kind of the first release,
+with most of the delta of the limit, and a Renyi budget with the rest. Sums are exact fractions, so
+every process decides in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -31,16 +31,14 @@ Usage = tuple[Amounts, ...]
 
 #: The resource for which a budget has no capacity.
 OTHER = "other"
-#: The share of the releases admitted by exact composition if only the first kind is released:
-#: 95%, plus the tolerance to which their number is found.
+#: Share of the releases of the first kind that exact composition admits: 95% and a tolerance.
 FIRST_KIND_SHARE = Fraction(9501, 10_000)
 # Share of the remaining delta for releases that may reveal everything.
 _FAILURE_SHARE = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
 # Relative amount by which shares of delta and budgets are rounded down.
 _ROUNDING = 1e-12
-# The largest epsilon tried, and the tolerance of the result, in units of the limit.
-_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9
+_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9  # in units of the limit
 _COPIES_TOLERANCE = 2.0**-14  # relative tolerance of the number of copies
 _SAME_DELTA = 1e-6  # relative difference up to which the deltas of two methods count as equal
 _EXCEEDED = Fraction(1 << 1100)

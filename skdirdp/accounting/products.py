@@ -348,9 +348,6 @@ class DirectionCurves(ABC):
         """Renyi divergences; infinite if everything is revealed with positive probability."""
         return np.full(order.shape, np.inf) if self.failure > 0 else self._rdp(order)
 
-    def rdp_at(self, order: float) -> float:
-        return float(self.rdp(np.array([order]))[0])
-
     def log_delta(self, epsilon: Floats) -> Floats:
         finite = np.isfinite(epsilon)
         log_delta = np.full(epsilon.shape, -np.inf)

@@ -271,7 +271,8 @@ class PrivateBayesNet(BaseBayesNet):
         """
         with self._fitting() as context:
             records, schema = self._open(X)
-            names = [name for name in records.names if schema[name].is_counted]
+            kinds = schema.columns
+            names = [name for name in records.columns if kinds[name].is_counted]
             if records.n_records == 0:
                 raise ValueError("X must contain at least one record; got 0")
             if self.target is not None and self.target not in names:

@@ -161,19 +161,20 @@ class EncodedTable:
     ) -> "EncodedTable":
         """Encode the counted columns by their schema."""
         table = cls({}, {}, {})
-        for name in records.names:
-            kind, values = schema[name], records.columns[name]
+        kinds, codes = schema.columns, schema.encode_columns(records, rows)
+        for name, values in records.columns.items():
+            kind = kinds[name]
             if not kind.is_counted:
                 continue
             is_categorical = isinstance(getattr(values, "dtype", None), pd.CategoricalDtype)
             if isinstance(kind, Names):
                 absent = frozenset(schema.missing_values)
-                codes, distinct = kind.factorise(name, values, rows, absent)
+                found = kind.factorise(name, values, rows, absent)
                 table.domains[name] = None
-                table.unlisted[name] = UnlistedColumn(codes, distinct, is_categorical)
+                table.unlisted[name] = UnlistedColumn(*found, is_categorical)
                 continue
             table.domains[name] = cells = cells_of_kind(kind, is_categorical=is_categorical)
-            table.cells[name] = cells.from_codes(schema.encode_column(name, values, rows))
+            table.cells[name] = cells.from_codes(codes[name])
         return table
 
     def add_states(self, selected: Mapping[Hashable, Categories]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..accountant import LedgerError
-from . import ledger, synthesize, terminal
+from . import ledger, schema, synthesize, terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError
 
 __all__ = ["main"]
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"skdirdp {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND")
     ledger.add_to(commands)
+    schema.add_to(commands)
     synthesize.add_to(commands)
     return top
 

@@ -461,6 +461,8 @@ def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
 class JointMechanism(PrivacyCurves):
     """Several mechanisms whose releases are one charge.
 
+    Its dominating pairs are the products of their pairs (docs/theory.md, section 1).
+
     Parameters
     ----------
     parts : tuple of (mechanism, number of releases)

@@ -1,4 +1,1 @@
-"""Statements and HTML pages about privacy guarantees.
-
-Functions take numbers and names only, never a model or an accountant.
-"""
+"""Statements and HTML pages about guarantees, from numbers and names, never from a model."""

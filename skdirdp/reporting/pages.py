@@ -199,13 +199,20 @@ def model_page(
         answers.append(("Rényi order, λ", number(claim.order)))
     elif claim.delta is not None:
         answers.append(("δ", number(claim.delta)))
-    answers.append(("protected against", claim.against))
-    answers.append(("tables released", str(sum(count for _, count in mechanisms))))
+    released = str(sum(count for _, count in mechanisms))
+    answers += [("protected against", claim.against), ("tables released", released)]
+    mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
+    caption = "For each ε, the smallest δ that holds with it: smaller is more private."
+    try:
+        profile = profile_figure([Composition(mechanisms)], mark, "budget", caption)
+    except ValueError:
+        text = "There is no profile: nothing was released, or something without noise."
+        profile = tag("p", text)
     body = [
         statement(sentence),
         facts(answers),
         section("What was released", *_releases(claim, mechanisms, steps)),
-        section("The privacy profile", _profile(claim, mechanisms)),
+        section("The privacy profile", profile),
         not_covered(exceptions_to(leaks)),
     ]
     return page("Privacy of a model", body)
@@ -238,15 +245,6 @@ def _releases(
         columns, rows = columns[1:], [row[1:] for row in rows]
     note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
     return [wide(table(columns, rows, numbers=columns[-2:])), tag("p", note, class_="soft small")]
-
-
-def _profile(claim: Claim, mechanisms: Mechanisms) -> Markup:
-    mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
-    caption = "For each ε, the smallest δ that holds with it: smaller is more private."
-    try:
-        return profile_figure([Composition(mechanisms)], mark, "budget", caption)
-    except ValueError:
-        return tag("p", "There is no profile: nothing was released, or something without noise.")
 
 
 def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Markup:

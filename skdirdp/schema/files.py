@@ -4,9 +4,11 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,27 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+import numpy as np
+import pandas as pd
+
 from .columns import parse_number, parse_time
-from .kinds import Categories, Dates, Ignored, Key, Kind, Names, Numbers, raise_faults
+from .kinds import (
+    RESOLUTIONS,
+    Categories,
+    Dates,
+    Ignored,
+    Key,
+    Kind,
+    Names,
+    Numbers,
+    raise_faults,
+)
 
 _BLOCK_ROWS = 10_000  # rows of a file that are encoded at once
 _LONGEST_FIELD = 2**31 - 1  # in characters; the largest limit on all platforms
 _PARTS = ("person", "max_rows", "missing_values", "strict", "columns")
-_BLANK = (
-    "fill in one of categories = [...], numbers = [low, high], dates = [low, high], names = true, "
+_DECLARATIONS = (
+    "one of categories = [...], numbers = [low, high], dates = [low, high], names = true, "
     "key = true and ignore = true"
 )
 _DRAFT = """\
@@ -55,73 +70,113 @@ missing_values = [""]   # texts that mean a missing value
 
 def to_toml(schema: Any) -> str:
     """Return a schema as TOML."""
-    lines, faults = [], {}
+    parts: dict[str, Any] = {"missing_values": list(schema.missing_values)}
     if schema.person is not None:
-        lines += [f"person = {_toml(schema.person)}", f"max_rows = {schema.max_rows}"]
-    lines.append(f"missing_values = {_toml(list(schema.missing_values))}")
+        parts = {"person": schema.person, "max_rows": schema.max_rows, **parts}
     if schema.strict:
-        lines.append("strict = true")
+        parts["strict"] = True
+    lines, faults = [], {}
+    for part, value in parts.items():
+        try:
+            lines.append(f"{part} = {_toml(value)}")
+        except TypeError as error:
+            faults[part] = str(error)
     lines += ["", "[columns]"]
     for name, kind in schema.columns.items():
         try:
             if not isinstance(name, str):
                 raise TypeError("its name is not a text")
-            entries = {kind.title: _domain(kind), **kind.arguments()}
-            if isinstance(kind, Numbers) and kind.whole and isinstance(kind.low, float):
-                entries["whole"] = True
-            listed = ", ".join(f"{key} = {_toml(value)}" for key, value in entries.items())
-            lines.append(f"{_toml(name)} = {{ {listed} }}")
+            lines.append(f"{_toml(name)} = {_toml(_entries(kind))}")
         except TypeError as error:
             faults[name] = str(error)
-    raise_faults("columns cannot be saved", faults)
+    raise_faults("the schema cannot be saved as TOML", faults)
     return "\n".join(lines) + "\n"
 
 
-def _domain(kind: Kind) -> Any:
+def _entries(kind: Kind) -> dict[str, Any]:
+    """Return the declaration of a column as the table of its TOML file."""
+    domain: Any = True
     if isinstance(kind, Categories):
-        return list(kind.values)
-    return [kind.low, kind.high] if isinstance(kind, Numbers | Dates) else True
+        domain = list(kind.values)
+    elif isinstance(kind, Numbers):
+        domain = [kind.low, kind.high]
+    elif isinstance(kind, Dates):
+        domain = [
+            bound.date() if bound.time() == time() else bound for bound in (kind.low, kind.high)
+        ]
+    return {kind.title: domain, **kind.arguments()}
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{key} = {_toml(entry)}' for key, entry in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise TypeError("TOML has no texts with lone surrogates")
         # As in JSON, with one more control character escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, datetime):
-        is_date = value.tzinfo is None and value.time() == datetime.min.time()
-        return value.date().isoformat() if is_date else value.isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, date | time):
+        return _toml_time(value)
     if type(value) in (int, float):
         return repr(value)
     raise TypeError(f"TOML has no values of type {type(value).__name__}")
 
 
-def read_toml(path: Any) -> dict[str, Any]:
-    """Return the parameters of the schema in a TOML file, or in a JSON file of the same shape."""
-    is_json = os.fspath(path).lower().endswith(".json")
+def _toml_time(value: Any) -> str:
+    if getattr(value, "nanosecond", 0):
+        raise TypeError("times in TOML have at most microseconds")
+    zone = value.utcoffset() if isinstance(value, datetime | time) else None
+    if zone is not None and zone % timedelta(minutes=1):
+        raise TypeError("time zones in TOML have whole minutes")
+    return value.isoformat()
+
+
+def read_mapping(path: Any, what: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the contents of a TOML file, or of a JSON file of the same shape."""
     try:
-        given = (json if is_json else tomllib).loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8-sig")
+        if os.fspath(path).lower().endswith(".json"):
+            given = json.loads(text, object_pairs_hook=_without_duplicates)
+        else:
+            given = tomllib.loads(text)
     except ValueError as error:  # of either format, or of the encoding
         raise ValueError(f"{path}: {error}") from None
     except RecursionError:
-        raise ValueError(f"{path}: a schema must not be nested so deeply") from None
-    if not isinstance(given, Mapping) or not set(given) <= set(_PARTS):
-        raise ValueError(f"{path}: a schema may only have the parts {', '.join(_PARTS)}")
+        raise ValueError(f"{path}: {what} must not be nested so deeply") from None
+    if not isinstance(given, dict) or not set(given) <= set(keys):
+        raise ValueError(f"{path}: {what} may only have the parts {', '.join(keys)}")
+    return given
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("names must be distinct; some are duplicates")
+    return dict(pairs)
+
+
+def read_toml(path: Any) -> dict[str, Any]:
+    """Return the parameters of the schema in a TOML file, or in a JSON file of the same shape."""
+    given = read_mapping(path, "a schema", _PARTS)
     columns, faults = given.get("columns"), {}
-    if not isinstance(columns, Mapping) or not columns:
+    if not isinstance(columns, dict) or not columns:
         raise ValueError(f"{path}: columns must be a table with an entry for each column")
+    if not isinstance(given.get("person", ""), str):
+        raise ValueError(f"{path}: person must be a text, the name of a column")
+    if not isinstance(given.get("missing_values", []), list):
+        raise ValueError(f"{path}: missing_values must be a list")
+    if not isinstance(given.get("strict", False), bool):
+        raise ValueError(f"{path}: strict must be true or false")
     kinds = {}
     for name, entries in columns.items():
         try:
             kinds[name] = _kind_from_entries(entries)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             faults[name] = str(error)
-    raise_faults(f"{path}: columns must be declared", faults)
+    raise_faults(f"{path}: columns must be declared by {_DECLARATIONS}", faults)
     return {**given, "columns": kinds}
 
 
@@ -136,15 +191,20 @@ _OPTIONS = {
 
 
 def _kind_from_entries(entries: Any) -> Kind:
-    titles = [title for title in _OPTIONS if isinstance(entries, Mapping) and title in entries]
+    if entries == {}:
+        raise ValueError("is a blank to fill in")
+    titles = [title for title in _OPTIONS if isinstance(entries, dict) and title in entries]
     if len(titles) != 1:
-        raise ValueError(_BLANK)
+        raise ValueError("must have exactly one of these")
     title = titles[0]
     domain = entries[title]
     options = {key: value for key, value in entries.items() if key != title}
     unknown = sorted(set(options) - _OPTIONS[title])
     if unknown:
         raise ValueError(f"{title} has no option {', '.join(unknown)}")
+    for flag in ("missing", "whole"):
+        if not isinstance(options.get(flag, False), bool):
+            raise ValueError(f"{flag} must be true or false")
     if title == "categories":
         if not isinstance(domain, list):
             raise ValueError("categories must be a list")
@@ -157,6 +217,15 @@ def _kind_from_entries(entries: Any) -> Kind:
     if domain is not True:
         raise ValueError(f"{title} must be true")
     return {"names": Names, "key": Key, "ignore": Ignored}[title](**options)
+
+
+#: Kinds that are declared by their title alone.
+_WITHOUT_DOMAIN: dict[str, Kind] = {
+    "names": Names(),
+    "key": Key(),
+    "ignore": Ignored(),
+    "truth": Categories((False, True)),
+}
 
 
 def draft(header: Any) -> str:
@@ -175,49 +244,56 @@ def draft(header: Any) -> str:
 
 def read_codebook(path: Any) -> dict[str, Kind]:
     """Return the kinds of the columns in a code book."""
-    values: dict[str, list[str]] = {}
-    bounds: dict[str, list[str]] = {}
-    kinds: dict[str, str] = {}
+    entries: dict[str, dict[str, list[str]]] = {}
     with _csv_rows(path) as rows:
         header = [name.strip().lower() for name in next(rows, [])]
         for row in rows:
             cells = dict(zip(header, map(str.strip, row), strict=False))
+            if not any(cells.values()):
+                continue
             if not cells.get("column"):
                 raise ValueError(f"{path}: every row of a code book must have an entry in 'column'")
-            listed = values.setdefault(cells["column"], [])
-            if cells.get("kind"):
-                kinds[cells["column"]] = cells["kind"].lower()
-            if cells.get("low") or cells.get("high"):
-                bounds[cells["column"]] = [cells.get("low", ""), cells.get("high", "")]
-            elif cells.get("value") and cells["value"] not in listed:
-                listed.append(cells["value"])
-    if not values:
+            entry = entries.setdefault(cells["column"], {})
+            for key in ("value", "low", "high", "kind"):
+                listed = entry.setdefault(key, [])
+                if cells.get(key) and cells[key] not in listed:
+                    listed.append(cells[key])
+    if not entries:
         raise ValueError(f"{path}: a code book must have at least one row below its header")
-    found, faults = {}, {}
-    for name, listed in values.items():
+    kinds, faults = {}, {}
+    for name, entry in entries.items():
         try:
-            found[name] = _kind_from_codes(listed, bounds.get(name), kinds.get(name))
-        except ValueError as error:
+            kinds[name] = _kind_from_codes(**entry)
+        except (ValueError, OverflowError) as error:
             faults[name] = str(error)
     raise_faults(f"{path}: columns must have values, bounds or a kind", faults)
-    return found
+    return kinds
 
 
-def _kind_from_codes(values: list[str], bounds: list[str] | None, kind: str | None) -> Kind:
-    others = {"names": Names(), "key": Key(), "ignore": Ignored()}
-    others["truth"] = Categories((False, True))
-    if kind is not None and kind not in (*others, "categories", "numbers", "dates"):
-        raise ValueError(f"kind must be one of categories, numbers, dates, {', '.join(others)}")
-    if bool(values) + (bounds is not None) + (kind in others) > 1:
-        raise ValueError("it has more than one of values, bounds and a kind without values")
-    if values:
-        return Categories.from_values(values)
-    if bounds is None:
-        return others.get(kind or "names") or Categories.from_values([])
-    numbers = [parse_number(bound) for bound in bounds]
-    if None not in numbers:
-        return Numbers.from_bounds(*numbers)
-    if any(parse_time(bound) is None for bound in bounds):
+def _kind_from_codes(value: list[str], low: list[str], high: list[str], kind: list[str]) -> Kind:
+    """Return the kind of a column, given its distinct entries in the code book."""
+    if max(len(low), len(high), len(kind)) > 1:
+        raise ValueError("has several entries for low, high or kind")
+    bounds = [*low, *high]
+    are_numbers = len(bounds) == 2 and None not in map(parse_number, bounds)
+    implied = "categories" if value else "names"
+    if bounds:
+        implied = "numbers" if are_numbers else "dates"
+    title = kind[0].lower() if kind else implied
+    titles = ("categories", "numbers", "dates", *_WITHOUT_DOMAIN)
+    if title not in titles:
+        raise ValueError(f"kind must be one of {', '.join(titles)}")
+    if title in ("numbers", "dates") and not value:
+        return _kind_from_bounds(title, bounds, are_numbers)
+    if bounds or (value and title != "categories"):
+        raise ValueError("has more than one of values, bounds and another kind")
+    return _WITHOUT_DOMAIN.get(title) or Categories.from_values(value)
+
+
+def _kind_from_bounds(title: str, bounds: list[str], are_numbers: bool) -> Kind:
+    if title == "numbers" and are_numbers:
+        return Numbers.from_bounds(*map(parse_number, bounds))
+    if title == "numbers" or len(bounds) < 2 or None in map(parse_time, bounds):
         raise ValueError("low and high must be two numbers or two dates")
     return Dates.from_bounds(*bounds)
 
@@ -256,6 +332,44 @@ def csv_blocks(path: Any, schema: Any) -> Iterator[dict[str, list[str | None]]]:
                 return
 
 
+def text_column(cells: list[str | None]) -> pd.Series:
+    """Return texts as a column, outside of Python objects if Arrow is installed."""
+    try:
+        return pd.Series(cells, dtype=pd.StringDtype("pyarrow"))
+    except ImportError:
+        return pd.Series(cells, dtype=pd.StringDtype("python"))
+
+
+def check_csv_header(path: Any, schema: Any) -> None:
+    """Refuse a CSV file with other columns than the schema; only its header is read."""
+    with _csv_rows(path) as rows:
+        _check_header(path, next(rows, []), schema)
+
+
+def csv_text(records: pd.DataFrame, schema: Any) -> str:
+    """Return records as CSV, with times in their format, or in ISO 8601 at their resolution."""
+    texts = {
+        name: _texts_of_times(values, schema[name]) if isinstance(schema[name], Dates) else values
+        for name, values in records.items()
+    }
+    missing = next((value for value in schema.missing_values if isinstance(value, str)), "")
+    table, output = pd.DataFrame(texts), StringIO()
+    table.to_csv(output, index=False, na_rep=missing)
+    if "\r" in output.getvalue():  # some versions of Python do not quote it
+        output = StringIO()
+        table.to_csv(output, index=False, na_rep=missing, quoting=csv.QUOTE_NONNUMERIC)
+    return output.getvalue()
+
+
+def _texts_of_times(values: pd.Series, kind: Dates) -> pd.Series:
+    if kind.format is not None:
+        return values.dt.strftime(kind.format)
+    # ISO 8601 has minutes wherever it has hours.
+    unit: Any = "m" if kind.resolution == "hour" else RESOLUTIONS[kind.resolution]
+    texts = np.datetime_as_string(values.to_numpy("M8[us]"), unit=unit).astype(object)
+    return pd.Series(np.where(values.isna(), None, texts), index=values.index, dtype=object)
+
+
 @contextmanager
 def _csv_rows(path: Any) -> Iterator[Iterator[list[str]]]:
     """Iterate over the rows of a CSV file; errors show no data."""
@@ -278,15 +392,17 @@ def _check_header(path: Any, header: list[str], schema: Any) -> None:
     """Refuse a header with other columns than the schema."""
     # The first line may be a record, so that only names of the schema are shown.
     wanted = [name for name in schema if not isinstance(schema[name], Ignored)]
-    faults: dict[Any, str] = {name: "is not in the header" for name in wanted if name not in header}
-    faults |= {name: "occurs more than once" for name in schema if header.count(name) > 1}
-    raise_faults(
-        f"{path}: the first line must hold the names of the declared columns, separated by commas",
-        faults,
-    )
+    times = Counter(header)
+    faults: dict[Any, str] = {name: "is not in the header" for name in wanted if not times[name]}
+    faults |= {name: "occurs more than once" for name in schema if times[name] > 1}
     unknown = [str(place) for place, name in enumerate(header, 1) if name not in schema]
+    rule = f"{path}: the first line must hold the declared names of all columns, with commas"
     if unknown:
-        raise ValueError(
-            f"{path} has columns that the schema does not declare, at positions "
-            f"{', '.join(unknown)}; declare them, with ignore = true if they are not used"
+        places = f"{'position' if len(unknown) == 1 else 'positions'} {', '.join(unknown)}"
+        rule += (
+            f"; those at {places} are not declared. Declare them, with ignore = true if they are "
+            "not used"
         )
+        raise_faults(rule, faults)
+        raise ValueError(rule)
+    raise_faults(rule, faults)

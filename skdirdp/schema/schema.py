@@ -1,6 +1,6 @@
 """Public description of the columns of a table."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from numbers import Integral
 from os import PathLike
@@ -12,7 +12,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import warn
+from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
 from .blocks import table_blocks
@@ -29,6 +29,7 @@ from .kinds import (
     raise_faults,
     short_time,
 )
+from .values import UNKNOWN, rebuild
 
 
 class Schema:
@@ -103,25 +104,13 @@ class Schema:
     ):
         if not isinstance(columns, Mapping) or not columns:
             raise ValueError("columns must be a dict with a declaration of each column")
-        kinds, faults = {}, {}
-        for name, declared in columns.items():
-            try:
-                kinds[name] = as_kind(declared)
-            except (TypeError, ValueError) as error:
-                faults[name] = str(error)
-        if person is not None and person not in faults:
-            if person not in columns:
-                faults[person] = "the key of persons must be a column; declare it as Schema.key()"
-            elif not isinstance(kinds[person], Key):
-                faults[person] = "the key of persons must be declared as Schema.key()"
-        raise_faults("columns must be declared", faults)
-        if isinstance(missing_values, str | bytes):
-            raise TypeError("missing_values must be a list of values; got a text")
+        absent = _check_missing_values(missing_values)
+        kinds = _check_columns(columns, person, absent)
         if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or max_rows < 1:
             raise ValueError(f"max_rows must be a whole number of at least 1; got {max_rows!r}")
         if person is None and max_rows != 1:
             raise ValueError(f"max_rows={max_rows} needs person, the key of the persons")
-        fields = (kinds, int(max_rows), tuple(missing_values), person, bool(strict))
+        fields = (kinds, int(max_rows), tuple(absent), person, bool(strict))
         for field, value in zip(self.__slots__, fields, strict=True):
             object.__setattr__(self, field, value)
         for name, kind in kinds.items():
@@ -359,6 +348,29 @@ class Schema:
         absent = frozenset(self.missing_values)
         return self[name].encode(name, values, rows, missing_values=absent, strict=self.strict)
 
+    def encode_columns(
+        self, records: Records, rows: np.ndarray | None = None
+    ) -> dict[Hashable, np.ndarray]:
+        """Return the codes of the columns that have public values.
+
+        Parameters
+        ----------
+        records : Records
+            Columns of a table, as returned by `records`.
+        rows : ndarray of int, default=None
+            Positions of the records to encode. If None, all.
+
+        Returns
+        -------
+        dict of ndarray
+            As `encode_column`, by name.
+        """
+        return {
+            name: self.encode_column(name, values, rows)
+            for name, values in records.columns.items()
+            if self[name].is_counted and not self._is_open(name)
+        }
+
     def encode(self, table: Any) -> pd.DataFrame:
         """Return the codes of all columns that have public values.
 
@@ -372,13 +384,13 @@ class Schema:
         DataFrame
             As `encode_column`. Keys, ignored columns and names are left out.
         """
-        blocks = [self._encode_block(block) for block in table_blocks(table)]
+        with errors_without_data(X=table):
+            blocks = [self._encode_block(block) for block in table_blocks(table)]
         return blocks[0] if len(blocks) == 1 else pd.concat(blocks, ignore_index=True)
 
     def _encode_block(self, table: Any) -> pd.DataFrame:
-        records = self.records(table, optional=True)
-        names = [n for n in self.features if n in records.columns and not self._is_open(n)]
-        return pd.DataFrame({n: self.encode_column(n, records.columns[n]) for n in names})
+        codes = self.encode_columns(self.records(table, optional=True))
+        return pd.DataFrame({name: codes[name] for name in self.features if name in codes})
 
     def decode(self, codes: pd.DataFrame) -> pd.DataFrame:
         """Return the values of codes, in their declared types.
@@ -512,18 +524,21 @@ class Schema:
         -------
         DataFrame
         """
-        blocks = [self._decoded(texts) for texts in files.csv_blocks(path, self)]
-        return pd.concat(blocks, ignore_index=True)
-
-    def _decoded(self, texts: Mapping[str, list[str | None]]) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                name: self[name].decode(self.encode_column(name, cells))
-                if self[name].is_counted and not self._is_open(name)
-                else pd.Series(cells, dtype=object)
-                for name, cells in texts.items()
-            }
-        )
+        blocks: dict[str, list[Any]] = {}
+        for texts in files.csv_blocks(path, self):
+            for name, cells in texts.items():
+                # Compact arrays, so that the texts of earlier blocks are not kept.
+                is_text = not self[name].is_counted or self._is_open(name)
+                block = files.text_column(cells) if is_text else self.encode_column(name, cells)
+                blocks.setdefault(name, []).append(block)
+        columns = {}
+        for name in list(blocks):
+            parts = blocks.pop(name)
+            if isinstance(parts[0], pd.Series):
+                columns[name] = pd.concat(parts, ignore_index=True)
+            else:
+                columns[name] = self[name].decode(np.concatenate(parts))
+        return pd.DataFrame(columns, copy=False)
 
     # Protocols ----------------------------------------------------------------------------
 
@@ -574,6 +589,38 @@ class Schema:
         return f"<table>{person}<thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
+def _check_columns(
+    columns: Mapping[Any, Any], person: Hashable | None, absent: Mapping[Hashable, None]
+) -> dict[Hashable, Kind]:
+    """Return the kind of each column, or name all faulty columns."""
+    kinds: dict[Hashable, Kind] = {}
+    faults: dict[Hashable, str] = {}
+    for name, declared in columns.items():
+        try:
+            kind = kinds[name] = as_kind(declared)
+            if isinstance(kind, Categories) and not absent.keys().isdisjoint(kind.states):
+                faults[name] = "a category must not be in missing_values too"
+        except (TypeError, ValueError, OverflowError) as error:
+            faults[name] = str(error)
+    if person is not None and person not in faults:
+        if person not in columns:
+            faults[person] = "the key of persons must be a column; declare it as Schema.key()"
+        elif not isinstance(kinds[person], Key):
+            faults[person] = "the key of persons must be declared as Schema.key()"
+    raise_faults("columns must be declared", faults)
+    return kinds
+
+
+def _check_missing_values(values: Any) -> dict[Hashable, None]:
+    """Return the distinct values that mean a missing value, without None, NaN and NaT."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"missing_values must be a list of values; got {type(values).__name__}")
+    plain = [rebuild(value) for value in values]
+    if any(value is UNKNOWN for value in plain):
+        raise TypeError("missing_values must hold texts, numbers, dates or other plain values")
+    return dict.fromkeys(value for value in plain if value is not np.nan)
+
+
 def _rebuild(parameters: dict[str, Any]) -> Schema:
     return Schema(**parameters)
 
@@ -621,8 +668,6 @@ def declaration(kind: Kind) -> str:
         given = [repr(list(kind.values))]
     elif isinstance(kind, Numbers):
         given = [repr(kind.low), repr(kind.high)]
-        if kind.whole is not all(isinstance(bound, int) for bound in (kind.low, kind.high)):
-            options.insert(0, f"whole={kind.whole}")
     elif isinstance(kind, Dates):
         given = [repr(short_time(kind.low)), repr(short_time(kind.high))]
     return f"Schema.{kind.title}({', '.join([*given, *options])})"

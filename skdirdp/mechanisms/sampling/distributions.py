@@ -27,9 +27,8 @@ from .bits import (
     fill,
     floor,
     is_positive,
-    leading_bits,
 )
-from .grids import check_noise, interval_cells
+from .grids import check_noise
 
 _MAGNITUDE_MASK = np.uint64(2**63 - 1)
 
@@ -89,28 +88,14 @@ def _exponential_floors(
         unit = (uniforms.words & _MAGNITUDE_MASK).view(np.int64).astype(float)
         unit *= 2.0**-63
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            block[:], undecided = _floors(*_negative_log(unit, margin), steps, offset)
+            block[:], undecided = _floors(*negative_log(unit, margin), steps, offset)
         for i in np.flatnonzero(undecided).tolist():
             block[i] = decide(exact_floor, uniforms.magnitude(i))
         stream.undecided += int(np.count_nonzero(undecided))
     return cells, negative
 
 
-def unit_shape_cells(
-    size: int, stream: BitStream, bits: int, margin: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw at most `BLOCK` standard exponential variables, rounded down to their leading bits."""
-    uniforms = stream.draw(size)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        value, error = _negative_log(uniforms.unit_floats(), margin)
-        mantissa, exponent, undecided = interval_cells(value - error, value + error, bits)
-    for i in np.flatnonzero(undecided).tolist():
-        mantissa[i], exponent[i] = decide(lambda u: leading_bits(-u.log(), bits), uniforms.unit(i))
-    stream.undecided += int(np.count_nonzero(undecided))
-    return mantissa, exponent
-
-
-def _negative_log(unit: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+def negative_log(unit: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
     """Return ``-log(U)`` with a bound on its error; overwrites `unit`."""
     error = LOST_BITS / unit
     error += margin

@@ -28,7 +28,7 @@ from .bits import (
     is_positive,
     leading_bits,
 )
-from .distributions import Normals, unit_shape_cells
+from .distributions import Normals, negative_log
 from .grids import MAX_NUMERATOR, MAX_PLACES, interval_cells
 
 BITS = 20
@@ -113,7 +113,15 @@ def _fill_unit_shapes(numerators, settings, mantissa, exponent):
     stream, _, bits, margin = settings
     for start in range(0, mantissa.size, BLOCK):
         part = slice(start, min(start + BLOCK, mantissa.size))
-        mantissa[part], exponent[part] = unit_shape_cells(part.stop - start, stream, bits, margin)
+        uniforms = stream.draw(part.stop - start)
+        with np.errstate(all="ignore"):
+            value, error = negative_log(uniforms.unit_floats(), margin)
+            cells = interval_cells(value - error, value + error, bits)
+        mantissa[part], exponent[part], undecided = cells
+        for i in np.flatnonzero(undecided).tolist():
+            exact = decide(lambda u: leading_bits(-u.log(), bits), uniforms.unit(i))
+            mantissa[start + i], exponent[start + i] = exact
+        stream.undecided += int(np.count_nonzero(undecided))
 
 
 def _fill(power_class, numerators, settings, mantissa, exponent):
