@@ -8,7 +8,6 @@ averaged by class have two cells for each class.
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +28,14 @@ from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..pipeline.inputs import find_schema, ids_by_schema, labels_by_name
-from ..schema import as_labels, as_table, label_codes, missing_cells, without_dictionaries
+from ..schema import (
+    as_labels,
+    as_table,
+    label_codes,
+    label_numbers,
+    missing_cells,
+    without_dictionaries,
+)
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -274,10 +280,7 @@ def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarra
     if hasattr(estimator, "classes_"):
         codes = _codes(estimator, y)
         return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
-    numbers = np.full(len(y), np.nan)
-    for i, label in enumerate(y):
-        with suppress(Exception):
-            numbers[i] = float(label)
+    numbers = label_numbers(y)
     return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
 
 

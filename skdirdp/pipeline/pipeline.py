@@ -231,11 +231,13 @@ class PrivatePipeline(Pipeline):
         ----------
         X : iterable
             Training data for the first step.
-        y : iterable, default=None
-            Training targets.
+        y : iterable or str, default=None
+            Training targets. If the first step is a `SchemaEncoder`, the name of a column of
+            categories may be given: it is taken out of X, its declared values are the classes,
+            and a record without a declared label is not counted.
         **params : dict of str -> object
             As for `Pipeline.fit`. `groups`, the person of each record, is passed to every
-            private step, including those inside others.
+            private step, including those inside others. A schema with a `person` replaces it.
 
         Returns
         -------

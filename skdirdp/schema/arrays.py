@@ -6,6 +6,7 @@ represented. Containers with a dtype keep it; cells of other containers are conv
 
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -286,6 +287,15 @@ def label_codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
             return -1
 
     return np.fromiter(map(code, y), np.intp, len(y))
+
+
+def label_numbers(y: np.ndarray) -> np.ndarray:
+    """Return each label as a float, NaN for labels that are not numbers."""
+    numbers = np.full(len(y), np.nan)
+    for i, label in enumerate(y):
+        with suppress(Exception):
+            numbers[i] = float(label)
+    return numbers
 
 
 @dataclass(frozen=True)

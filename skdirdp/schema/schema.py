@@ -680,8 +680,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
     bins of numbers and dates, with the last number for missing values. Keys and ignored columns
     are left out. Nothing is learnt from the records.
 
-    In a `PrivatePipeline`, `DirichletCategoricalNB` takes the numbers of categories, the classes
-    and the ids of persons from the schema.
+    As the first step of a `PrivatePipeline`, it declares the numbers of categories, the classes and
+    the ids of persons to the private steps. Elsewhere the ids of persons are not used.
 
     Parameters
     ----------
