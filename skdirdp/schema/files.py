@@ -46,6 +46,7 @@ _DRAFT = """\
 # records: from a code book, a questionnaire or general knowledge.
 #
 #   { categories = ["f", "m"] }                  one of these values; others are missing
+#   { categories = ["00123", "250.00"] }         codes in quotes, so that they keep their form
 #   { categories = ["a", "b"], other = "other" } one of these values, or other
 #   { categories = [false, true] }               truth values
 #   { numbers = [0, 110] }                       whole numbers within these bounds
