@@ -17,8 +17,11 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from skdirdp import Schema
+from skdirdp import PrivateBayesNetMLE, Schema
 from skdirdp.schema import blocks, table_blocks
+
+from .probes import drawn_tables
+from .tables import IN_PARTS, names
 
 SCHEMA = Schema(
     {
@@ -180,3 +183,15 @@ def test_spark_frames_have_the_same_codes(monkeypatch):
         assert_codes(SCHEMA.encode(nw.from_native(frame.coalesce(1))))
     finally:
         session.stop()
+
+
+@pytest.mark.parametrize("container", names(IN_PARTS))
+def test_a_person_in_several_parts_is_counted_up_to_the_bound_of_the_schema(container):
+    schema = Schema({"id": Schema.key(), "sex": ["f", "m"]}, person="id", max_rows=2)
+    ids = [1.0, 2.0, 1.0, np.nan, 1.0, 1.0, 2.0, 1.0, np.nan, 1.0]
+    frame = pd.DataFrame({"id": ids, "sex": ["f"] * 10})
+    with drawn_tables() as tables:
+        PrivateBayesNetMLE({"sex": []}, schema=schema, n_samples=4).fit(IN_PARTS[container](frame))
+    ((mechanism, counts),) = tables
+    assert counts.tolist() == [[4, 0, 0]]
+    assert mechanism.max_total == 2

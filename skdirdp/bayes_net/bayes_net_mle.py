@@ -18,7 +18,7 @@ from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
 from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
-from ..engines import Part, TableCounts, lazy_for_dask, open_table
+from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
@@ -513,7 +513,7 @@ class StateEncoder:
 
 
 @dataclass(frozen=True)
-class FamilyCounter:
+class FamilyCounter(Counter):
     """Counts of all families in a table that is not in memory, part by part."""
 
     families: dict[Hashable, Family]
@@ -521,10 +521,15 @@ class FamilyCounter:
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
 
+    def select_rows(
+        self, groups: Any, n_rows: int, previous: CountedRows | None = None
+    ) -> CountedRows:
+        return self.encoder.select_rows(groups, n_rows, self.max_rows, previous)
+
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         records = as_records(part.X, self.columns)
         n_records = records.n_records
-        counted = self.encoder.select_rows(part.groups, n_records, self.max_rows, previous)
+        counted = self.select_rows(part.groups, n_records, previous)
         codes = {
             node: self.encoder.encode(node, records.columns[node], counted.rows)
             for node in self.families

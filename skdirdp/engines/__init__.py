@@ -18,9 +18,17 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ..schema import ARROW_TYPES, DASK_TYPES, FRAME_TYPES, has_type
-from .in_memory import InMemoryTable, Part, TableCounts
+from .in_memory import Counter, InMemoryTable, Part, TableCounts
 
-__all__ = ["Part", "TableCounts", "compute_dask", "lazy_for_dask", "open_batch", "open_table"]
+__all__ = [
+    "Counter",
+    "Part",
+    "TableCounts",
+    "compute_dask",
+    "lazy_for_dask",
+    "open_batch",
+    "open_table",
+]
 
 
 @dataclass(frozen=True)

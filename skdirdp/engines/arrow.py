@@ -40,7 +40,7 @@ class ArrowTable:
                 if isinstance(total, FailedCount):
                     break
                 if "groups" in self.given:
-                    previous = in_memory.count_per_person(previous, part.groups, counter.max_rows)
+                    previous = in_memory.count_per_person(counter, part.groups, previous)
         return in_memory.check_total(total)
 
     def _frames(self) -> Iterator[pd.DataFrame]:

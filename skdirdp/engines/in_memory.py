@@ -6,10 +6,11 @@ divided into parts.
 """
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,14 +33,22 @@ class Part(NamedTuple):
     groups: Any = None
 
 
-class Counter(Protocol):
+class Counter(ABC):
     """Counting code of an estimator, which may be sent to workers; it contains no accountant."""
 
     max_rows: int
 
+    def select_rows(
+        self, groups: Any, n_rows: int, previous: CountedRows | None = None
+    ) -> CountedRows:
+        """Select the counted rows of a part; `previous` contains the people in earlier parts."""
+        return select_rows(groups, n_rows, self.max_rows, previous)
+
+    @abstractmethod
     def count_part(self, part: Part, previous: CountedRows | None) -> Any:
         """Return counts that can be added; `previous` contains the people in earlier parts."""
 
+    @abstractmethod
     def count_frame(self, frame: Any) -> Any:
         """Return the same counts for a `LazyTable`."""
 
@@ -138,13 +147,13 @@ def count_part(counter: Counter, part: Part, previous: Any = None) -> Any:
         return FailedCount.from_error(error)
 
 
-def count_per_person(previous: Any, groups: Any, max_rows: int) -> Any:
+def count_per_person(counter: Counter, groups: Any, previous: Any) -> Any:
     """Return the number of counted records of each person up to the end of a part."""
     if isinstance(previous, FailedCount) or len(groups) == 0:
         return previous
     try:
         # The next part does not need the positions of the rows.
-        return replace(select_rows(groups, len(groups), max_rows, previous), rows=None)
+        return replace(counter.select_rows(groups, len(groups), previous), rows=None)
     except Exception as error:
         return FailedCount.from_error(error)
 

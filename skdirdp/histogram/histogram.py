@@ -17,8 +17,8 @@ from scipy import sparse
 from scipy.optimize import isotonic_regression
 
 from .._contributions import count_cells
-from .._persons import CountedRows, select_rows
-from ..engines import Part, TableCounts
+from .._persons import CountedRows
+from ..engines import Counter, Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_histogram
@@ -212,20 +212,17 @@ class FeatureBins:
 
 
 @dataclass(frozen=True)
-class BinCounter:
+class BinCounter(Counter):
     """Counter of fine bins in a table that is not in memory."""
 
     model: Any
     bins: FeatureBins
-
-    @property
-    def max_rows(self) -> int:
-        return self.model.max_rows
+    max_rows: int
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         # Validation sets attributes of the model, which threads share, so the model is copied.
         X = self.model._for_workers()._validate(part.X, reset=False)
-        counted = select_rows(part.groups, len(X), self.max_rows, previous)
+        counted = self.select_rows(part.groups, len(X), previous)
         X = counted.take(X)
         if len(X):
             check_categories(X, self.bins.n_categories)

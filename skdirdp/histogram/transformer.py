@@ -233,7 +233,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             else:
                 self._set_features(table.sample)
                 bins = self._declared_bins(table.kind)
-                counts = table.count(BinCounter(self._for_workers(), bins))
+                counts = table.count(BinCounter(self._for_workers(), bins, int(self.max_rows)))
                 X, leaks = None, []
             self._release_counts(context, counts, bins, leaks, X)
         return self

@@ -21,7 +21,7 @@ from .._persons import CountedRows, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_alpha, check_class_prior, check_classes, check_tables, encode_labels
 from ..base import CountingEstimator, Release, ReleaseContext, ReleasePlan
-from ..engines import Part, compute_dask, lazy_for_dask, open_batch, open_table
+from ..engines import Counter, Part, compute_dask, lazy_for_dask, open_batch, open_table
 from ..mechanisms.additive import gaussian_mean
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import relative_precision
@@ -130,7 +130,7 @@ def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray
 
 
 @dataclass(frozen=True)
-class _OutOfCoreCounter:
+class _OutOfCoreCounter(Counter):
     """Counter of tables that are not in memory; `model` is a copy made by `_for_workers`."""
 
     model: Any
