@@ -162,10 +162,25 @@ def select_rows(
 
 def select_persons(schema: Schema, records: Records, groups: Any, max_rows: int) -> CountedRows:
     """Select the counted records of a table with a schema, whose key column may name persons."""
-    if schema.person is None:
+    shared = SHARED_GROUPS.get()
+    if schema.person is None or (shared is not None and shared.by_schema):
+        # In a joint fit, records without a label belong to no person.
         return select_rows(groups, records.n_records, max_rows)
     check_person(schema, groups, max_rows)
     return select_rows(schema.person_ids(records), records.n_records, schema.max_rows)
+
+
+def select_by_key(
+    schema: Schema | None,
+    groups: Any,
+    n_rows: int,
+    max_rows: int,
+    before: CountedRows | None = None,
+) -> CountedRows:
+    """Select the counted rows; if the schema has a person, `groups` is its key column."""
+    if schema is not None and schema.person is not None:
+        groups, max_rows = schema.key_ids(groups), schema.max_rows
+    return select_rows(groups, n_rows, max_rows, before)
 
 
 def check_person(schema: Schema, groups: Any, max_rows: int) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
 from .._messages import errors_without_data
-from .._persons import CountedRows, check_person, select_rows
+from .._persons import CountedRows, check_person, select_by_key
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
@@ -293,7 +293,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
         if records.n_records == 0:
             raise ValueError("X must contain at least one record; got 0")
         encoder = StateEncoder(self._declared_kinds(), self.schema)
-        counted = encoder.select_rows(part.groups, records.n_records, int(self.max_rows))
+        n_records, max_rows = records.n_records, int(self.max_rows)
+        counted = select_by_key(self.schema, part.groups, n_records, max_rows)
         missing = self._missing_states(encoder.kinds)
         for node in self.structure_:
             if node not in encoder.kinds:
@@ -502,15 +503,6 @@ class StateEncoder:
         codes = replace(kind, missing=True).encode(node, values, rows, strict=True)
         return np.where(codes == kind.n_cells, -1, codes)
 
-    def select_rows(
-        self, groups: Any, n_rows: int, max_rows: int, previous: CountedRows | None = None
-    ) -> CountedRows:
-        """Select the counted records; `groups` may be the key column of the schema."""
-        if self.schema is not None and self.schema.person is not None:
-            max_rows = self.schema.max_rows
-            groups = self.schema.key_ids(groups)
-        return select_rows(groups, n_rows, max_rows, previous)
-
 
 @dataclass(frozen=True)
 class FamilyCounter(Counter):
@@ -524,7 +516,7 @@ class FamilyCounter(Counter):
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
-        return self.encoder.select_rows(groups, n_rows, self.max_rows, previous)
+        return select_by_key(self.encoder.schema, groups, n_rows, self.max_rows, previous)
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         records = as_records(part.X, self.columns)

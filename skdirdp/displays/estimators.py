@@ -23,7 +23,7 @@ class HistogramDisplay(Display):
     edges : ndarray of shape (n_bins + 1,)
         Edges of the bins.
     density : ndarray of shape (n_bins,)
-        Released probability per unit of the feature.
+        Released probability per unit of the feature. Missing values are not drawn.
     lower, upper : ndarray of shape (n_bins,), or None
         Bounds on the true density of all bins simultaneously. If None, no band is drawn.
     confidence : float
@@ -88,15 +88,19 @@ class HistogramDisplay(Display):
         if len(shares) == 1:
             raise ValueError(f"feature {name} is constant: no histogram of it was released")
         max_bins = check_integer("max_bins", max_bins, at_least=1)
-        starts = np.arange(len(shares))
-        if len(shares) > max_bins:  # merge fine bins to bins of about equal widths
-            wanted = np.linspace(fine_edges[0], fine_edges[-1], max_bins + 1)[:-1]
-            starts = np.unique(np.searchsorted(fine_edges[:-1], wanted).clip(0, len(shares) - 1))
-        edges = np.append(fine_edges[starts], fine_edges[-1])
+        has_missing = np.isinf(fine_edges[-1])  # the last bin, which is not drawn
+        n_bins, last = len(shares) - has_missing, fine_edges[-1 - has_missing]
+        starts = np.arange(n_bins)
+        if n_bins > max_bins:  # merge fine bins to bins of about equal widths
+            wanted = np.linspace(fine_edges[0], last, max_bins + 1)[:-1]
+            starts = np.unique(np.searchsorted(fine_edges[:n_bins], wanted).clip(0, n_bins - 1))
+        edges = np.append(fine_edges[starts], last)
         widths = np.diff(edges)
-        density = np.add.reduceat(shares, starts) / widths
-        band = estimator.histogram_band(position, confidence=confidence, starts=starts)
-        lower, upper = (None, None) if band is None else (limit / widths for limit in band)
+        density = np.add.reduceat(shares[:n_bins], starts) / widths
+        runs = np.append(starts, n_bins) if has_missing else starts
+        band = estimator.histogram_band(position, confidence=confidence, starts=runs)
+        limits = (None, None) if band is None else (each[: len(widths)] / widths for each in band)
+        lower, upper = limits
         return cls(edges, density, lower, upper, confidence, name).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:

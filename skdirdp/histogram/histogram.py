@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from scipy import sparse
 from scipy.optimize import isotonic_regression
 
 from .._contributions import count_cells
-from .._persons import CountedRows
+from .._messages import warn
+from .._persons import CountedRows, select_by_key
+from .._validation import check_integer
 from ..engines import Counter, Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
@@ -40,6 +43,8 @@ _FEW_BORDERS = 48
 _INVALID_CODES = {-1: np.nan, -2: np.inf}
 #: Edges of the one bin of a constant feature, as in scikit-learn.
 CONSTANT_EDGES = np.array([-np.inf, np.inf])
+# scikit-learn merges bins that are narrower than this.
+_NARROWEST = 1e-8
 # A quantile bin with less than this fraction of an equal share is merged with another.
 _NEARLY_EMPTY = 0.1
 
@@ -49,17 +54,27 @@ _NEARLY_EMPTY = 0.1
 
 @dataclass(frozen=True)
 class FineGrid:
-    """Fine bins between public bounds; values outside are counted in the first or last bin."""
+    """Fine bins between public bounds; values outside are counted in the first or last bin.
+
+    If `has_missing`, missing values are counted in a further bin, which is the last.
+    """
 
     low: float
     high: float
     width: float  # of a cell
     first: float  # lower bound divided by the width, rounded down
     starts: np.ndarray  # first cell of each fine bin
+    has_missing: bool = False
 
     @property
     def n_bins(self) -> int:
+        """Number of fine bins between the bounds."""
         return len(self.starts)
+
+    @property
+    def n_counts(self) -> int:
+        """Number of fine bins, with that of missing values."""
+        return self.n_bins + self.has_missing
 
     @property
     def n_cells(self) -> int:
@@ -67,26 +82,33 @@ class FineGrid:
 
     @cached_property
     def bin_of_cell(self) -> np.ndarray:
-        """Fine bin of each cell, and of one more, in case the upper bound is a border of cells."""
+        """Fine bin of each cell, and of two more.
+
+        The upper bound may be a border of cells. Missing values are in the last cell.
+        """
         sizes = np.diff(self.starts, append=self.n_cells + 1)
-        return np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
+        bins = np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
+        return np.append(bins, np.int32(self.n_counts - 1))
 
     @property
     def edges(self) -> np.ndarray:
+        """Edges of the fine bins; the bin of missing values ends at infinity."""
         inner = (self.first + self.starts[1:]) * self.width
-        return np.concatenate([[self.low], inner, [self.high]])
+        ends = [self.high, np.inf] if self.has_missing else [self.high]
+        return np.concatenate([[self.low], inner, ends])
 
 
 @lru_cache(maxsize=256)
-def fine_grid(low: float, high: float, n_bins: int, scale: str) -> FineGrid:
+def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool = False) -> FineGrid:
     """Return a grid of `n_bins` fine bins that depends only on the bounds, not on the data.
 
-    There are fewer bins if there are fewer floating-point numbers between the bounds.
+    There are fewer bins if there are fewer floating-point numbers between the bounds. If `whole`,
+    borders are whole numbers.
     """
     # Rounding the width up to a power of two may halve the number of cells.
     max_cells = max(_MAX_CELLS, 2 << (n_bins - 1).bit_length())
     # Cells are not narrower than the spacing of floats, so that borders are exact.
-    width = max(high / max_cells - low / max_cells, _resolution(low, high))
+    width = max(high / max_cells - low / max_cells, _resolution(low, high), float(whole))
     width = 2.0 ** np.ceil(np.log2(width))
     first = np.floor(low / width)
     n_cells = _n_cells(high, width, first)
@@ -140,7 +162,9 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     ends = [(grid.low, grid.high, 1 / grid.width, grid.first) for grid in grids]
     low, high, scale, first = np.array(ends).T
     reaches_below = bool(first.min() < 0)
-    counts = [np.zeros(grid.n_bins) for grid in grids]
+    has_missing = any(grid.has_missing for grid in grids)
+    missing_cells = [grid.n_cells + 1 for grid in grids]
+    counts = [np.zeros(grid.n_counts) for grid in grids]
     all_columns = columns == list(range(X.shape[1]))
     cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
     for part in range(0, len(X), _COUNTED_ROWS):
@@ -153,9 +177,11 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
                 # Otherwise the subtraction could round a value just below a border up to it.
                 np.floor(inside, out=inside)
             inside -= first
+            if has_missing:
+                np.copyto(inside, missing_cells, where=np.isnan(inside))
             cells[:, block] = inside.T
         for total, column, grid in zip(counts, cells, grids, strict=True):
-            total += count_cells(grid.bin_of_cell[column[: len(rows)]], grid.n_bins)
+            total += count_cells(grid.bin_of_cell[column[: len(rows)]], grid.n_counts)
     return counts
 
 
@@ -219,6 +245,11 @@ class BinCounter(Counter):
     bins: FeatureBins
     max_rows: int
 
+    def select_rows(
+        self, groups: Any, n_rows: int, previous: CountedRows | None = None
+    ) -> CountedRows:
+        return select_by_key(self.model.schema, groups, n_rows, self.max_rows, previous)
+
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         # Validation sets attributes of the model, which threads share, so the model is copied.
         X = self.model._for_workers()._validate(part.X, reset=False)
@@ -229,6 +260,11 @@ class BinCounter(Counter):
         return TableCounts(CountedRows(counted.unit, counted.n_rows), self.bins.count(X))
 
     def count_frame(self, frame: Any) -> TableCounts:
+        if self.model.schema is not None:
+            raise TypeError(
+                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
+                "lazy frame. Collect it, or write it to Parquet files"
+            )
         numbers = frame.numbers()
         if not numbers.are_numeric:
             self._check(numbers.extreme_rows(None))
@@ -270,6 +306,46 @@ def check_categories(X: np.ndarray, sizes: list[Any], first: int = 0) -> None:
                 f"X must contain integers from 0 to {size - 1} in feature {k}, which has "
                 f"n_categories {size}; some values are not"
             )
+
+
+def check_pair(pair: Any, feature: int) -> tuple[float, float]:
+    """Return the bounds of a feature as floats."""
+    ends = np.asarray(pair, dtype=float)
+    if ends.shape != (2,) or not np.all(np.isfinite(ends)) or not ends[0] < ends[1]:
+        raise ValueError(
+            "bounds must be pairs of finite numbers, the lower one first; "
+            f"got {pair!r} for feature {feature}"
+        )
+    return float(ends[0]), float(ends[1])
+
+
+def check_room(
+    n_bins: list[int], grids: list[FineGrid | None], strategy: str, n_fine_bins: int
+) -> None:
+    """Refuse bounds that have no room for the bins, before the charge."""
+    for k, (number, grid) in enumerate(zip(n_bins, grids, strict=True)):
+        if grid is None:
+            continue
+        if strategy == "quantile" and number > grid.n_bins:
+            raise ValueError(
+                f"n_bins must be at most the number of fine bins; got {number} and {grid.n_bins} "
+                f"for feature {k}, of n_fine_bins={n_fine_bins}. There are fewer if there are few "
+                "floating-point numbers between the bounds"
+            )
+        with np.errstate(over="ignore", invalid="ignore"):
+            distinct = np.all(np.diff(np.linspace(grid.low, grid.high, number + 1)) > 0)
+        if strategy == "uniform" and not distinct:
+            raise ValueError(
+                f"bounds must have room for n_bins={number} bins of equal width; those of feature "
+                f"{k} have not, in floating point"
+            )
+
+
+def empty_table(columns: Any) -> Any:
+    """Return a table without records, given the number or the names of its columns."""
+    if isinstance(columns, Integral):
+        return np.empty((0, check_integer("columns", columns, at_least=1)))
+    return pd.DataFrame(columns=list(columns))
 
 
 def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
@@ -345,6 +421,26 @@ def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int
     return -float(smaller), start - stop, start, middle, stop
 
 
+def exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray:
+    """Return exactly the edges of `KBinsDiscretizer`, for fits without noise."""
+    if len(values) == 0:  # all are missing
+        return CONSTANT_EDGES
+    percents = np.linspace(0, 100, n_bins + 1)  # 100 * 0.3 is not 30
+    edges = np.percentile(values, percents, method="averaged_inverted_cdf")
+    edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
+    if len(edges) <= n_bins:
+        warn(
+            "Bins whose width are too small (i.e., <= 1e-8) in feature "
+            f"{feature} are removed. Consider decreasing the number of bins."
+        )
+    return edges if len(edges) > 1 else CONSTANT_EDGES
+
+
+def value_edges(edges: np.ndarray) -> np.ndarray:
+    """Return edges without that of the bin of missing values, which is infinite."""
+    return edges[:-1] if len(edges) > 2 and np.isinf(edges[-1]) else edges
+
+
 # Released histograms -------------------------------------------------------------------
 
 
@@ -357,6 +453,7 @@ class ReleasedHistogram:
     mechanism: Mechanism
     n_samples: Any
     ordered: bool = True  # whether adjacent bins contain adjacent values
+    has_missing: bool = False  # whether the last bin, which has no edges, counts missing values
 
     @cached_property
     def _unbiased(self) -> np.ndarray:
@@ -378,8 +475,8 @@ class ReleasedHistogram:
         )
 
     @cached_property
-    def cdf(self) -> np.ndarray:
-        """Estimated share of records below each edge, non-decreasing."""
+    def _cumulated(self) -> np.ndarray:
+        """Estimated shares of records in the first bins, from none to all, non-decreasing."""
         if not self.ordered:
             return np.concatenate([[0.0], np.cumsum(self.probabilities)[:-1], [1.0]])
         # Isotonic regression does not increase the largest error.
@@ -387,9 +484,24 @@ class ReleasedHistogram:
         return np.concatenate([[0.0], np.clip(inner, 0.0, 1.0), [1.0]])
 
     @cached_property
+    def cdf(self) -> np.ndarray:
+        """Estimated share below each edge of the values that are not missing, non-decreasing."""
+        if not self.has_missing:
+            return self._cumulated
+        present = self._cumulated[-2]
+        if present <= 0:
+            return np.linspace(0.0, 1.0, len(self.edges))
+        return self._cumulated[:-1] / present
+
+    @cached_property
     def probabilities(self) -> np.ndarray:
         """Estimated share of records in each bin."""
-        return np.diff(self.cdf) if self.ordered else self._estimate_unordered()
+        return np.diff(self._cumulated) if self.ordered else self._estimate_unordered()
+
+    @property
+    def missing_share(self) -> float:
+        """Estimated share of missing values."""
+        return float(self.probabilities[-1]) if self.has_missing else 0.0
 
     def means(self, edges: np.ndarray) -> np.ndarray:
         """Return the estimated mean in each of the wider bins, or the centre of an empty bin."""
@@ -417,10 +529,14 @@ class ReleasedHistogram:
     def cdf_band(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
         """Return simultaneous limits of the true CDF at all edges."""
         below = np.arange(1, len(self.release))
-        limits = self._limits(np.zeros_like(below), below, confidence, self.cdf[1:-1])
+        limits = self._limits(np.zeros_like(below), below, confidence, self._cumulated[1:-1])
         # A CDF is non-decreasing: lower limits hold at later edges, upper limits at earlier edges.
         lower = np.maximum.accumulate(limits[0])
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
+        if self.has_missing:  # limits of shares of the values that are not missing
+            least, most = lower[-1], upper[-1]
+            lower = lower[:-1] / most if most > 0 else np.zeros(len(lower) - 1)
+            upper = np.minimum(upper[:-1] / least, 1.0) if least > 0 else np.ones(len(upper) - 1)
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
 
 

@@ -5,25 +5,24 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
 from .._messages import describe, errors_without_data, warn
-from .._persons import select_rows
+from .._persons import CountedRows, check_person, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
 from ..base import CountingEstimator, ReleaseContext, ReleasePlan
-from ..engines import TableCounts, lazy_for_dask, open_table
+from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..schema import as_numbers
+from ..schema import Schema, as_numbers
+from .columns import SchemaColumns
 from .histogram import (
     BLOCK_ENTRIES,
-    CONSTANT_EDGES,
     FINE_SCALES,
     BinCounter,
     FeatureBins,
@@ -33,14 +32,17 @@ from .histogram import (
     assign_bins,
     bins_from_onehot,
     check_categories,
+    check_pair,
+    check_room,
+    empty_table,
+    exact_quantiles,
     fine_grid,
     observed_bounds,
     quantile_borders,
+    value_edges,
 )
 
 _FLOATS = (np.float64, np.float32)
-# scikit-learn merges bins that are narrower than this.
-_NARROWEST = 1e-8
 
 
 class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
@@ -54,13 +56,19 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     ----------
     n_bins : int or array-like of shape (n_features,), default=10
         Number of bins, at least 2; not used for categorical features. With a finite
-        `epsilon` there are exactly as many, and some may be empty.
+        `epsilon` there are exactly as many, and some may be empty. By a schema, there are at
+        most as many as whole numbers or dates, and one more for missing values.
     encode : {"onehot", "onehot-dense", "ordinal", "density", "cdf"}, default="onehot"
         The first three as in `KBinsDiscretizer`. "density" gives the estimated density at the
         value, and "cdf" the estimated share of values below it, a private quantile transform.
+        Both are NaN for missing values, and do not count them.
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of about equally many records, or of equal width. A value that many records
         share fills a bin by itself.
+    schema : Schema, default=None
+        Public description of the columns of X. Bounds, categories, the ids of persons and
+        `max_rows` are then those of the schema. Each category is a bin. Missing values, and
+        cells that do not fit, have a bin of their own, the last, if the column allows them.
     bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
         Public bounds on all features, or on each, in order or by name. Bounds that are None
         are taken from the data, with a warning. Values beyond fall into the end bins.
@@ -109,9 +117,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     Attributes
     ----------
     bin_edges_ : ndarray of ndarray of shape (n_features,)
-        Edges of the bins; those of a categorical feature lie between the codes.
+        Edges of the bins; those of a categorical feature lie between the codes. Dates are
+        units of their resolution from the lower bound. A bin of missing values ends at inf.
     n_bins_ : ndarray of shape (n_features,)
-        Number of bins of each feature: `n_bins`, or the number of its categories.
+        Number of bins of each feature, with that of missing values: as `n_bins`, or the
+        number of its categories.
     histogram_ : list of ndarray of shape (number of fine bins,)
         Released histogram of each feature, as a distribution.
     fine_edges_ : list of ndarray of shape (number of fine bins + 1,)
@@ -121,7 +131,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     privacy_ : PrivacyReport
         Privacy guarantee of the fit.
     n_features_in_ : int
-        Number of features seen during fit.
+        Number of features seen during fit. With a schema, keys and ignored columns are none,
+        and the features are in the order of the schema.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features seen during fit, if all names are strings.
 
@@ -148,11 +159,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     True
     """
 
+    _columns_: SchemaColumns | None  # with a schema
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
         "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal", "density", "cdf"})],
         "strategy": [StrOptions({"uniform", "quantile"})],
+        "schema": [None, Schema],
         "bounds": [None, "array-like", dict],
         "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
         "n_fine_bins": [Interval(Integral, 2, None, closed="left")],
@@ -166,6 +180,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         *,
         encode: str = "onehot",
         strategy: str = "quantile",
+        schema: Schema | None = None,
         bounds: Any = None,
         n_categories: Any = None,
         n_fine_bins: int = 512,
@@ -186,6 +201,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self.n_bins = n_bins
         self.encode = encode
         self.strategy = strategy
+        self.schema = schema
         self.bounds = bounds
         self.n_categories = n_categories
         self.n_fine_bins = n_fine_bins
@@ -210,24 +226,23 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), Dask collection or lazy frame
-            Finite numbers. Tables that are not in memory are counted by their own engine
-            (docs/scale.md).
+            Finite numbers, or any cells of columns that a schema declares. Declared columns
+            that X lacks are not binned. Tables that are not in memory are counted by their own
+            engine (docs/scale.md).
         y : Ignored
         groups : array-like of shape (n_samples,), or str, default=None
             Person of each record, as whole numbers or strings, or the name of the column
             that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more.
+            None, no person has more. Not given if the schema has a `person`.
 
         Returns
         -------
         self
         """
         with self._fitting() as context:
-            table = open_table(X, groups=groups)
+            table = self._open(X, groups)
             if table.in_memory:
-                X = self._validate(table.part.X, reset=True)
-                counted = select_rows(table.part.groups, len(X), self.max_rows)
-                X = counted.take(X)
+                X, counted = self._select(table.part)
                 bins, leaks = self._choose_bins(X)
                 counts = TableCounts(counted, bins.count(X))
             else:
@@ -267,7 +282,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         with self._fitting() as context:
             by_name = isinstance(tables, Mapping)
             given = list(tables.values()) if by_name else list(tables)
-            self._set_features(_empty_table(list(tables) if by_name else len(given)))
+            self._declare_features(list(tables) if by_name else len(given))
             bins = self._declared_bins("given as counts")
             counted = self._selected(n_samples)
             counts = []
@@ -293,7 +308,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         list of ndarray
         """
         copy = self._for_workers()
-        copy._set_features(_empty_table(columns))
+        copy._declare_features(columns)
         return copy._declared_bins("given as counts").edges()
 
     def _release_counts(
@@ -319,15 +334,20 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             kind, number = NoisyHistogram, None if plan.n_records is None else float(plan.n_records)
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
+        self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
+        self._has_missing_ = np.array(
+            [grid is not None and grid.has_missing for grid in bins.grids]
+        )
         # None for a feature with a single bin, which needs no release.
         self._histograms_ = [
-            None if mechanism is None else kind(edges, drawn, mechanism, number, size is None)
-            for edges, (drawn, mechanism), size in zip(
-                self.fine_edges_, releases, bins.n_categories, strict=True
+            None
+            if mechanism is None
+            else kind(value_edges(edges), drawn, mechanism, number, size is None, bool(missing))
+            for edges, (drawn, mechanism), size, missing in zip(
+                self.fine_edges_, releases, bins.n_categories, self._has_missing_, strict=True
             )
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
-        self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
         self._set_edges(bins, X, is_private=context.is_private)
 
     def _set_edges(self, bins: FeatureBins, X: np.ndarray | None, *, is_private: bool) -> None:
@@ -337,23 +357,81 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             grid, histogram = bins.grids[k], self._histograms_[k]
             if grid is None or histogram is None:
                 self.bin_edges_[k] = self.fine_edges_[k]
-            elif self.strategy == "uniform":
+                continue
+            if self.strategy == "uniform":
                 self.bin_edges_[k] = np.linspace(grid.low, grid.high, n_bins + 1)
             elif is_private:
                 # Borders of fine bins: equal values share a bin, whose share is released.
                 self.bin_edges_[k] = histogram.edges[quantile_borders(histogram.cdf, n_bins)]
             else:
                 assert X is not None
-                inside = np.clip(X[:, k], grid.low, grid.high)
-                self.bin_edges_[k] = _exact_quantiles(inside, n_bins, k)
+                inside = np.clip(X[~np.isnan(X[:, k]), k], grid.low, grid.high)
+                self.bin_edges_[k] = exact_quantiles(inside, n_bins, k)
+            if self._has_missing_[k]:
+                self.bin_edges_[k] = np.append(self.bin_edges_[k], np.inf)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
 
-    def _set_features(self, sample: Any) -> None:
-        """Set number and names of the features from a table without records."""
-        with errors_without_data(X=sample):
-            validate_data(self, sample, skip_check_array=True)
+    def _open(self, X: Any, groups: Any) -> Any:
+        """Return the table with its engine; ids of persons may be in a column of the schema."""
+        schema = self.schema
+        if schema is not None:
+            if self.bounds is not None or self.n_categories is not None:
+                raise ValueError(
+                    "bounds and n_categories must not be given with a schema, which has them"
+                )
+            if schema.person is not None:
+                check_person(schema, groups, self.max_rows)
+        table = open_table(X, groups=groups)
+        if not table.in_memory and schema is not None and schema.person is not None:
+            return open_table(X, groups=schema.person)
+        return table
+
+    def _select(self, part: Part) -> tuple[np.ndarray, CountedRows]:
+        """Return the counted records of a table in memory as numbers."""
+        if self.schema is None:
+            self._columns_ = None
+            X = self._validate(part.X, reset=True)
+            counted = select_rows(part.groups, len(X), self.max_rows)
+            return counted.take(X), counted
+        columns: Any = self._set_features(part.X)
+        records = columns.open(part.X)
+        if records.n_records == 0:
+            raise ValueError("X must contain at least one record; got 0")
+        counted = select_persons(self.schema, records, part.groups, self.max_rows)
+        return columns.encode(records, counted.rows), counted
+
+    def _set_features(self, sample: Any, names: Any = None) -> SchemaColumns | None:
+        """Set number and names of the features, and return the columns of a schema.
+
+        No cell of `sample` is used. `names` replaces it if there is a schema.
+        """
+        if self.schema is None:
+            self._columns_ = None
+            with errors_without_data(X=sample):
+                validate_data(self, sample, skip_check_array=True)
+            return None
+        if names is None:
+            records = self.schema.records(sample, optional=True)
+            names = [name for name in self.schema.features if name in records.columns]
+        self._columns_ = SchemaColumns.from_names(self.schema, names)
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self._columns_
+
+    def _declare_features(self, columns: Any) -> None:
+        """Set the features, given their number or names."""
+        if self.schema is None:
+            self._set_features(empty_table(columns))
+            return
+        names = self.schema.features if isinstance(columns, Integral) else list(columns)
+        if isinstance(columns, Integral) and len(names) != columns:
+            raise ValueError(f"there must be {len(names)} features by the schema; got {columns}")
+        self._set_features(None, names)
 
     def _validate(self, X: Any, *, reset: bool) -> np.ndarray:
+        if self._columns_ is not None:
+            return self._columns_.encode(self._columns_.open(X))
         with errors_without_data(X=X):
             return validate_data(self, as_numbers(X), dtype=_FLOATS, reset=reset)
 
@@ -376,11 +454,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                     "KBinsDiscretizer received an invalid number of bins at indices "
                     f"{', '.join(wrong)}. Number of bins must be at least 2, and must be an int."
                 )
-        return check_sizes("n_bins", n_bins, n_features, at_least=2).tolist()
+        numbers = check_sizes("n_bins", n_bins, n_features, at_least=2).tolist()
+        return numbers if self._columns_ is None else self._columns_.limit_bins(numbers)
 
     def _sizes(self) -> list[int | None]:
         """Return the number of categories of each feature, None for numeric ones."""
         given, n_features = self._by_feature("n_categories"), self.n_features_in_
+        if self._columns_ is not None:
+            given = self._columns_.n_categories()
         is_single = given is None or isinstance(given, Integral)
         sizes = [given] * n_features if is_single else list(given)
         if len(sizes) != n_features:
@@ -410,7 +491,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 f"got {len(pairs)}"
             )
         return [
-            None if pair is None or sizes[k] is not None else _check_pair(pair, k)
+            None if pair is None or sizes[k] is not None else check_pair(pair, k)
             for k, pair in enumerate(pairs)
         ]
 
@@ -422,25 +503,27 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         leaks, is_private = [], self._is_private
         bounds, n_fine_bins = self._public_bounds(sizes), int(self.n_fine_bins)
         grids: list[FineGrid | None] = [None] * len(sizes)
-        for k in [k for k, size in enumerate(sizes) if size is None]:
+        if self._columns_ is not None:
+            grids = self._columns_.grids(n_fine_bins, self.fine_scale)
+        for k in [k for k, size in enumerate(sizes) if size is None and grids[k] is None]:
             pair = bounds[k]
             if pair is None:
                 leaks = ["bounds"]
                 room = max(n_fine_bins, n_bins[k]) if is_private else 0
                 pair = observed_bounds(X[:, k], room)
             if pair[0] < pair[1]:
-                grids[k] = grid = fine_grid(*pair, n_fine_bins, self.fine_scale)
-                if is_private:
-                    self._check_room(grid, n_bins[k], k)
+                grids[k] = fine_grid(*pair, n_fine_bins, self.fine_scale)
             else:
                 warn(f"Feature {k} is constant and will be replaced with 0.")
+        if is_private:
+            check_room(n_bins, grids, self.strategy, n_fine_bins)
         return FeatureBins(n_bins, sizes, grids), leaks
 
     def _declared_bins(self, kind: str) -> FeatureBins:
         """Return the fine bins of a table that is not in memory, from public parameters."""
         sizes = self._sizes()
         pairs = zip(sizes, self._public_bounds(sizes), strict=True)
-        missing = any(size is None and pair is None for size, pair in pairs)
+        missing = self._columns_ is None and any(s is None and pair is None for s, pair in pairs)
         self._check_declared(kind, ["bounds"] if missing else [])
         if not self._is_private and self.strategy == "quantile" and None in sizes:
             raise ValueError(
@@ -453,27 +536,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         if self.encode == "density":
             return {}
         if self.encode == "ordinal":
-            pairs = zip(self._numbers_of_bins(), self._sizes(), strict=True)
+            n_bins, sizes = self._numbers_of_bins(), self._sizes()
+            if self._columns_ is not None:
+                n_bins = self._columns_.with_missing(n_bins)
+            pairs = zip(n_bins, sizes, strict=True)
             return {"n_categories": [bins if size is None else size for bins, size in pairs]}
         return {"max_count": 1.0, "max_total": float(self.n_features_in_)}
-
-    def _check_room(self, grid: FineGrid, n_bins: int, feature: int) -> None:
-        """Refuse bounds that have no room for the bins, before the charge."""
-        if self.strategy == "quantile":
-            if n_bins > grid.n_bins:
-                raise ValueError(
-                    f"n_bins must be at most the number of fine bins; got {n_bins} and "
-                    f"{grid.n_bins} for feature {feature}, of n_fine_bins={self.n_fine_bins}. "
-                    "There are fewer if there are few floating-point numbers between the bounds"
-                )
-            return
-        with np.errstate(over="ignore", invalid="ignore"):
-            distinct = np.all(np.diff(np.linspace(grid.low, grid.high, n_bins + 1)) > 0)
-        if not distinct:
-            raise ValueError(
-                f"bounds must have room for n_bins={n_bins} bins of equal width; those of feature "
-                f"{feature} have not, in floating point"
-            )
 
     @lazy_for_dask(lambda model: model._output())
     def transform(self, X: Any) -> Any:
@@ -495,15 +563,14 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         )
         if self.encode == "cdf":
             return self._evaluate_cdf(X)
-        borders = [edges[1:-1] for edges in self.bin_edges_]
         if self.encode == "density":
-            bins = assign_bins(X, borders, np.intp)
+            bins = self._assign_bins(X, np.intp)
             values = [density[bins[:, k]] for k, density in enumerate(self._densities())]
             return np.column_stack(values).astype(X.dtype, copy=False)
         if self.encode == "ordinal":
-            return assign_bins(X, borders, X.dtype)
+            return self._assign_bins(X, X.dtype)
         starts = np.concatenate([[0], np.cumsum(self.n_bins_)])
-        columns = assign_bins(X, borders, np.int32)
+        columns = self._assign_bins(X, np.int32)
         columns += starts[:-1].astype(np.int32)
         shape = (len(X), int(starts[-1]))
         if self.encode == "onehot-dense":
@@ -513,6 +580,13 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         ends = np.arange(0, columns.size + 1, X.shape[1])
         return sparse.csr_matrix((np.ones(columns.size, X.dtype), columns.ravel(), ends), shape)
 
+    def _assign_bins(self, X: np.ndarray, dtype: Any) -> np.ndarray:
+        """Return the bin of each value; that of missing values is the last."""
+        bins = assign_bins(X, [value_edges(edges)[1:-1] for edges in self.bin_edges_], dtype)
+        if self._has_missing_.any():
+            np.copyto(bins, self.n_bins_ - 1, where=np.isnan(X), casting="unsafe")
+        return bins
+
     def _output(self) -> tuple[int, Any]:
         """Return the number of output columns, and an empty array of the output type."""
         width = int(np.sum(self.n_bins_)) if "onehot" in self.encode else self.n_features_in_
@@ -520,14 +594,16 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         return width, sparse.csr_matrix(empty) if self.encode == "onehot" else empty
 
     def _densities(self) -> list[np.ndarray]:
-        """Return the estimated share of each bin divided by its width."""
+        """Return the estimated share of each bin divided by its width, NaN for missing values."""
         densities = []
-        for edges, histogram in zip(self.bin_edges_, self._histograms_, strict=True):
+        for k, histogram in enumerate(self._histograms_):
+            edges = value_edges(self.bin_edges_[k])
             if histogram is None or np.isinf(edges[0]):
-                densities.append(np.ones(1))
+                density = np.ones(1)
             else:
                 shares = np.interp(edges[1:-1], histogram.edges, histogram.cdf)
-                densities.append(np.diff(shares, prepend=0.0, append=1.0) / np.diff(edges))
+                density = np.diff(shares, prepend=0.0, append=1.0) / np.diff(edges)
+            densities.append(np.append(density, np.nan) if self._has_missing_[k] else density)
         return densities
 
     def _evaluate_cdf(self, X: np.ndarray) -> np.ndarray:
@@ -538,11 +614,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                     values[block, k] = np.interp(X[block, k], histogram.edges, histogram.cdf)
         return values
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
+    def inverse_transform(self, X: Any) -> Any:
         """Return a value in each bin; for `encode="cdf"` the quantile.
 
         The value is the estimated mean of the records in the bin or, at infinite `epsilon`,
-        its centre, as in `KBinsDiscretizer`.
+        its centre, as in `KBinsDiscretizer`. Whole numbers and dates are rounded down.
 
         Parameters
         ----------
@@ -552,12 +628,21 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+            A DataFrame of values in their declared types if there is a schema.
         """
         check_is_fitted(self)
+        values = self._invert(X)
+        return values if self._columns_ is None else self._columns_.decode(values)
+
+    def _invert(self, X: Any) -> np.ndarray:
+        """Return a value in each bin as a number, NaN for missing values."""
         if self.encode == "density":
             raise ValueError("encode='density' has no inverse: many values have one density")
+        finite: Any = "allow-nan" if self.encode == "cdf" and self._has_missing_.any() else True
         with errors_without_data(X=X):
-            X = check_array(X, accept_sparse=self.encode == "onehot", dtype=_FLOATS)
+            X = check_array(
+                X, accept_sparse=self.encode == "onehot", dtype=_FLOATS, ensure_all_finite=finite
+            )
         n_columns, _ = self._output()
         if X.shape[1] != n_columns:
             raise ValueError(f"X must have {n_columns} columns; got {X.shape[1]}")
@@ -579,11 +664,13 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _representatives(self, k: int) -> np.ndarray:
         """Return a value for each bin of a feature."""
-        edges, histogram = self.bin_edges_[k], self._histograms_[k]
+        edges, histogram = value_edges(self.bin_edges_[k]), self._histograms_[k]
         if histogram is None or histogram.mechanism.is_exact or self._is_categorical_[k]:
             with np.errstate(invalid="ignore"):
-                return edges[1:] / 2 + edges[:-1] / 2
-        return histogram.means(edges)
+                values = edges[1:] / 2 + edges[:-1] / 2
+        else:
+            values = histogram.means(edges)
+        return np.append(values, np.nan) if self._has_missing_[k] else values
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the output columns.
@@ -671,7 +758,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             return None
         return histogram.band(confidence, None if starts is None else np.asarray(starts))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draw records from the released histograms, at no privacy cost.
 
         Features are drawn independently.
@@ -686,7 +773,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         -------
         ndarray of shape (n_samples, n_features)
             Uniform within a fine bin; codes of categorical features; nan for a constant
-            feature, which is possible only at infinite `epsilon`.
+            feature, which is possible only at infinite `epsilon`. A DataFrame of values in
+            their declared types if there is a schema.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=1)
@@ -698,39 +786,13 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 drawn[:, k] = generator.choice(len(shares), n_samples, p=shares)
             elif histogram is not None:
                 drawn[:, k] = np.interp(generator.random(n_samples), histogram.cdf, histogram.edges)
-        return drawn
+                if histogram.has_missing:
+                    drawn[generator.random(n_samples) < histogram.missing_share, k] = np.nan
+        return drawn if self._columns_ is None else self._columns_.decode(drawn)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        if self.schema is not None:
+            tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         return tags
-
-
-def _exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray:
-    """Return exactly the edges of `KBinsDiscretizer`, for fits without noise."""
-    percents = np.linspace(0, 100, n_bins + 1)  # 100 * 0.3 is not 30
-    edges = np.percentile(values, percents, method="averaged_inverted_cdf")
-    edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
-    if len(edges) <= n_bins:
-        warn(
-            "Bins whose width are too small (i.e., <= 1e-8) in feature "
-            f"{feature} are removed. Consider decreasing the number of bins."
-        )
-    return edges if len(edges) > 1 else CONSTANT_EDGES
-
-
-def _empty_table(columns: Any) -> Any:
-    """Return a table without records, given the number or the names of its columns."""
-    if isinstance(columns, Integral):
-        return np.empty((0, check_integer("columns", columns, at_least=1)))
-    return pd.DataFrame(columns=list(columns))
-
-
-def _check_pair(pair: Any, feature: int) -> tuple[float, float]:
-    ends = np.asarray(pair, dtype=float)
-    if ends.shape != (2,) or not np.all(np.isfinite(ends)) or not ends[0] < ends[1]:
-        raise ValueError(
-            "bounds must be pairs of finite numbers, the lower one first; "
-            f"got {pair!r} for feature {feature}"
-        )
-    return float(ends[0]), float(ends[1])

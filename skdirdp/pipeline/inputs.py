@@ -1,14 +1,16 @@
-"""Records, labels and ids of a pipeline fit, read by the schema of the pipeline's encoder."""
+"""Records, labels and ids of a pipeline fit, read by the schema of the pipeline's first step."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import TransformerMixin
 
 from .._messages import errors_without_data
 from .._persons import SharedGroups, check_person
 from .._sklearn_compat import take_records
+from ..base import PrivateEstimator
 from ..engines import open_table
 from ..schema import (
     NO_PERSON,
@@ -59,7 +61,15 @@ def find_schema(estimator: Any) -> Schema | None:
     steps = [
         step for _, step in getattr(estimator, "steps", ()) if step not in (None, "passthrough")
     ]
-    return steps[0].schema if steps and type(steps[0]) is SchemaEncoder else None
+    return steps[0].schema if steps and encodes_by_schema(steps[0]) else None
+
+
+def encodes_by_schema(step: Any) -> bool:
+    """Whether a step encodes the columns of a table by its schema."""
+    if type(step) is SchemaEncoder:
+        return True
+    is_own = isinstance(step, PrivateEstimator) and isinstance(step, TransformerMixin)
+    return is_own and isinstance(getattr(step, "schema", None), Schema)
 
 
 def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) -> FitInputs:
@@ -120,7 +130,7 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
 
 def _check_encoders(pipe: Any, schema: Schema | None) -> None:
     """Refuse a schema with persons whose ids the fit would not use."""
-    parts = [part for part in reachable(pipe) if type(part) is SchemaEncoder]
+    parts = [part for part in reachable(pipe) if encodes_by_schema(part)]
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
             "a schema with person must belong to the first step of the PrivatePipeline: otherwise "
@@ -138,8 +148,8 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
     schema = find_schema(estimator)
     if schema is None:
         raise TypeError(
-            "y may be the name of a column only if the estimator is a pipeline that begins with "
-            "schema.encoder(); got a name"
+            "y may be the name of a column only if the estimator is a pipeline whose first step "
+            "has a schema, such as schema.encoder(); got a name"
         )
     records = schema.records(X, optional=True)
     return labels_or_none(schema, y, _column(records, y))

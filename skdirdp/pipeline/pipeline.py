@@ -232,7 +232,7 @@ class PrivatePipeline(Pipeline):
         X : iterable
             Training data for the first step.
         y : iterable or str, default=None
-            Training targets. If the first step is a `SchemaEncoder`, the name of a column of
+            Training targets. If the first step has a schema, the name of a column of
             categories may be given: it is taken out of X, its declared values are the classes,
             and a record without a declared label is not counted.
         **params : dict of str -> object
@@ -294,7 +294,7 @@ class PrivatePipeline(Pipeline):
         X : iterable
             Records.
         y : iterable or str, default=None
-            Targets. If the first step is a `SchemaEncoder`, the name of a column may be given;
+            Targets. If the first step has a schema, the name of a column may be given;
             records without a declared label are left out.
         sample_weight : array-like, default=None
             Weights of the records.
