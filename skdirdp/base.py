@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ._messages import describe_not_covered, format_exact, plural, suppress_other_warnings, warn
-from ._persons import MOST_ROWS, RECORD, CountedRows, Unit
+from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
@@ -467,7 +467,11 @@ class CountingEstimator(PrivateEstimator):
     def _selected(self, n_samples: Any) -> CountedRows:
         """Return the selection of records that were counted by the user."""
         n_rows = check_integer("n_samples", n_samples, at_least=1)
-        return CountedRows(Unit(int(self.max_rows)), n_rows)
+        max_rows, schema = int(self.max_rows), getattr(self, "schema", None)
+        if schema is not None and schema.person is not None:
+            check_person(schema, None, max_rows)
+            max_rows = schema.max_rows
+        return CountedRows(Unit(max_rows), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
         """Return public parameters of a next step that hold for any data."""

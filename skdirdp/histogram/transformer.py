@@ -67,8 +67,9 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         share fills a bin by itself.
     schema : Schema, default=None
         Public description of the columns of X. Bounds, categories, the ids of persons and
-        `max_rows` are then those of the schema. Each category is a bin. Missing values, and
-        cells that do not fit, have a bin of their own, the last, if the column allows them.
+        `max_rows` are then those of the schema, and features are in its order, without keys
+        and ignored columns. Each category is a bin. Missing values, and cells that do not fit,
+        have a bin of their own, the last, if the column allows them.
     bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
         Public bounds on all features, or on each, in order or by name. Bounds that are None
         are taken from the data, with a warning. Values beyond fall into the end bins.
@@ -131,8 +132,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     privacy_ : PrivacyReport
         Privacy guarantee of the fit.
     n_features_in_ : int
-        Number of features seen during fit. With a schema, keys and ignored columns are none,
-        and the features are in the order of the schema.
+        Number of features seen during fit.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features seen during fit, if all names are strings.
 
@@ -373,18 +373,11 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
 
     def _open(self, X: Any, groups: Any) -> Any:
         """Return the table with its engine; ids of persons may be in a column of the schema."""
-        schema = self.schema
-        if schema is not None:
-            if self.bounds is not None or self.n_categories is not None:
-                raise ValueError(
-                    "bounds and n_categories must not be given with a schema, which has them"
-                )
-            if schema.person is not None:
-                check_person(schema, groups, self.max_rows)
         table = open_table(X, groups=groups)
-        if not table.in_memory and schema is not None and schema.person is not None:
-            return open_table(X, groups=schema.person)
-        return table
+        if table.in_memory or self.schema is None or self.schema.person is None:
+            return table
+        check_person(self.schema, groups, self.max_rows)
+        return open_table(X, groups=self.schema.person)
 
     def _select(self, part: Part) -> tuple[np.ndarray, CountedRows]:
         """Return the counted records of a table in memory as numbers."""
@@ -410,6 +403,10 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             with errors_without_data(X=sample):
                 validate_data(self, sample, skip_check_array=True)
             return None
+        if self.bounds is not None or self.n_categories is not None:
+            raise ValueError(
+                "bounds and n_categories must not be given with a schema, which has them"
+            )
         if names is None:
             records = self.schema.records(sample, optional=True)
             names = [name for name in self.schema.features if name in records.columns]
