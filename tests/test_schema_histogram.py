@@ -19,7 +19,7 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp.displays import HistogramDisplay
-from skdirdp.model_selection import private_score
+from skdirdp.model_selection import PrivateGridSearchCV, private_score
 
 from .probes import Recorder, drawn_tables, outside_bounds
 from .tables import IN_GROUPS, IN_MEMORY, IN_PARTS, names
@@ -542,6 +542,20 @@ def test_a_private_score_takes_labels_and_ids_from_the_schema():
     score = private_score(pipe, frame, "label", epsilon=5.0)
     assert (score.privacy.unit.max_rows, score.privacy.unit.by_ids) == (2, True)
     assert 0.6 < score.value < 1.1
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["records", "persons"])
+def test_a_search_takes_labels_and_ids_from_the_schema(schema):
+    frame = visits(1200)
+    frame["label"] = np.where(frame["weight"] > 80, "yes", "no")
+    grid = {"dirichlethistogramtransformer__n_bins": [3, 6]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = PrivateGridSearchCV(pipeline(schema, n_samples=1200), grid, epsilon=5.0)
+        search.fit(frame, "label")
+    assert search.privacy_.unit.is_person == (schema is PERSONS)
+    assert search.privacy_.not_covered == ()
+    assert search.privacy_.composition().epsilon(1e-5) <= 5.0
 
 
 # Parameters ----------------------------------------------------------------------------

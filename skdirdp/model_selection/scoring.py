@@ -460,8 +460,8 @@ def private_score(
     X : array-like of shape (n_samples, n_features)
         Records that were not used for the fit.
     y : array-like of shape (n_samples,), or str, default=None
-        Labels, or the name of their column if the model is a pipeline that begins with
-        ``schema.encoder()``. A record without a declared label has the lowest score. If the
+        Labels, or the name of their column if the model is a pipeline whose first
+        step has a schema. A record without a declared label has the lowest score. If the
         schema has a `person`, the first `max_rows` records of each person are scored, and
         records without an id or a label are not.
     scoring : str or PrivateScorer, default=None

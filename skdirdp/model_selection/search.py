@@ -106,8 +106,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         X : array-like of shape (n_samples, n_features)
             Training records.
         y : array-like of shape (n_samples,), or str, default=None
-            Labels, or the name of their column if the estimator is a pipeline that begins with
-            ``schema.encoder()``. If the schema has a `person`, persons are held out instead of
+            Labels, or the name of their column if the estimator is a pipeline whose first
+            step has a schema. If the schema has a `person`, persons are held out instead of
             records.
         **params : dict of str -> object
             Parameters of the `fit` of the estimator, split with the records.
