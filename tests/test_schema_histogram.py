@@ -180,7 +180,6 @@ def test_containers_give_the_same_exact_tables(container, schema):
     frame = visits().astype({"age": "Int64", "weight": float, "patient": int})
     frame.loc[4, ["age", "weight", "sex", "day"]] = None
     frame["day"] = pd.to_datetime(frame["day"])
-    table = {**IN_MEMORY, **IN_PARTS}[container](frame)
     # Consecutive rows of a person, so that parts divide them.
     frame["patient"] = frame["patient"] // 3
     table = {**IN_MEMORY, **IN_PARTS}[container](frame)
@@ -331,6 +330,11 @@ def test_samples_have_the_declared_types_and_the_released_shares():
     assert (exact_tables(binner(SCHEMA), drawn)[0][1][-1] / 20_000).round(2) == 0.33
 
 
+def is_outside(values, limits):
+    lower, upper = limits
+    return bool(np.any((values < lower - 1e-12) | (values > upper + 1e-12)))
+
+
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
 @pytest.mark.parametrize("postprocess", [True, False])
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
@@ -355,15 +359,14 @@ def test_error_bars_with_missing_values_fail_no_more_often_than_stated(
     truth = np.searchsorted(np.sort(x[~np.isnan(x)]), exact.edges) / np.sum(~np.isnan(x))
     truth[-1] = 1.0
     np.testing.assert_allclose(exact.cdf, truth, atol=1e-12)
-    failures = [0, 0]
+    failures = [0, 0, 0]
     for _ in range(n_fits):
         fitted = model.fit(frame)
         released = fitted._histograms_[0]
         distance = np.max(np.abs(released.cdf - truth))
         failures[0] += distance > fitted.cdf_error(confidence)[0] + 1e-12
-        lower, upper = fitted.histogram_band(0, confidence)
-        shares = exact.probabilities
-        failures[1] += bool(np.any((shares < lower - 1e-12) | (shares > upper + 1e-12)))
+        failures[1] += is_outside(truth, released.cdf_band(confidence))
+        failures[2] += is_outside(exact.probabilities, fitted.histogram_band(0, confidence))
         assert 0 < fitted.cdf_error(confidence)[0] < 0.7
     # More failures than this have a probability below 1e-4 at the stated rate.
     assert max(failures) <= 18
@@ -401,10 +404,11 @@ def test_a_person_with_many_rows_adds_no_more_than_the_bound(column, odd):
 @pytest.mark.parametrize("container", names(IN_PARTS))
 def test_a_person_in_several_parts_adds_no_more_than_the_bound(container):
     frame = visits().astype({"age": int, "weight": float, "patient": str})
-    rows = pd.concat([frame.assign(patient="same")] * 2, ignore_index=True)
-    tables = exact_tables(binner(PERSONS), IN_PARTS[container](rows))
+    # The same person in the first and the last part, and nobody twice in between.
+    frame["patient"] = ["same"] * 20 + [str(each) for each in range(20)] + ["same"] * 20
+    tables = exact_tables(binner(PERSONS), IN_PARTS[container](frame))
     for mechanism, table in tables:
-        assert table.sum() == mechanism.max_total == 2
+        assert table.sum() == 20 + mechanism.max_total == 22
 
 
 def test_ids_of_several_types_are_one_person_and_records_without_an_id_are_not_counted():
