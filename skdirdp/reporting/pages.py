@@ -148,8 +148,10 @@ def in_plain_words(
     hidden = "what it contains"
     if claim.adjacency.startswith("add_remove"):
         hidden = "what it contains, and whether it was used at all"
+    elif claim.adjacency == "replace":
+        hidden = "what it contains, but not that it was used, nor how many records there are"
     answers = [
-        ("What is protected?", f"{unit}: {hidden}. Everybody has this protection."),
+        ("What is protected?", f"{unit}: {hidden}. The same holds for every other one."),
         (
             "Against whom?",
             f"Against everybody who sees {what}, now and later, whatever they know about all the "
@@ -184,7 +186,8 @@ def _strength(claim: Claim, attacks: AttackBounds) -> list[Any]:
     posteriors = [(percent_up(x), percent_up(attacks.posterior(x))) for x in _PRIORS]
     guess = percent_up(attacks.advantage() / 2, 50)
     end = (
-        f"If both answers are equally likely, a guess is right with at most {guess}, not just 50%."
+        f"If both answers are equally likely, at most {guess} of guesses are right; without a "
+        "release it is 50%."
     )
     tables = (table(alarms, rates, numbers=alarms), table(beliefs, posteriors, numbers=beliefs))
     return [tag("p", start), tag("div", *map(wide, tables), class_="pair"), tag("p", end)]

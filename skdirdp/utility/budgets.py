@@ -183,7 +183,7 @@ def epsilon_for(
     >>> round(epsilon_for(advantage=0.2, delta=1e-5), 2)
     2.02
     >>> round(epsilon_for(interval_width=40, delta=1e-5), 2)
-    0.53
+    0.49
     """
     targets = {
         "advantage": advantage,
