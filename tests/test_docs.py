@@ -35,6 +35,7 @@ SELF_CONTAINED += (
     "synthesis",
     "model_selection",
     "postprocessing",
+    "audit",
 )
 
 

@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 
 from .._messages import format_exact
 from .._random import sampling_generator
-from .._validation import check_integer, check_real
-from ..accounting import ApproximateDP, PureDP
+from .._validation import check_integer, check_real, check_real_array
+from ..accounting import ApproximateDP, Composition, PureDP
 from ..accounting.attacks import AttackBounds
 from ..base import CountingEstimator
 from ..reporting.statements import rounded_down
@@ -167,7 +167,6 @@ def audit(
     n_runs = check_integer("n_runs", n_runs, at_least=20)
     confidence = check_real("confidence", confidence, above=0, below=1)
     data = [each if isinstance(each, tuple) else (each,) for each in (first, second)]
-    generator = sampling_generator(random_state)
     is_estimator = hasattr(run, "fit")
     if is_estimator:
         run = _without_seed(run)
@@ -177,22 +176,45 @@ def audit(
         claim = fitted.privacy_
     claimed, default_delta = _parse_claim(claim)
     delta = default_delta if delta is None else check_real("delta", delta, at_least=0, below=1)
-    if score is None and isinstance(run, CountingEstimator):
-        known = [releases_of(run, each) for each in data]
-        if batch:
-            scores = [batch_scores(each, known, n_runs, generator) for each in known]
-        else:
-            scores = [
-                np.array([release_score(releases_of(run, each), known) for _ in range(n_runs)])
-                for each in data
-            ]
-    else:
-        call = partial(_fit, run) if is_estimator else (lambda *each: run(*each))
-        outputs = [[call(*each) for _ in range(n_runs)] for each in data]
-        if score is not None:
-            scores = [np.array([float(score(each)) for each in several]) for several in outputs]
-        else:
-            scores = _learnt_scores([np.array([*map(_numbers, each)]) for each in outputs])
+    scores = _run_scores(run, data, score, n_runs, batch, sampling_generator(random_state))
+    return audit_scores(*scores, claim=claimed, delta=delta, confidence=confidence)
+
+
+def audit_scores(
+    first: ArrayLike,
+    second: ArrayLike,
+    *,
+    claim: Any,
+    delta: float | None = None,
+    confidence: float = 0.99,
+) -> AuditResult:
+    """Bound the true epsilon from below by the scores of runs that were made elsewhere.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n_runs,)
+        Scores of independent runs on each of two neighbouring data sets.
+    claim, delta, confidence
+        As in `audit`.
+
+    Returns
+    -------
+    AuditResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.audit import audit_scores
+    >>> rng = np.random.default_rng(0)
+    >>> first, second = rng.normal(2.0, size=2000), rng.normal(size=2000)
+    >>> audit_scores(first, second, claim=(1.0, 1e-5)).violated
+    True
+    """
+    confidence = check_real("confidence", confidence, above=0, below=1)
+    claimed, default_delta = _parse_claim(claim)
+    delta = default_delta if delta is None else check_real("delta", delta, at_least=0, below=1)
+    scores = [check_real_array(name, each) for name, each in (("first", first), ("second", second))]
+    n_runs = check_integer("n_runs", min(map(len, scores)), at_least=20)
     rates, lower, violated = _decide(scores, claimed, delta, 1 - confidence)
     epsilon = _epsilon_at(claimed, delta)
     violated = violated or lower > epsilon
@@ -267,6 +289,30 @@ def audit_one_run(
     )
 
 
+def _run_scores(
+    run: Any,
+    data: Sequence[tuple[Any, ...]],
+    score: Callable[[Any], float] | None,
+    n_runs: int,
+    batch: bool,
+    generator: np.random.Generator,
+) -> list[np.ndarray]:
+    """Return the scores of runs on each data set."""
+    if score is None and isinstance(run, CountingEstimator):
+        known = [releases_of(run, each) for each in data]
+        if batch:
+            return [batch_scores(each, known, n_runs, generator) for each in known]
+        return [
+            np.array([release_score(releases_of(run, each), known) for _ in range(n_runs)])
+            for each in data
+        ]
+    call = partial(_fit, run) if hasattr(run, "fit") else run
+    outputs = [[call(*each) for _ in range(n_runs)] for each in data]
+    if score is not None:
+        return [np.array([float(score(each)) for each in several]) for several in outputs]
+    return _learnt_scores([np.array([*map(_numbers, each)]) for each in outputs])
+
+
 def one_run_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
     """Bound the probability of v right guesses of r, with m canaries, under (epsilon, delta)-DP."""
     chance = 1 / (1 + np.exp(-epsilon))
@@ -313,9 +359,7 @@ def _epsilon_at(claim: Any, delta: float) -> float:
         if isinstance(claim.delta, float) and claim.delta == delta:
             return float(claim.epsilon)  # as stated, and not as computed from the mechanisms
         claim = claim.composition()
-    from ..accounting import Composition
-
-    curves = Composition([(claim, 1)]) if hasattr(claim, "worst_cases") else claim
+    curves: Any = Composition([(claim, 1)]) if hasattr(claim, "worst_cases") else claim
     if delta > 0:
         return float(curves.epsilon(delta))
     return float(curves.rdp(np.inf))
