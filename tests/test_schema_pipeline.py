@@ -320,7 +320,9 @@ def test_a_person_fills_the_bound_so_that_half_of_it_would_be_wrong():
 
 def test_ids_of_several_types_are_one_person():
     frame = visits()
-    rows = [{**ROW, "patient": same} for same in (1234, "1234", Decimal(1234), np.int8(12), "12", 12)]
+    rows = [
+        {**ROW, "patient": same} for same in (1234, "1234", Decimal(1234), np.int8(12), "12", 12)
+    ]
     for _, change in changes(pipeline(PERSONS), frame, with_rows(frame, *rows)):
         assert change.sum() == 2  # of 1234; person 12 is in the table already
 

@@ -1,8 +1,9 @@
 """Ids of persons, converted one by one.
 
-Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the text "12" are the same
-id; "012" is another id. In `groups`, other objects and floats that may be rounded raise an error. In
-the key column of a schema, records with such cells belong to no person, and are not counted.
+Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the text "12" are the
+same id; "012" is another id. In `groups`, other objects and floats that may be rounded raise an
+error. In the key column of a schema, records with such cells belong to no person, and are not
+counted.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
