@@ -761,7 +761,7 @@ def as_kind(declared: Any) -> Kind:
 def raise_faults(what: str, faults: Mapping[Any, str]) -> None:
     """Raise one error for all faulty columns, if there are any."""
     if faults:
-        listed = "".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
+        listed = ";".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
         raise ValueError(f"{what}:{listed}")
 
 

@@ -726,8 +726,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         if any(is_open.values()):
             listed = ", ".join(repr(name) for name in names if is_open[name])
             raise ValueError(
-                f"columns must have public values to be encoded; {listed} have none. List their "
-                "values, or leave them out with Schema.ignore()"
+                f"columns must have public values to be encoded; there are none of {listed}. List "
+                "them, or leave the columns out with Schema.ignore()"
             )
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)
