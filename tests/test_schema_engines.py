@@ -1,5 +1,6 @@
 """The same table gives the same codes in every container, in memory or not."""
 
+import csv
 import datetime as dt
 import importlib.util
 import shutil
@@ -32,6 +33,7 @@ from skdirdp.schema import blocks, table_blocks
 
 from .probes import Recorder, drawn_tables
 from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, names
+from .test_schema import KINDS, ODD
 
 SCHEMA = Schema(
     {
@@ -161,6 +163,65 @@ def test_a_table_without_records_has_no_codes(container):
     codes = SCHEMA.encode(made())
     assert list(codes) == list(CODES)
     assert len(codes) == 0
+
+
+def write_csv(table, folder):
+    path = folder / "table.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(table.column_names)
+        writer.writerows(zip(*table.to_pydict().values(), strict=True))
+    return path
+
+
+IN_BLOCKS = {
+    "dataset": lambda table: pa.dataset.dataset(table),
+    "reader": lambda table: table.to_reader(max_chunksize=3),
+    "polars lazy": lambda table: pl.from_arrow(table).lazy(),
+    "duckdb": lambda table: duckdb.from_arrow(table),
+    "dask": lambda table: dd.from_pandas(
+        table.to_pandas(types_mapper=pd.ArrowDtype), npartitions=7, sort=False
+    ),
+}
+#: Cells that a column of this type can hold, beside the ordinary ones.
+ODD_CELLS = {
+    pa.string(): [cell for cell in ODD if type(cell) is str and not set(cell) & {"\udc80", "\0"}],
+    pa.int64(): [None, 0, 1, -1, 2**53 + 1, 2**62, -(2**63), 2020],
+    pa.float64(): [None, np.nan, 0.0, -0.0, 0.5, 1e300, np.inf, -np.inf, 2020.0],
+    pa.bool_(): [None, True, False],
+    pa.decimal128(38, 2): [None, Decimal("1.50"), Decimal("250.00"), Decimal(10) ** 30],
+    pa.date32(): [None, dt.date(1, 1, 1), dt.date(2020, 2, 29), dt.date(9999, 12, 31)],
+    pa.timestamp("us"): [None, dt.datetime(1677, 1, 1), dt.datetime(2020, 5, 5, 5, 5, 5, 5)],
+    pa.timestamp("us", tz="Asia/Tokyo"): [None, dt.datetime(2020, 6, 1, 0, tzinfo=ZONE)],
+}
+
+
+COLUMNS = [(kind, container) for kind in ODD_CELLS for container in IN_BLOCKS]
+
+
+@pytest.mark.parametrize(("dtype", "container"), [*COLUMNS, (pa.string(), "csv")], ids=str)
+def test_an_odd_cell_has_the_same_code_in_every_container_and_kind(
+    dtype, container, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 2048)
+    monkeypatch.setattr("skdirdp.schema.files._BLOCK_ROWS", 3)
+    kinds = {kind: declared for kind, declared in KINDS.items() if kind != "mixed"}
+    schema = Schema({**kinds, "key": Schema.key()})
+    cells = ODD_CELLS[dtype]
+    table = pa.table([pa.array(cells, dtype)] * len(schema), names=list(schema))
+    if container == "csv":
+        found = schema.read_csv(write_csv(table, tmp_path))
+    else:
+        found = schema.records(IN_BLOCKS[container](table))
+        codes = schema.encode(IN_BLOCKS[container](table))
+        pd.testing.assert_frame_equal(schema.encode(pd.DataFrame(found.columns)), codes)
+    codes = schema.encode_columns(schema.records(found))
+    for name in kinds:
+        alone = [schema.encode_column(name, [cell])[0] for cell in cells]
+        np.testing.assert_array_equal(codes[name], alone, err_msg=name)
+    persons = schema.replace(person="key")
+    ids = persons.person_ids(schema.records(found))
+    assert [str(each) for each in ids] == [str(persons.key_ids([cell])[0]) for cell in cells]
 
 
 def test_missing_values_of_a_dictionary_are_missing():

@@ -250,12 +250,12 @@ def _times(
     values: Any, format: str | None, missing_values: frozenset
 ) -> tuple[np.ndarray, np.ndarray]:
     codes, distinct = _distinct_texts_or_categories(values)
-    if codes is None and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u", "f"):
+    cells = _cells_of_column(values) if codes is None else _Cells([])
+    if cells.has_dtype and cells.data.dtype.kind in "iuf":  # years
         codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
         return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
-    cells = _cells_of_column(values)
     if not cells.has_dtype:
         return _each_time(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"
