@@ -343,8 +343,11 @@ def _array_columns(X: Any) -> tuple[list[Any], int]:
     """Return the columns of an array or of a list of rows, and the number of records."""
     if isinstance(X, list | tuple) and len(X):
         # numpy would look into cells, and convert some.
-        if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
-            raise ValueError("X must have two dimensions, records and columns; some rows have none")
+        if not all(map(is_row, X)):
+            raise ValueError(
+                "X must have two dimensions, records and columns; some records are no sequences of "
+                "cells"
+            )
         rows = [list(row) for row in X]
         if len(set(map(len, rows))) > 1:
             raise ValueError("X must have rows of one length; some are longer than others")

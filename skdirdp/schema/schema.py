@@ -593,8 +593,8 @@ def _check_columns(
     for name, declared in columns.items():
         try:
             kind = kinds[name] = as_kind(declared)
-            if isinstance(kind, Categories) and not absent.keys().isdisjoint(kind.states):
-                faults[name] = "a category must not be in missing_values too"
+            if isinstance(kind, Categories) and any(kind.find(value) >= 0 for value in absent):
+                faults[name] = "a category must not be in missing_values too, nor the text for it"
         except (TypeError, ValueError, OverflowError) as error:
             faults[name] = str(error)
     if person is not None and person not in faults:
