@@ -545,7 +545,7 @@ def test_a_strict_schema_names_the_column_and_not_the_cell(kind, odd):
 
 def test_tables_without_rows_have_codes():
     columns = {name: [] for name in NAMES}
-    for table in (pd.DataFrame(columns), pl.DataFrame(columns), np.empty((0, len(NAMES)))):
+    for table in (pd.DataFrame(columns), pl.DataFrame(columns), np.empty((0, len(NAMES))), []):
         assert TABLE.decode(TABLE.encode(table)).shape == (0, len(NAMES))
 
 

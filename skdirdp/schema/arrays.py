@@ -328,6 +328,8 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
         return Records({name: X[name] for name in X.columns}, int(X.shape[0]))
     if sparse.issparse(X):
         raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
+    if isinstance(X, list | tuple) and not X and columns is not None:
+        return Records({name: [] for name in columns}, 0)
     with errors_without_data(X=X):
         values, n_records = _array_columns(X)
     names = list(range(len(values))) if columns is None else list(columns)
