@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.reporting.statements import ADAPTIVE_LIMIT
+from skdirdp.accounting import ApproximateDP
+from skdirdp.mechanisms import calibrate
+from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -129,7 +131,7 @@ def numbers_after_code(text):
             yield node, comment and comment[1]
 
 
-@pytest.mark.parametrize("page", ["index", "accountant"])
+@pytest.mark.parametrize("page", ["index", "accountant", "which_epsilon"])
 def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
     page, tmp_path, monkeypatch, capsys
 ):
@@ -147,7 +149,23 @@ def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
         shown = f"{value:.{decimals}f}" if value is not None else capsys.readouterr().out.strip()
         assert shown == number, ast.unparse(node)
         checked += 1
-    assert checked == {"index": 1, "accountant": 5}[page]
+    assert checked == {"index": 1, "accountant": 5, "which_epsilon": 13}[page]
+
+
+def test_the_table_of_epsilons_has_the_rates_of_its_noise():
+    text = (DOCS / "which_epsilon.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ([\d.]+) \| ([\d.]+%) \| ([\d.]+%) \| ([\d.]+%) \|$", text, re.MULTILINE
+    )
+    assert len(rows) == 7
+    for epsilon, *shown in rows:
+        noise = calibrate("gaussian", epsilon=float(epsilon), delta=1e-5)
+        rate, posterior = noise.true_positive_rate(0.01), noise.posterior(0.1)
+        guess = percent_up(noise.advantage() / 2, 50)
+        assert shown == [percent_up(rate), percent_up(posterior), guess]
+    alone = {epsilon: ApproximateDP(epsilon, 1e-5) for epsilon in (1.0, 3.0)}
+    assert f"allows {percent_up(alone[1.0].advantage() / 2, 50)} right guesses" in text
+    assert f"allows {percent_up(alone[3.0].true_positive_rate(0.01))} detections" in text
 
 
 def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold():
