@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import shlex
 import warnings
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
 from skdirdp.accounting import ApproximateDP
+from skdirdp.command import main
 from skdirdp.mechanisms import calibrate
 from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
 
@@ -120,6 +122,55 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         warnings.simplefilter("error", PrivacyLeakWarning)
         for block in blocks:
             exec(compile(block, f"{page}.md", "exec"), names)
+
+
+def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_warning(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "schema.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:\w+)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    table, draft, schema, fit, commands, bins = blocks
+    assert sum(bool(line) for line in (draft + fit).splitlines()) <= 15
+    names: dict = {}
+
+    def run(block):
+        exec(compile(block, "schema.md", "exec"), names)
+        return capsys.readouterr().out
+
+    def fill_in_the_draft():
+        draft = Path("visits.toml").read_text(encoding="utf-8")
+        assert re.findall(r'^"(\w+)" = {}$', draft, re.MULTILINE) == list(names["table"])
+        Path("visits.toml").write_text(schema, encoding="utf-8")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(table)
+        run(draft)
+        fill_in_the_draft()
+        assert run(fit) == "one person, of whom up to 3 records are counted\n"
+        assert run(bins).startswith("[5 3 4 5]\n")
+        charges = names["accountant"].history()
+        assert [charge["epsilon"] for charge in charges] == pytest.approx([1.0, 1.0])
+        assert names["accountant"].total() <= 2.0
+        other = tmp_path / "other"
+        other.mkdir()
+        Path("visits.csv").rename(other / "visits.csv")
+        monkeypatch.chdir(other)
+        lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
+        assert len(lines) <= 4
+        for number, (program, *words) in enumerate(lines):
+            assert program == "skdirdp"
+            if ">" in words:
+                words = [*words[: words.index(">")], "-o", words[-1]]
+            assert main(words) == 0
+            output = capsys.readouterr()
+            assert "Warning" not in output.out + output.err
+            if number == 0:
+                fill_in_the_draft()
+    assert "ε = 2" in output.out
+    header = Path("synthetic.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert header.split(",") == [name for name in names["table"] if name != "patient"]
 
 
 def numbers_after_code(text):
