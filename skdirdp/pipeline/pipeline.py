@@ -300,10 +300,6 @@ class PrivatePipeline(Pipeline):
             Weights of the records.
         **params : dict of str -> object
             As for `Pipeline.score`.
-
-        Returns
-        -------
-        float
         """
         if isinstance(y, str):
             X, y, rows = labelled_records(self, X, y)
@@ -547,10 +543,6 @@ def make_private_pipeline(
         As for `PrivatePipeline`. `shares` has the names of the classes in lower case.
     transform_input, memory, verbose
         As for `Pipeline`.
-
-    Returns
-    -------
-    PrivatePipeline
 
     Examples
     --------
