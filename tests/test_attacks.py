@@ -382,7 +382,7 @@ def claimed_accuracy(attack, parameters):
 
 
 @pytest.mark.parametrize(("make", "mechanism", "adjacency"), CASES)
-def test_no_attack_beats_the_claim_and_a_claim_half_as_large_is_beaten(
+def test_no_attack_exceeds_the_claim_and_one_exceeds_half_of_it(
     make, mechanism, adjacency, coin
 ):
     attack = make(mechanism, adjacency)
@@ -429,7 +429,7 @@ def log_ratio_of_rows(cell, mechanism):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_no_attack_on_a_person_beats_the_claim_and_a_third_of_it_is_beaten(
+def test_no_attack_on_a_person_exceeds_the_claim_and_one_exceeds_a_third_of_it(
     mechanism, adjacency, coin
 ):
     attack = attack_person(mechanism, adjacency)
@@ -457,7 +457,7 @@ def test_no_attack_on_a_person_beats_the_claim_and_a_third_of_it_is_beaten(
 
 
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
-def test_no_attack_beats_the_claim_of_an_exponential_mechanism_nor_spares_half_of_it(
+def test_no_attack_exceeds_the_claim_of_an_exponential_mechanism_and_one_exceeds_half_of_it(
     mechanism, coin
 ):
     # One record in one of two categories: the release is an answer that is true with odds
@@ -481,7 +481,7 @@ def test_no_attack_beats_the_claim_of_an_exponential_mechanism_nor_spares_half_o
 
 
 @pytest.mark.parametrize("mechanism", ["lszhang", "lsdim", "lshist"])
-def test_no_attack_beats_the_loss_of_laplace_noise_on_counts_nor_spares_half_of_it(mechanism, coin):
+def test_no_attack_exceeds_the_loss_of_laplace_noise_and_one_exceeds_half_of_it(mechanism, coin):
     # Counts (3, 1, 0) against (2, 2, 0). Noise keeps the first at 3 or above, and takes the
     # second to 0, with probability 1/4 and e^-loss / 4: the ratio that is claimed. Of two
     # of the mechanisms the loss is known to be less than epsilon, and that is attacked.

@@ -332,7 +332,7 @@ def defects_of(call, bad):
 
 
 @pytest.mark.parametrize("place", TABLE_PLACES)
-def test_no_bad_table_is_shown_by_its_refusal(place):
+def test_errors_for_bad_tables_show_no_data(place):
     found = {
         name: defects
         for name, bad in bad_tables()
@@ -342,7 +342,7 @@ def test_no_bad_table_is_shown_by_its_refusal(place):
 
 
 @pytest.mark.parametrize("place", COLUMN_PLACES)
-def test_no_bad_column_is_shown_by_its_refusal(place):
+def test_errors_for_bad_columns_show_no_data(place):
     found = {
         name: defects
         for name, bad in bad_columns()
@@ -406,7 +406,7 @@ def test_tables_that_would_not_fit_into_memory_are_refused_before_the_charge(cas
     assert accountant.charges == []
 
 
-def test_a_size_that_comes_from_the_data_is_not_shown():
+def test_a_size_taken_from_the_data_is_not_shown():
     X = np.full((6, 20), 918_273)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

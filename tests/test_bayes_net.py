@@ -329,7 +329,7 @@ def test_labels_of_predictions_have_the_type_of_the_states():
 
 @pytest.mark.parametrize("epsilon", [0.1, INF])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_configurations_never_seen_get_a_valid_row(epsilon, mechanism):
+def test_unobserved_configurations_have_a_valid_row(epsilon, mechanism):
     X = weather().query("rain == 'no' and season == 'winter'")
     model = public(epsilon=epsilon, mechanism=mechanism, alpha=0.0).fit(X)
     for table in model.probabilities_.values():
@@ -340,7 +340,7 @@ def test_configurations_never_seen_get_a_valid_row(epsilon, mechanism):
         np.testing.assert_allclose(model.probabilities_["wet"][2:], 1 / 3)
 
 
-def test_what_the_model_holds_impossible_gets_equal_probabilities():
+def test_impossible_evidence_gives_equal_probabilities():
     X = pd.DataFrame({"a": [0, 0, 1], "b": [0, 0, 0], "c": [1, 0, 1]})
     states = {name: [0, 1] for name in "abc"}
     model = PrivateBayesNetMLE(
@@ -406,7 +406,7 @@ def test_only_the_blanket_is_needed():
     assert "model_" not in vars(model)
 
 
-def test_a_renamed_column_is_refused_with_what_is_missing():
+def test_the_error_for_a_renamed_column_names_the_missing_one():
     X = weather(n=40)
     model = public().fit(X.assign(id=range(40)))
     renamed = X.rename(columns={"wet": "Wet", "season": "time"})
@@ -423,7 +423,7 @@ def test_a_renamed_column_is_refused_with_what_is_missing():
     assert model.predict_proba(X[["wet"]].assign(id=0)).shape == (40, 2)
 
 
-def test_a_table_that_tells_nothing_of_the_target_warns():
+def test_a_table_without_evidence_warns():
     X = weather(n=40)
     model = public().fit(X.assign(id=range(40)))
     with pytest.warns(UserWarning, match="all records get the same prediction"):
@@ -637,7 +637,7 @@ def test_a_pipeline_may_end_in_it():
     assert make_pipeline(FunctionTransformer(), public()).fit(X).predict_proba(X).shape == (2000, 2)
 
 
-def test_fitted_attributes_say_what_was_fitted():
+def test_fitted_attributes_describe_the_columns():
     X = weather().assign(other=3)
     model = public().fit(X)
     assert model.n_features_in_ == 5
@@ -752,7 +752,7 @@ def test_bad_data_is_refused_before_any_charge_and_the_model_stays():
         model.score(X[["rain"]])
 
 
-def test_a_second_fit_forgets_the_network_and_a_failed_one_keeps_it():
+def test_a_second_fit_replaces_the_network_and_a_failed_one_keeps_it():
     X = weather()
     model = public().fit(X)
     first, scores = model.model_, model.score_samples(X)
@@ -879,7 +879,7 @@ def test_the_index_of_a_table_that_pandas_wrote_is_no_column():
     assert found.columns_ == list(X.columns)
 
 
-def test_a_list_keeps_cells_as_they_are():
+def test_cells_of_a_list_are_not_converted():
     rows = [["x", "y"], ["y", "y"]] * 9
     states = {"a": ["x", "y"], "b": ["x", "y"]}
     _, tables = counted_tables(rows, states=states, columns=["a", "b"])

@@ -427,32 +427,32 @@ NODES = {
 
 
 @tried(ways(DirichletNB, values, tuple(CONTAINER_DTYPES), ROWS), 400)
-def test_sums_of_rows_differ_by_what_was_charged(way):
+def test_sums_of_rows_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletNB, values, tuple(CONTAINER_DTYPES), ROWS, ROW_CHANGES), 150)
-def test_sums_of_rows_in_batches_differ_by_what_was_charged(way):
+def test_sums_of_rows_in_batches_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletCategoricalNB, codes, DENSE, CATEGORIES), 60)
-def test_counts_of_categories_differ_by_what_was_charged(way):
+def test_counts_of_categories_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletCategoricalNB, codes, DENSE, CATEGORIES, CATEGORY_CHANGES), 100)
-def test_counts_of_categories_in_batches_differ_by_what_was_charged(way):
+def test_counts_of_categories_in_batches_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletComplementNB, values, tuple(CONTAINER_DTYPES), COMPLEMENT), 60)
-def test_sums_of_complements_differ_by_what_was_charged(way):
+def test_sums_of_complements_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletBernoulliNB, values, tuple(CONTAINER_DTYPES), OCCURRENCES), 100)
-def test_occurrences_differ_by_what_was_charged(way):
+def test_occurrences_change_within_the_charged_bound(way):
     check(way)
 
 
@@ -460,17 +460,17 @@ def test_occurrences_differ_by_what_was_charged(way):
     ways(DirichletBernoulliNB, values, tuple(CONTAINER_DTYPES), OCCURRENCES, OCCURRENCE_CHANGES),
     100,
 )
-def test_occurrences_in_batches_differ_by_what_was_charged(way):
+def test_occurrences_in_batches_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletHistogramTransformer, values, DENSE, BINS), 60)
-def test_histograms_differ_by_what_was_charged(way):
+def test_histograms_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(PrivateBayesNetMLE, codes, DENSE, NODES), 60)
-def test_tables_of_a_network_differ_by_what_was_charged(way):
+def test_tables_of_a_network_change_within_the_charged_bound(way):
     check(way)
 
 
@@ -621,5 +621,5 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("way", KNOWN.values(), ids=KNOWN)
-def test_no_known_way_leads_past_the_bounds(way):
+def test_known_ways_around_the_bounds_are_closed(way):
     check(way)

@@ -210,7 +210,7 @@ def neighbours(kind):
     CASES,
     ids=[f"{type(case[0]).__name__}-{number}" for number, case in enumerate(CASES)],
 )
-def test_a_step_learns_from_one_record_where_the_check_says_so(estimator, kind, learns_nothing):
+def test_steps_that_the_check_calls_leaking_depend_on_one_record(estimator, kind, learns_nothing):
     (finding,) = check_pipeline(Pipeline([("step", estimator)]))
     assert finding.verdict == ("learns nothing" if learns_nothing else "leaks")
     assert bool(finding.reason) is not learns_nothing
@@ -249,7 +249,7 @@ def test_every_transformer_of_scikit_learn_is_known():
     }
 
 
-def test_what_is_not_known_leaks():
+def test_unknown_steps_count_as_leaking():
     class Mine(TransformerMixin, BaseEstimator):
         pass
 
@@ -265,7 +265,7 @@ def test_what_is_not_known_leaks():
         assert finding.reason == "is not known to learn nothing from the data"
 
 
-def test_users_can_say_what_their_classes_learn():
+def test_users_can_register_their_classes():
     class Mine(TransformerMixin, BaseEstimator):
         def __init__(self, level=None):
             self.level = level
@@ -342,7 +342,7 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
     ],
     ids=["columns", "encoder", "function", "imputer"],
 )
-def test_what_a_fit_to_the_records_tells_is_found_outside_of_private_pipelines(step, reason):
+def test_leaks_of_a_fit_are_found_outside_of_private_pipelines(step, reason):
     assert check_pipeline(make_pipeline(step))[0].reason == reason
     assert {each.verdict for each in check_pipeline(PrivatePipeline([("step", step)]))} == {
         "learns nothing"

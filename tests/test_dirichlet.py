@@ -53,7 +53,7 @@ def test_a_vector_on_the_simplex_has_the_same_marginals():
 # --- Readings -------------------------------------------------------------------
 
 
-def test_a_release_is_read_without_bias():
+def test_estimates_from_a_release_are_unbiased():
     mechanism, counts = DirichletMechanism(r=0.5, alpha=2.0), np.array([0.0, 3.0, 40.0, 300.0])
     released = mechanism.draw(np.tile(counts, (20_000, 1)), np.random.default_rng(3))
     found = np.array([mechanism.unbiased(row, counts.sum()) for row in released])
@@ -102,7 +102,7 @@ def test_limits_without_noise_are_the_shares_themselves():
         exact.with_precision(0.0)
 
 
-def test_what_has_too_many_bits_is_refused_before_the_charge():
+def test_parameters_with_too_many_bits_are_refused_before_the_charge():
     # The largest count is whole, and would fit if all were.
     recorder = Recorder()
     mechanism = DirichletMechanism(r=0.7, alpha=1.0)

@@ -79,7 +79,7 @@ def global_random_seed():
     ("function", "values"),
     [*cases(functions_of(theirs, is_about_ours), EXCEPTIONS, exception_of)],
 )
-def test_what_scikit_learn_tests_of_its_discretizer_holds(function, values, request, monkeypatch):
+def test_scikit_learns_tests_of_its_discretizer_pass(function, values, request, monkeypatch):
     monkeypatch.setattr(theirs, "KBinsDiscretizer", KBinsDiscretizer)
     run(function, values, request)
 

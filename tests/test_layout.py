@@ -157,11 +157,11 @@ def test_no_module_imports_upwards_nor_another_family():
         ("base", "__init__"),
     ],
 )
-def test_an_import_against_the_direction_would_be_seen(importer, imported):
+def test_an_import_in_the_wrong_direction_is_detected(importer, imported):
     assert not is_allowed(importer, imported)
 
 
-def test_imports_inside_functions_are_seen(tmp_path, monkeypatch):
+def test_imports_inside_functions_are_detected(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "skdirdp")
     low = tmp_path / "skdirdp" / "numerics"
@@ -241,7 +241,7 @@ def test_no_module_outside_the_schema_converts_records():
     assert found == set(ALLOWED_CONVERSIONS)
 
 
-def test_conversions_are_seen(tmp_path):
+def test_conversions_are_detected(tmp_path):
     path = tmp_path / "module.py"
     path.write_text("import pandas as pd\npd.to_numeric(X.to_pandas())\ny = x.astype(object)\n")
     with path.open("a") as file:

@@ -277,7 +277,7 @@ def outcomes(count, seed):
         return found
 
 
-def test_no_damage_makes_a_total_smaller_or_raises_anything_but_a_ledger_error():
+def test_damage_never_lowers_a_total_and_raises_only_ledger_errors():
     found = outcomes(150, seed=11)
     assert {result for _, result in found} <= {"refused", "unharmed"}
     # Rows have no spare bytes in which a change does no harm.
@@ -288,7 +288,7 @@ def test_no_damage_makes_a_total_smaller_or_raises_anything_but_a_ledger_error()
 
 
 @pytest.mark.parametrize("damage", ["drop_triggers", *(row.__name__ for row in ROWS)])
-def test_verify_finds_what_was_done_to_an_open_ledger(damage, tmp_path):
+def test_verify_detects_changes_to_an_open_ledger(damage, tmp_path):
     path, _ = make_ledger(tmp_path)
     accountant = PrivacyAccountant(path=path)
     assert accountant.verify() == 60

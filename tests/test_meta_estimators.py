@@ -270,7 +270,7 @@ def says_that_it_keeps_the_guarantee(meta):
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_what_is_said_of_a_meta_estimator_is_what_it_does(kind):
+def test_rules_of_meta_estimators_describe_their_fit(kind):
     make, labels, _ = CASES[kind]
     meta = make(Public())
     first, *rest = neighbours(labels)
@@ -334,7 +334,7 @@ def test_a_bootstrap_shows_a_record_several_times():
     assert "one counts as many" in finding.reason
 
 
-def test_pairs_of_labels_tell_how_many_records_have_them():
+def test_one_versus_one_reveals_label_counts():
     make, _, _ = CASES["OneVsOneClassifier"]
     sizes = []
     for labels in (THREE, np.where(np.arange(N) == 0, 1, THREE)):
@@ -343,7 +343,7 @@ def test_pairs_of_labels_tell_how_many_records_have_them():
     assert sizes[0] != sizes[1]
 
 
-def test_a_target_is_transformed_by_what_is_said_of_its_transformer():
+def test_transformed_targets_follow_the_rule_of_their_transformer():
     """Only what is learnt of the target differs, and only where something is learnt."""
     for transformer, learns in ((None, False), (StandardScaler(), True)):
         meta = TransformedTargetRegressor(Public(), transformer=transformer)

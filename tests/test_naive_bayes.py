@@ -164,7 +164,7 @@ def test_priors_are_as_in_scikit_learn(cls, prior):
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], [1, 2, 3], [0, 2, 4], [0.0, 1.0, 2.0]])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.uint64, float])
-def test_labels_are_found_among_the_classes_whatever_they_are(classes, dtype):
+def test_labels_of_any_type_are_found_among_the_classes(classes, dtype):
     known = np.asarray(classes)
     y = known[[2, 0, 0, 1]].astype(dtype)
     assert encode_labels(y, known).tolist() == [2, 0, 0, 1]
@@ -229,7 +229,7 @@ def test_the_exact_cost_is_an_eighth_of_the_papers_claim_or_less():
     assert Composition(model.privacy_.mechanisms).epsilon(1e-5) < 1 / 8
 
 
-def test_a_record_moves_each_table_by_what_its_mechanism_allows():
+def test_a_record_changes_each_table_within_the_bound_of_its_mechanism():
     # The sensitivity the mechanisms are calibrated for, against every single replacement.
     X, y = word_counts(n=60)
     bounds = {"classes": [0, 1, 2], "max_count": 2, "max_total": 7}
@@ -276,7 +276,7 @@ def violations(first, second, guarantee, error=1e-5):
 
 
 @SEEDED
-def test_no_test_of_a_released_probability_beats_the_guarantee():
+def test_no_test_of_a_released_probability_exceeds_the_guarantee():
     # The worst neighbours: the replaced record leaves one cell empty for another, and
     # the rest of the class sits in a third. One table gets the whole budget.
     # A large delta makes an audit of few fits sharp.

@@ -73,7 +73,7 @@ def test_every_public_name_can_be_imported():
     assert set(skdirdp.__all__) <= set(dir(skdirdp))
 
 
-def test_type_checkers_are_told_of_every_public_name():
+def test_every_public_name_is_visible_to_type_checkers():
     tree = ast.parse((ROOT / "skdirdp" / "__init__.py").read_text(encoding="utf-8"))
     imported = {
         alias.asname: node.module
@@ -159,7 +159,7 @@ def public_methods(path):
 
 
 @pytest.mark.parametrize("path", public_names())
-def test_what_is_public_has_an_example_and_describes_its_parameters(path):
+def test_public_names_have_an_example_and_describe_their_parameters(path):
     numpydoc = pytest.importorskip("numpydoc.validate")
     # GL08: no docstring; PR01: a parameter that it lacks; PR02: one that does not exist.
     wanted = {path: {"GL08", "EX01", "PR01", "PR02"}}

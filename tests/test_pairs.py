@@ -210,7 +210,7 @@ def test_renyi_divergence_has_the_values_known_by_hand():
 
 @pytest.mark.parametrize("order", [1.0001, 1.5, 2.0, 8.0, 100.0])
 @pytest.mark.parametrize("size", [1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0])
-def test_laplace_divergence_is_mironovs_and_never_below_it(size, order):
+def test_laplace_divergence_agrees_with_mironov_and_is_never_below(size, order):
     # Mironov (2017), Proposition 6, for noise of scale 1 and a shift of this size.
     with mp.workdps(60):
         a, o = mpf(size), mpf(order)

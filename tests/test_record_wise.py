@@ -804,14 +804,14 @@ def test_a_private_score_does_not_warn_of_a_record(odd):
 
 
 @pytest.mark.parametrize("vector", [list, objects])
-def test_large_labels_in_a_list_stay_apart_beside_a_float(vector):
+def test_large_labels_in_a_list_stay_distinct_next_to_a_float(vector):
     model = DirichletNB(classes=[BIG, BIG + 1], max_count=1, max_total=1, **PRIVATE)
     y = vector([BIG, BIG + 1] * 100 + [float(BIG)])
     (_, classes), _ = exact_tables(model, np.ones((201, 2)), y=y)
     assert np.ravel(classes).tolist() == [101, 100]
 
 
-def test_the_type_of_one_row_does_not_cut_others():
+def test_the_type_of_one_row_does_not_truncate_others():
     row = [np.float32(0.1)] * 2
     tables = [
         exact_tables(
@@ -823,19 +823,19 @@ def test_the_type_of_one_row_does_not_cut_others():
     assert max(changes) <= 4
 
 
-def test_ids_of_any_container_stay_what_they_are():
+def test_ids_of_any_container_are_unchanged():
     for container in (list, tuple, deque, objects):
         ids = container([BIG + 4, BIG + 5, "7", 7, 0, "x"])
         assert len(select_rows(ids, 6, 1).kept) == 5
 
 
-def test_a_person_is_counted_once_whatever_the_type_of_the_id():
+def test_a_person_is_counted_once_for_any_type_of_the_id():
     first = select_rows(np.array([7, 8]), 2, 1)
     for ids in (["7", "x"], [7.0, 9], np.array(["9", "7"]), pd.Series(["7", "07"])):
         assert select_rows(ids, 2, 1, first).n_rows == 1
 
 
-def test_ids_and_weights_in_lists_beside_a_dask_array_are_read_one_by_one():
+def test_ids_and_weights_in_lists_are_converted_one_by_one():
     X = da.ones((4, 2), chunks=(2, 2))
     model = DirichletNB(classes=[0, 1], max_count=1, max_total=1, max_weight=1, **PRIVATE)
     groups = [BIG + 4, BIG + 5, 0.0, 1]
@@ -846,7 +846,7 @@ def test_ids_and_weights_in_lists_beside_a_dask_array_are_read_one_by_one():
 
 
 @pytest.mark.parametrize("container", [list, lambda rows: np.array(rows, dtype=object)])
-def test_a_column_of_labels_for_a_posterior_is_read_one_by_one(container):
+def test_labels_of_a_posterior_are_converted_one_by_one(container):
     model = PrivateDirichletPosterior(categories=[0, 1, "1"], mechanism="lshist")
     x = container([[0], [1], ["1"]] * 50)
     assert count_labels(x, lambda n: select_rows(None, n, 1))[0] == {0: 50, 1: 50, "1": 50}

@@ -104,7 +104,7 @@ def published(run, scores, gamma, shape):
     return law
 
 
-def test_the_law_of_the_best_run_is_that_of_all_sequences_of_runs():
+def test_the_distribution_of_the_best_run_agrees_with_enumeration():
     run, scores = np.array([0.5, 0.2, 0.2, 0.1]), np.array([1, 2, 2, 3])
     _, probabilities = number_of_runs(0.3, 1.0)
     exact = np.zeros(4)
@@ -169,7 +169,7 @@ def counting_runs(data, ranking=(0, 1, 2, 3), n_candidates=2):
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])
-def test_a_whole_selection_over_all_neighbours_keeps_what_is_claimed(shape):
+def test_a_selection_over_all_neighbours_is_within_the_claim(shape):
     data_sets = list(itertools.product((0, 1), repeat=3))
     # Records are exchangeable, so that one data set for each count stands for all.
     pairs = {
@@ -224,7 +224,7 @@ def gaussian_truth(best, mu, epsilon):
 
 
 @pytest.mark.parametrize(("mean", "shape"), [(10, 1.0), (30, 0.0), (100, 1.0)])
-def test_worst_neighbours_attain_almost_what_is_claimed(mean, shape):
+def test_worst_neighbours_almost_attain_the_claim(mean, shape):
     run = calibrate("gaussian", epsilon=1.0, delta=1e-5)
     best = RepeatedSelection.with_mean(run, mean, shape)
     mu = math.sqrt(2) / run.sigma
@@ -236,7 +236,7 @@ def test_worst_neighbours_attain_almost_what_is_claimed(mean, shape):
     assert gaussian_truth(best, mu, epsilon / 2) > 1e-3
 
 
-def test_thirty_expected_runs_cost_what_is_promised():
+def test_the_cost_of_thirty_expected_runs_is_as_documented():
     run = calibrate("gaussian", epsilon=1.0, delta=1e-5)
     costs = {
         mean: RepeatedSelection.with_mean(run, mean, shape=0).epsilon(1e-5)
@@ -338,7 +338,7 @@ def test_the_probability_to_stop_is_checked(gamma):
         RepeatedSelection(PureDP(0.1), gamma)
 
 
-def test_an_accountant_keeps_a_selection_exactly(tmp_path):
+def test_an_accountant_stores_a_selection_exactly(tmp_path):
     path = tmp_path / "ledger.sqlite"
     run = OneOf((DirichletMechanism(0.5, 60.0), GaussianMechanism(12.0)))
     best = AllOf((RepeatedSelection(run, 0.1), OneOf((GaussianMechanism(20.0),))))

@@ -238,7 +238,7 @@ def test_releases_under_different_exchanges_are_not_composed(change):
         Composition([(one, 1), (SimplexMechanism(24.0, **{**LIMITS, **change}), 1)])
 
 
-def test_releases_under_the_same_exchange_are_composed_whatever_their_noise():
+def test_releases_under_the_same_relation_are_composed_for_any_noise():
     one, other = SimplexMechanism(24.0, **LIMITS), SimplexMechanism(60.0, **LIMITS)
     turned = SimplexMechanism(24.0, **{**LIMITS, "protected": (1, 0)})
     assert one.adjacency == other.adjacency == turned.adjacency
@@ -313,7 +313,7 @@ def test_neighbours_are_drawn_with_shapes_that_differ_by_what_is_claimed():
             )
 
 
-def test_a_mean_moves_by_no_more_than_is_claimed_whatever_its_partial_sums_round_to():
+def test_rounding_of_partial_sums_does_not_increase_the_change_of_a_mean():
     # With the larger entry first, sums are above 512 while small entries are added, whose
     # last bit is then half a unit of the sum and rounded up every time; else it is kept.
     eta = 2.0**-10

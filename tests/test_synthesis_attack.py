@@ -33,7 +33,7 @@ def claimed(epsilon, adjacency):
 
 @pytest.mark.parametrize("adjacency", WORST)
 @pytest.mark.parametrize("factor", [1, 2])
-def test_all_steps_together_tell_as_much_as_is_claimed_and_no_more(adjacency, factor):
+def test_an_attack_on_all_steps_attains_the_claim_and_no_more(adjacency, factor):
     (X, other), states = neighbours(adjacency)
 
     def play(first):
@@ -47,7 +47,7 @@ def test_all_steps_together_tell_as_much_as_is_claimed_and_no_more(adjacency, fa
     assert holds == (factor == 1)
 
 
-def test_the_structure_alone_tells_less_than_is_claimed():
+def test_an_attack_on_the_structure_alone_is_below_the_claim():
     """Which two of three columns are joined, where one record decides without noise."""
     others = [[0, 0, 0]] * 10 + [[1, 1, 1]] * 10 + [[0, 1, 0]]
     X, other = (
