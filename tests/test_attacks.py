@@ -382,9 +382,7 @@ def claimed_accuracy(attack, parameters):
 
 
 @pytest.mark.parametrize(("make", "mechanism", "adjacency"), CASES)
-def test_no_attack_exceeds_the_claim_and_one_exceeds_half_of_it(
-    make, mechanism, adjacency, coin
-):
+def test_no_attack_exceeds_the_claim_and_one_exceeds_half_of_it(make, mechanism, adjacency, coin):
     attack = make(mechanism, adjacency)
     given = parameters_of(EPSILON, mechanism, adjacency)
     twice = parameters_of(2 * EPSILON, mechanism, adjacency)

@@ -123,9 +123,7 @@ def test_noise_is_found_in_few_compositions(epsilon, budget, monkeypatch):
 
 @pytest.mark.parametrize("budget", [{"delta": 1e-5}, {"delta": 1e-9}, {"order": 5.0}])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
-def test_with_a_large_prior_two_or_three_compositions_suffice(
-    epsilon, budget, monkeypatch
-):
+def test_with_a_large_prior_two_or_three_compositions_suffice(epsilon, budget, monkeypatch):
     excesses = []
     excess = Problem.excess
 
@@ -268,7 +266,9 @@ def simulated_divergence(mechanism, n_samples, n_categories, n_rows, draws=20_00
     ids=repr,
 )
 @pytest.mark.parametrize(("n_samples", "d", "n_rows"), [(50, 2, 1), (1000, 5, 4), (10_000, 30, 2)])
-def test_expected_divergence_of_dirichlet_releases_agrees_with_simulation(mechanism, n_samples, d, n_rows):
+def test_expected_divergence_of_dirichlet_releases_agrees_with_simulation(
+    mechanism, n_samples, d, n_rows
+):
     mean, error = simulated_divergence(mechanism, n_samples, d, n_rows)
     claim = mechanism.expected_divergence(CountTable(n_samples, d, n_rows))
     assert abs(claim - mean) < 5 * error + 1e-4 * mean

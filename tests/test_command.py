@@ -292,9 +292,7 @@ def test_usage_errors_show_no_password(arguments, folder, capsys):
         "postgresql://ana%3As3kret@h/d",
     ],
 )
-def test_no_address_shows_its_password_or_creates_a_file(
-    action, address, study, folder, capsys
-):
+def test_no_address_shows_its_password_or_creates_a_file(action, address, study, folder, capsys):
     before = {path.name for path in folder.iterdir()}
     for line in (
         complaint(capsys, DAMAGED, action, address),

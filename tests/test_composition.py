@@ -106,7 +106,9 @@ def inverted_delta(cumulant, tilt, deviation, epsilon):
         (0.01, 1.1, 65, 0.4806, 0.5300),
     ],
 )
-def test_the_cost_of_identical_dirichlet_releases_agrees_with_stored_values(r, alpha, releases, exact, by_renyi):
+def test_the_cost_of_identical_dirichlet_releases_agrees_with_stored_values(
+    r, alpha, releases, exact, by_renyi
+):
     total = compose((DirichletMechanism(r=r, alpha=alpha), releases))
     assert total.epsilon(DELTA) == pytest.approx(exact, rel=0.01)
     orders = 1 + np.geomspace(0.1, alpha / r, 20_000)

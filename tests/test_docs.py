@@ -130,9 +130,7 @@ def numbers_after_code(text):
 
 
 @pytest.mark.parametrize("page", ["index", "accountant"])
-def test_numbers_in_pages_are_those_of_their_code(
-    page, tmp_path, monkeypatch, capsys
-):
+def test_numbers_in_pages_are_those_of_their_code(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     checked = 0

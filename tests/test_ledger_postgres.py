@@ -771,9 +771,7 @@ def test_passwords_are_never_shown_and_pickles_work_without_them(people, name, i
     assert len(again) == 2
 
 
-def test_a_pickle_in_another_process_uses_the_password_of_the_environment(
-    people, name, tmp_path
-):
+def test_a_pickle_in_another_process_uses_the_password_of_the_environment(people, name, tmp_path):
     PrivacyAccountant(path=people.url, name=name)
     accountant = PrivacyAccountant(path=people.url_of("careful", QUOTED), name=name)
     (tmp_path / "pickle").write_bytes(pickle.dumps(accountant))

@@ -84,9 +84,7 @@ def test_exact_counts_are_not_pickled_for_an_epsilon_that_was_changed(cls):
 @pytest.mark.parametrize("cls", PUBLIC)
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian"])
 @pytest.mark.parametrize("postprocess", [False, True])
-def test_counts_of_a_private_model_follow_from_its_probabilities(
-    cls, mechanism, postprocess
-):
+def test_counts_of_a_private_model_follow_from_its_probabilities(cls, mechanism, postprocess):
     X, y = records()
     model = model_of(cls, mechanism=mechanism, postprocess=postprocess, n_samples=2500).fit(X, y)
     classes = model.class_count_

@@ -166,7 +166,9 @@ def test_dominating_cells_have_more_drops_of_every_size_than_any_row(alpha):
 
 
 @pytest.mark.parametrize(("max_total", "r", "alpha"), [(3, 0.05, 0.3), (10, 0.01, 0.2)])
-def test_below_one_half_the_profile_of_a_spread_row_is_far_below_its_renyi_bound(max_total, r, alpha):
+def test_below_one_half_the_profile_of_a_spread_row_is_far_below_its_renyi_bound(
+    max_total, r, alpha
+):
     mechanism = DirichletMechanism(r, alpha, max_count=1, max_total=max_total)
     orders = 1 + alpha / r * np.linspace(0.01, 0.999, 2000)
     converted = renyi_epsilon(orders, mechanism.rdp(orders), 1e-5).min()

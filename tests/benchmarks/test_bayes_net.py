@@ -63,7 +63,9 @@ def test_records_of_an_example_follow_its_network(quick):
 
 
 @pytest.mark.parametrize("name", networks.PAPER)
-def test_exact_calibration_is_more_accurate_than_algorithm_1_on_the_papers_networks(name, paper_data):
+def test_exact_calibration_is_more_accurate_than_algorithm_1_on_the_papers_networks(
+    name, paper_data
+):
     structure, table = networks.load(name, paper_data)
     # The closed form is that of what is drawn.
     public = {"states": {node: table[node].cat.categories.tolist() for node in structure}}
