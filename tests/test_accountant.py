@@ -1,4 +1,4 @@
-"""The accountant: totals, limits, and one ledger however the work is spread."""
+"""PrivacyAccountant: totals, limits, and ledgers shared by clones, threads and processes."""
 
 import copy
 import multiprocessing
@@ -57,7 +57,7 @@ MECHANISM = DirichletMechanism(r=0.05, alpha=20.0)
 
 
 def limit_that_admits(releases, mechanism=MECHANISM):
-    """An epsilon between the costs of so many releases and of one more."""
+    """Return an epsilon between the costs of `releases` releases and of one more."""
     enough = Composition([(mechanism, releases)]).epsilon(DELTA)
     one_more = Composition([(mechanism, releases + 1)]).epsilon(DELTA)
     assert one_more > enough * (1 + 1e-5)
@@ -65,7 +65,7 @@ def limit_that_admits(releases, mechanism=MECHANISM):
 
 
 def charge_often(accountant, times):
-    """How many of so many charges were admitted."""
+    """Return the number of admitted charges."""
     admitted = 0
     for _ in range(times):
         try:
@@ -95,7 +95,7 @@ class ClassFrequencies(ClassifierMixin, BaseEstimator):
 
 
 class PrivateScaler(TransformerMixin, BaseEstimator):
-    """Releases something, and leaves the data as they are."""
+    """Transformer that releases a table and returns the data unchanged."""
 
     def __init__(self, accountant=None):
         self.accountant = accountant
@@ -210,7 +210,7 @@ def test_the_error_of_a_refused_charge_shows_the_request_and_the_remaining_budge
     assert message.endswith("Asked for: 2 releases of DirichletMechanism(r=0.05, alpha=20)")
     for number in (would_be, accountant.epsilon, total, left):
         assert f"{number:.4f}"[:-1] in message
-    # What is spent is never said to be less, what is left never to be more.
+    # Spent amounts are rounded up, and remaining ones down.
     assert float(re.search(r"total epsilon to (\S+) at", message)[1]) >= would_be * (1 - 2e-12)
     assert float(re.search(r"(\S+) is used", message)[1]) >= total * (1 - 2e-12)
     assert float(re.search(r"(\S+) is left", message)[1]) <= left
@@ -391,7 +391,7 @@ def test_more_releases_than_the_ledger_can_sum_are_refused():
     assert accountant.total() > 0
 
 
-# What is stored
+# Storage
 
 EVERY_KIND = [
     AllOf((PureDP(0.1), GaussianMechanism(sigma=3.0))),
@@ -682,7 +682,7 @@ def test_a_grid_search_charges_every_fit(data, backend, n_jobs):
 
 
 def no_preference(estimator, X, y):
-    """A score that lets the first candidate win, whatever the noise."""
+    """Score that always prefers the first candidate."""
     estimator.predict(X)
     return 0.0
 
@@ -941,7 +941,7 @@ def test_split_by_must_be_given():
         PrivacyAccountant().parallel("region", split_by="region")
 
 
-# Reading it
+# History and representation
 
 
 def test_the_summary_is_one_line():

@@ -1,4 +1,4 @@
-"""Readings of releases with additive noise."""
+"""Estimates and limits from releases with additive noise."""
 
 from unittest.mock import patch
 

@@ -1,21 +1,21 @@
-"""Attacks on whole fits: nobody tells the worst neighbours apart better than is claimed.
+"""Attacks on whole fits: no attack distinguishes the worst neighbours better than claimed.
 
 The attacker knows the mechanism, all records but one, and the two values that the last
 one may have. A coin that both sides know the bias of decides which of the two data sets
-is fitted; the attacker sees what the fit released and guesses. If neighbours are
+is fitted; the attacker sees the released attributes and guesses. If neighbours are
 ``(epsilon, delta(epsilon))``-indistinguishable at every level epsilon, and the second
 data set is fitted ``e^level`` times as often as the first, no guess is right more often
 than with probability ``(e^level + delta(level)) / (1 + e^level)``. Level 0 is the fair
 coin, whose bound is the claimed total variation distance.
 
 Wald's sequential test decides between that bound and the accuracy which noise for twice
-the epsilon would allow. Its errors are bounded whatever the number of games: a true claim
+the epsilon would allow. Its errors are bounded for any number of games: a true claim
 is called wrong with probability `FALSE_ALARM` at most, and a claim half as large as the
 truth passes with probability `MISS` at most, provided that the attack is as good as the
 claim says the best one is. So both are tested: fits at epsilon against the claim of
 epsilon, and fits at twice epsilon against the same claim.
 
-Attacks look at what was drawn (`postprocess=False`), which is all that a better reading is made of.
+Attacks use the release as drawn (`postprocess=False`), of which estimates are functions.
 """
 
 import functools
@@ -85,12 +85,12 @@ def best_accuracy(delta, level=0.0):
     return (math.exp(level) + delta) / (1 + math.exp(level))
 
 
-# --- What a release tells about one cell ----------------------------------------
+# --- Information in a release about one cell ------------------------------------
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A released share of a row, and what the attacker knows of its count.
+    """Released share of a row, and the attacker's knowledge of its count.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ def _posterior_means(mechanism):
 
 @dataclass(frozen=True)
 class Attack:
-    """Two neighbours, and how a release tells them apart.
+    """Two neighbours, and the attack that distinguishes them.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ def changed_cells_of_rows(gaining, losing, noise, adjacency, known=0, crowd=CROW
 
 
 def neighbours(first, second, others, adjacency):
-    """The two data sets; under add_remove the second lacks the record."""
+    """Return both data sets; under add_remove the second is without the record."""
     others = np.asarray(others)
     with_first = np.vstack([[first], others])
     return with_first, others if adjacency == "add_remove" else np.vstack([[second], others])
@@ -374,7 +374,7 @@ def parameters_of(epsilon, mechanism, adjacency):
 
 
 def claimed_accuracy(attack, parameters):
-    """What the report of a fit allows an attacker at best."""
+    """Largest accuracy of an attacker that the report of a fit allows."""
     composition = attack.fit(parameters, True).privacy_.composition()
     # The noise spends the budget: else a claim half as large could be true.
     assert 0.98 * parameters["epsilon"] <= composition.epsilon(DELTA) <= parameters["epsilon"]

@@ -1,4 +1,4 @@
-"""Bad input of many kinds, in every place where data enter: no error shows any of it."""
+"""Invalid input of many kinds, for every function that takes data: errors show no data."""
 
 import datetime
 import re
@@ -47,7 +47,7 @@ class Showy:
 
 
 class Greedy:
-    """An array-like that fails with its contents when it is read."""
+    """Array-like whose conversion fails with its contents in the error."""
 
     shape = (N_RECORDS, 2)
     dtype = np.dtype(float)
@@ -174,7 +174,7 @@ ODD = {
 
 
 def bad_tables():
-    """Tables of every container and value, where such a thing can be made."""
+    """Yield tables of every container with every invalid value, if possible."""
     for kind, make in TABLES.items():
         for name, value in VALUES.items():
             try:
@@ -308,7 +308,7 @@ def fitted():
 
 
 def defects_of(call, bad):
-    """What is wrong with the way in which a call refuses its input."""
+    """Describe defects of the error of a call with invalid input."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:

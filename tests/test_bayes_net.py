@@ -1,4 +1,4 @@
-"""PrivateBayesNetMLE: pgmpy's network, private, and nothing exact kept."""
+"""PrivateBayesNetMLE: agreement with pgmpy, privacy, and no exact counts after fit."""
 
 import pickle
 import warnings
@@ -146,7 +146,7 @@ def test_samples_follow_the_fitted_tables(bundled):
     drawn = model.sample(20_000, random_state=5)
     assert list(drawn.columns) == list(X.columns)
     assert 1e-4 < goodness_of_fit(drawn, model) < 1 - 1e-4
-    # The same test tells them from those of another fit.
+    # The same test rejects samples of another fit.
     assert goodness_of_fit(drawn, model.fit(X)) < 1e-4
 
 
@@ -238,7 +238,7 @@ def test_a_node_without_edges_is_independent():
     assert list(model.sample(5).columns) == ["rain", "wet"]
     assert model.model_.check_model()
     model.set_params(target="wet")
-    # No column of X tells anything about it.
+    # No column of X is informative.
     np.testing.assert_allclose(
         model.predict_proba(X), np.broadcast_to(model.probabilities_["wet"], (len(X), 3))
     )
@@ -324,7 +324,7 @@ def test_labels_of_predictions_have_the_type_of_the_states():
     assert public().fit(weather()).predict(weather()).dtype.kind == "U"
 
 
-# Rows nobody has seen --------------------------------------------------------------
+# Unobserved rows --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("epsilon", [0.1, INF])
@@ -348,7 +348,7 @@ def test_impossible_evidence_gives_equal_probabilities():
     ).fit(X)
     assert model.score_samples(X.assign(b=1))[0] == -INF
     np.testing.assert_array_equal(model.predict_proba(X.assign(b=1)), 0.5)
-    # b = 1 is impossible whatever a is: pgmpy has no answer
+    # b = 1 is impossible for every a: pgmpy has no answer
     model.set_params(target="c")
     np.testing.assert_array_equal(model.predict_proba(X[["b"]].assign(b=1)), 0.5)
     model.set_params(target="a")
@@ -400,7 +400,7 @@ def test_a_missing_value_is_partial_evidence_of_its_record():
 def test_only_the_blanket_is_needed():
     X = weather()
     model = public().fit(X)
-    # Given sprinkler, the season tells nothing about rain; pgmpy is not asked.
+    # Given sprinkler, rain is independent of the season; pgmpy is not called.
     near = model.predict_proba(X[["sprinkler", "wet"]])
     np.testing.assert_array_equal(near, model.predict_proba(X))
     assert "model_" not in vars(model)
@@ -478,7 +478,7 @@ def test_all_that_a_fit_releases_stays_within_its_budget(split, adjacency, mecha
         assert 0.99 * 0.3 < total.rdp(4.0) <= 0.3
     else:
         assert 0.99 * 0.8 < total.epsilon(1e-5) <= 0.8
-    # What the accountant was charged is what was released.
+    # The charged mechanisms are the released ones.
     ((charged, releases, label),) = recorder.charges
     assert label == "PrivateBayesNetMLE"
     parts = charged.parts if isinstance(charged, JointMechanism) else ((charged, releases),)
@@ -647,7 +647,7 @@ def test_fitted_attributes_describe_the_columns():
     assert "4 tables released" in str(model.privacy_)
 
 
-# What is missing, and what is wrong ------------------------------------------------
+# Missing and invalid parameters ------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables change by no more than was charged, for any container, dtype and order of calls.
+"""Tables change within the charged bounds, for any container, dtype and order of calls.
 
 Each example is a use of the public interface: an estimator with parameters, one or several batches
 in some container and dtype, `set_params` between them, and a release. It runs three times: with a
@@ -42,7 +42,7 @@ from .probes import Recorder, charged_releases, drawn_tables, outside_bounds
 
 
 def tried(ways, n):
-    """Check so many ways, the same ones in every run."""
+    """Check a number of examples, the same ones in every run."""
     repeatable = settings(
         max_examples=n,
         derandomize=True,
@@ -94,7 +94,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Batch:
-    """Records in a container, and what is set before they are counted.
+    """Records in a container, with parameters that are set before they are counted.
 
     `stale` sparse matrices say that their entries are sorted and not repeated.
     """
@@ -174,7 +174,7 @@ def _contain(batch):
 
 @dataclass(frozen=True)
 class Way:
-    """An estimator, what it is given, and which record of which batch is looked at.
+    """Estimator, its batches, and the record that is removed.
 
     With `whole` the only batch is fitted at once, else all are partially.
     """
@@ -189,7 +189,7 @@ class Way:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def go(self, record):
-        """What is released from the batches and this record, or from them alone."""
+        """Return the released tables, with the record or without it."""
         recorder = Recorder()
         model = self.estimator(**self.parameters, accountant=recorder)
         batches = list(self.batches)
@@ -231,12 +231,12 @@ class Released:
 
 #: The coarsest grid that contributions may be rounded to, as a part of their bound.
 GRID = 2.0**-19
-#: What may be taken from the data without a change of the tables' cells.
+#: Parameters that may be taken from the data without changing the cells of tables.
 BOUNDS = {"max_count", "max_total", "max_weight", "n_samples"}
 
 
 def check(way):
-    """Assert that neighbours differ by what was charged; return how many were released."""
+    """Assert that neighbours differ within the charged bounds; return the number of tables."""
     without, first, second = (way.go(record) for record in (None, way.first, way.second))
     releases = [released for released in (without, first, second) if released is not None]
     for released in releases:
@@ -290,7 +290,7 @@ def values(dtype):
         return st.sampled_from((*small, largest, largest // 2 + 1, largest // 3))
     if dtype == "object":
         return st.sampled_from((*small, *FRACTIONS, 2**70))
-    # Not the very largest doubles: nobody can add two of them.
+    # Not the largest doubles, whose sum overflows.
     largest = float(np.finfo(dtype if dtype != "longdouble" else "float64").max) / 16
     return st.sampled_from((*small, *FRACTIONS, largest, largest**0.5))
 

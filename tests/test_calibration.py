@@ -248,7 +248,7 @@ def simulated_divergence(mechanism, n_samples, n_categories, n_rows, draws=20_00
     """E KL(p || Y) over p ~ Dirichlet(1/2) with counts n p, and its standard error."""
     rng = np.random.default_rng(5)
     p = np.maximum(rng.dirichlet(np.full(n_categories, 0.5), size=draws), 1e-300)
-    # On the grid that counts are multiples of; what is cut off is of no account.
+    # On the grid of counts; the rounding is negligible.
     grid = mechanism.contribution.grid
     counts = np.floor(n_samples / np.sqrt(n_rows) * p / grid) * grid
     released = mechanism.draw(counts, rng)
@@ -349,7 +349,7 @@ def test_no_random_feasible_point_beats_the_frontier(n_samples):
 
 
 def test_tables_of_different_sizes_share_one_mechanism():
-    # The sum over all tables is minimised, whatever their order.
+    # The sum over all tables is minimised, in any order.
     several = {"epsilon": 1.0, "delta": 1e-5, "releases": 3, "n_samples": 2000}
     sizes = [2, 7, 30]
     found = DirichletMechanism.calibrate(n_categories=sizes, n_rows=[1, 4, 4], **several)

@@ -68,7 +68,7 @@ def test_cliques_are_the_largest_families_and_share_separators():
         {"b", "c", "d"},
         {"f"},
     ]
-    for node in SIZES:  # the cliques that hold a node hang together
+    for node in SIZES:  # the cliques that contain a node are connected
         holding = [i for i, clique in enumerate(tree.cliques) if node in clique]
         assert sum(tree.parents[i] not in holding for i in holding) == 1
 

@@ -1,4 +1,4 @@
-"""The command: every action with its exit codes, one line for each error, tables that fit."""
+"""Command line: actions, exit codes, error messages, and widths of tables."""
 
 import csv
 import io
@@ -49,14 +49,14 @@ def run(*arguments):
 
 
 def result(capsys, *arguments):
-    """What an action prints as JSON."""
+    """Return the JSON output of a command."""
     capsys.readouterr()
     assert run(*arguments, "--json") == DONE
     return json.loads(capsys.readouterr().out)
 
 
 def complaint(capsys, code, *arguments):
-    """The one line that an action ends with."""
+    """Return the one line of an error message."""
     capsys.readouterr()
     assert run(*arguments) == code
     told = capsys.readouterr()

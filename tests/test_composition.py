@@ -254,7 +254,7 @@ def test_conversion_from_renyi_agrees_with_dp_accounting():
 
 @pytest.mark.parametrize("releases", [10_000, 100_000])
 def test_the_claim_for_many_laplace_releases_is_at_least_the_normal_limit(releases):
-    # The loss of so many releases is normal but for relative errors of order 1/sqrt(k) in
+    # The loss of many releases is normal up to relative errors of order 1/sqrt(k) in
     # the far tail; below the limit by half of it would be a fault of the convolutions.
     scale = np.sqrt(releases)
     total = compose((LaplaceMechanism(scale=scale, adjacency="add_remove"), releases))
@@ -649,7 +649,7 @@ def random_kind(rng, adjacency):
 
     def gaussian(epsilon):
         mu, epsilon = mpmath.mpf(one_cell) / mpmath.mpf(x), mpmath.mpf(epsilon)
-        if mu > 1e6 or epsilon / mu > 1e6:  # far outside what can be subtracted
+        if mu > 1e6 or epsilon / mu > 1e6:  # beyond the range of subtraction
             return 1 - mpmath.mpf(2) ** -40 if epsilon < mu * (mu / 2 - 9) else 0
         ends = mpmath.ncdf(mu / 2 - epsilon / mu), mpmath.ncdf(-mu / 2 - epsilon / mu)
         return ends[0] - mpmath.exp(epsilon) * ends[1]

@@ -42,7 +42,7 @@ BOTH = [DirichletNB, DirichletCategoricalNB]
 
 @pytest.fixture
 def drawn():
-    """All that noise is added to: mechanisms, and the exact tables they were given."""
+    """Collect all mechanisms with their exact tables."""
     with drawn_tables() as tables:
         yield tables
 
@@ -537,7 +537,7 @@ def test_entries_that_single_precision_would_round_are_added_as_they_are(largest
 
 
 def changing(monkeypatch, owner, name, *changes, calls=1):
-    """Write the changes into the records after so many calls of a function have returned."""
+    """Change the records after a number of calls of a function have returned."""
     function = getattr(owner, name)
     returned = count(1)
 

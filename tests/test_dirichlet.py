@@ -8,7 +8,7 @@ from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
 from tests.probes import Recorder
 
 N_DRAWS = 100_000
-# Down to near the least normal number, below which an entry is not told from 0.
+# Down to the smallest normal number, below which entries underflow.
 THRESHOLDS = [1e-306, 1e-290, 1e-200, 1e-60, 1e-9, 0.1, 0.6]
 
 
@@ -50,7 +50,7 @@ def test_a_vector_on_the_simplex_has_the_same_marginals():
         assert_marginal(draws[:, cell], mechanism.k * share, mechanism.k * (1 - share))
 
 
-# --- Readings -------------------------------------------------------------------
+# --- Estimates ------------------------------------------------------------------
 
 
 def test_estimates_from_a_release_are_unbiased():

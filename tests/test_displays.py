@@ -1,4 +1,4 @@
-"""The displays: what they draw is what was released, and what it exactly cost."""
+"""Displays draw released values and exact costs."""
 
 import ast
 import sys
@@ -95,7 +95,7 @@ EVERY_DISPLAY = [
 ]
 
 
-# What all displays share -----------------------------------------------------------
+# All displays -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("draw", EVERY_DISPLAY)
@@ -155,7 +155,7 @@ def test_a_display_uses_only_public_attributes(path):
 
 
 class FittedHistogram(BaseEstimator):
-    """What the display reads of a fitted transformer, and no more."""
+    """The attributes of a fitted transformer that the display uses."""
 
     def __init__(self, shares, edges, band):
         self.histogram_ = [np.ones(1), np.array(shares)]
@@ -299,7 +299,7 @@ def test_the_profile_of_an_adaptive_limit_bounds_all_admitted_charges():
     accountant.charge(DIRICHLET, releases=3)
     first = PrivacyProfileDisplay.from_accountant(accountant)
     assert np.interp(2.0, first.epsilon, first.delta) == pytest.approx(1e-6, rel=0.1)
-    # It is above what was charged, and further charges leave it as it is.
+    # It is above the charges, and further charges do not change it.
     assert (Composition([(DIRICHLET, 3)]).delta(first.epsilon) <= first.delta).all()
     accountant.charge(GAUSSIAN)
     second = PrivacyProfileDisplay.from_accountant(accountant, epsilons=first.epsilon)
@@ -443,7 +443,7 @@ def test_a_budget_curve_refuses_invalid_input():
         BudgetCurveDisplay.from_results([1, 2], [0.1, 0.2], [0.1])
 
 
-# What displays ask an accountant for -----------------------------------------------
+# Methods of an accountant for displays ------------------------------------------------
 
 
 def test_the_running_total_is_the_composition_of_the_charges_so_far():

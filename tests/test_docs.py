@@ -1,4 +1,4 @@
-"""The documentation names what exists, and its code runs."""
+"""Names in the documentation exist, and its code runs."""
 
 import ast
 import importlib

@@ -71,7 +71,7 @@ BINS = DirichletHistogramTransformer(
 STATES = {"code": range(4), "flag": [False, True], "colour": COLOURS, "label": CLASSES}
 NETWORK = PrivateBayesNetMLE({"flag": ["code"], "label": ["flag", "colour"]}, states=STATES)
 
-#: A model, its features, and what else is given to fit.
+#: A model, its features, and further arguments of fit.
 FITS = {
     "categorical": (CATEGORICAL, ["code", "flag"], {"y": "label"}),
     "multinomial": (MULTINOMIAL, ["much", "little"], {"y": "label"}),
@@ -86,11 +86,11 @@ WEIGHTED = [name for name in FITS if FITS[name][2]]
 
 
 def counted(name, table=None, frame=None, **more):
-    """The fitted model, and the exact tables that it handed to its mechanisms."""
+    """Return the fitted model, and the exact tables that its mechanisms received."""
     model, features, given = FITS[name]
     given = {**given, **more}
     frame = records() if frame is None else frame
-    # Whoever asks for a column that is not given a part gets it as a feature.
+    # A column without a role is a feature.
     frame = frame[list(dict.fromkeys([*features, *given.values()]))]
     model = clone(model)
     if "sample_weight" in given:
@@ -294,7 +294,7 @@ def test_frames_without_order_refuse_persons_with_more_rows_than_declared(table)
     few = frame[frame.groupby("person").cumcount() < 3]
     model.fit(IN_GROUPS[table](few[columns]), "label", groups="person")
     assert len(model.accountant.charges) == 1
-    # What was refused was not left out, so that the bound stays a declaration.
+    # The refused records were not removed, so the bound is still a declaration.
     assert str(model.privacy_.unit) == "one person with up to 3 records (declared, not checked)"
     gaps = few.astype({"person": "Int64"})
     gaps.loc[gaps.index[5], "person"] = pd.NA

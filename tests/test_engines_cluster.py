@@ -1,4 +1,4 @@
-"""Fits on a real cluster of processes: one charge, right counts, whatever is lost."""
+"""Fits on a cluster of processes: one charge and correct counts, even if workers are lost."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def client():
 
 @pytest.fixture
 def accountant(tmp_path):
-    """One whose ledger outlives the process, and tells what was charged."""
+    """Accountant whose ledger is a file."""
     return PrivacyAccountant(epsilon=2.5, delta=1e-5, path=tmp_path / "ledger.sqlite")
 
 
@@ -89,7 +89,7 @@ def test_persons_are_bounded_over_processes(client, frame):
 
 
 def test_no_row_is_sent_to_the_client(client, frame):
-    """What comes back is as large as the tables, however many rows there are."""
+    """The size of the result is that of the tables, for any number of rows."""
     received = []
     gather = client._gather
 
@@ -202,5 +202,5 @@ def test_nothing_is_released_or_charged_if_a_cluster_is_lost(frame, accountant):
         with pytest.raises(RuntimeError, match=r"Nothing was released.*not charged"):
             model.fit(slow, "label")
     assert not hasattr(model, "classes_")
-    # What was released before is still there, and nothing else.
+    # The earlier release is unchanged.
     assert len(PrivacyAccountant(path=accountant.path)) == 1

@@ -1,4 +1,4 @@
-"""Accountants whose limit is for adaptive spending, beside those for plans."""
+"""Accountants with adaptive limits and with limits for fixed plans."""
 
 import json
 import pickle
@@ -52,7 +52,7 @@ def test_each_promise_has_its_own_numbers():
     exact = Composition([(TABLE, 50)]).epsilon(1e-5)
     assert plan.total() == exact == pytest.approx(1 - plan.remaining(), rel=1e-12)
     assert plan.running_total() == [exact]
-    # What holds whatever comes next is the limit, at its own delta and at others.
+    # The limit holds for all future charges, at its own delta and at others.
     assert adaptive.total() == 1.0
     assert adaptive.total(1e-6) > 1.0 > adaptive.total(1e-4) > exact
     holds = PrivacyFilter(TABLE, 50, 1.0, 1e-5)
@@ -132,7 +132,7 @@ def test_curves_are_those_of_the_promise():
     assert adaptive.curves()[0].delta(1.0) == pytest.approx(1e-5, rel=1e-6)
 
 
-# What is admitted ------------------------------------------------------------------
+# Admission --------------------------------------------------------------------------
 
 
 def test_the_filter_of_the_first_charge_decides_on_later_ones():

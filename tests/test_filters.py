@@ -309,7 +309,7 @@ def test_all_budgets_together_are_within_the_limit():
             assert spending.delta(spending.epsilon(delta * 2)) <= 2 * delta * (1 + 1e-9)
 
 
-# What is admitted ------------------------------------------------------------------
+# Admission --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [1, 2, 7, 19])
@@ -374,7 +374,7 @@ def test_mixed_charges_get_three_quarters():
         DirichletMechanism(r=0.02, alpha=32.0),
         DirichletMechanism(r=0.1, alpha=120.0),
     ]
-    # What exact composition admits of each, and not one more.
+    # The number that exact composition admits of each kind.
     for epsilon, delta, exact in ((1.0, 1e-5, 265), (3.0, 1e-6, 1549)):
         deltas = [
             Composition([(kind, number) for kind in kinds]).delta(epsilon)
@@ -428,8 +428,8 @@ def test_copies_are_for_one_kind_whose_renyi_curve_implies_more_than_its_pairs()
 def test_a_first_charge_decides_the_same_filter_in_every_version(
     first, direction, number, order, divergence, failure
 ):
-    # A ledger holds its first charge and not the filter: what was admitted by one filter is
-    # covered by no other. Whoever changes these numbers has to store which filter a ledger has.
+    # A ledger stores its first charge and not the filter: charges admitted by one filter are
+    # not covered by another. If these numbers change, ledgers must store their filter.
     main, other = PrivacyFilter(*first, 1.0, 1e-5).budgets[direction]
     assert main.number == number
     assert other.order == pytest.approx(order, rel=1e-12)

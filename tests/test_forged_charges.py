@@ -25,7 +25,7 @@ SMALL = PureDP(0.001)
 
 
 def forge(path, spec, releases=1, **columns):
-    """Insert a charge with the hash that follows, as somebody who knows the format can."""
+    """Insert a charge with a valid hash."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         ((entries, head),) = connection.execute("SELECT entries, hash FROM heads")
@@ -70,7 +70,7 @@ def readings(accountant, tmp_path, kind):
 
 
 def not_refused(accountant, tmp_path, kind=SMALL):
-    """The readings that do not raise a LedgerError, with what they did instead."""
+    """Return the methods that do not raise a LedgerError, with their results."""
     found, messages = {}, []
     for name, read in readings(accountant, tmp_path, kind).items():
         try:

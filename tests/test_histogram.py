@@ -250,7 +250,7 @@ def badly_filled(x, edges):
     """Shares of bins outside 5% to 15% that ties do not force.
 
     A value of 10% of the rows or more fills a bin by itself; so its bin may be larger,
-    and the bins beside it smaller.
+    and the adjacent bins smaller.
     """
     bins = np.searchsorted(edges[1:-1], x, side="right")
     shares = np.bincount(bins, minlength=len(edges) - 1) / len(x)
@@ -364,7 +364,7 @@ def test_quantile_borders_have_the_requested_number_and_are_nearest_if_possible(
 
 
 def pile(n=400):
-    """Columns of which a release makes now more, now fewer quantile bins of its own accord."""
+    """Columns whose number of distinct quantiles varies between releases."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=n)
     heap = np.where(rng.random(n) < 0.6, 0, rng.lognormal(y, 1.0))
@@ -615,7 +615,7 @@ def test_many_bins_use_memory_in_proportion_to_the_bins():
 
     X = np.random.default_rng(0).integers(0, 200_000, (1000, 1))
     model = DirichletHistogramTransformer(n_categories=200_000, encode="ordinal")
-    model.fit(X)  # imports and calibration are not what is measured
+    model.fit(X)  # exclude imports and calibration from the measurement
     tracemalloc.start()
     model.fit(X)
     peak = tracemalloc.get_traced_memory()[1]
@@ -627,7 +627,7 @@ def test_many_bins_use_memory_in_proportion_to_the_bins():
     np.testing.assert_array_equal(model.transform(X), X)
 
 
-# What is made of the release -------------------------------------------------------
+# Estimates from the release -----------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
@@ -795,7 +795,7 @@ def test_the_projection_is_the_nearest_distribution():
     np.testing.assert_allclose(project_to_simplex(np.array([0.2, 0.8])), [0.2, 0.8])
 
 
-# In the company of scikit-learn, and what is missing or wrong ----------------------
+# Compatibility with scikit-learn, missing and invalid parameters -----------------------
 
 
 def test_it_works_inside_a_grid_search_and_a_column_transformer():
@@ -878,7 +878,7 @@ def test_constant_columns_have_a_documented_result():
     own_bounds = DirichletHistogramTransformer(encode="ordinal", accountant=recorder)
     with pytest.warns(PrivacyLeakWarning, match="bounds"):
         own_bounds.fit(X)
-    # As for any other column: what is paid for does not tell a constant one.
+    # As for any other column: the charge does not reveal that it is constant.
     assert own_bounds.n_bins_.tolist() == [10]
     assert len(recorder.charges) == 1
     assert own_bounds.fine_edges_[0][[0, -1]].tolist() == [1.5, 4.5]

@@ -1,4 +1,4 @@
-"""The shape of the package: what imports what, how large files are, what the layout page names."""
+"""Structure of the package: import direction, sizes of files, and the layout page."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ SERVICES = {
     "_sklearn_compat",
     "_validation",
 }
-#: From the bottom up. A member imports itself and what lies below it.
+#: From the bottom up. A member imports from itself and from lower layers.
 LAYERS: tuple[set[str], ...] = (
     SERVICES,
     {"accounting"},
@@ -40,10 +40,10 @@ LAYERS: tuple[set[str], ...] = (
 )
 #: Layers whose members may import each other.
 TOGETHER = (SERVICES, {"base", "_contributions", "_persons"})
-#: An accountant is handed to what it charges for.
+#: Other modules receive an accountant as a parameter.
 MAY_IMPORT_ACCOUNTANT = {"accountant", "__init__", "command", "__main__"}
 
-#: Imports that go against the rules and are known. Whoever mends one strikes it here.
+#: Known imports that violate the rules.
 EXCEPTIONS: set[tuple[str, str]] = set()
 #: Modules that import each other in a circle: `Mechanism.calibrate` imports, inside the function,
 #: a module that imports the mechanisms.

@@ -1,4 +1,4 @@
-"""What every ledger does, in a file and in a database."""
+"""Ledgers in files and in databases: common behaviour."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ NORTH = Split("1234", "north", "region", "values")
 
 
 class InFile:
-    """A ledger's place, and the way to do to it what nobody should."""
+    """Location of a ledger, with functions that tamper with it."""
 
     def __init__(self, folder):
         self.path = str(folder / "ledger.sqlite")
@@ -110,7 +110,7 @@ def in_children(function, arguments):
     for argument in arguments:
         child = os.fork()
         if child == 0:
-            signal.alarm(120)  # a child that waits for ever should not hold up the tests
+            signal.alarm(120)  # a child that waits forever must not block the tests
             status = 1
             try:
                 function(argument)
@@ -255,7 +255,7 @@ def test_a_text_that_a_database_cannot_give_back_is_refused(ledger, text):
     assert count(ledger) == 0
 
 
-# What a ledger is made with
+# Parameters of a ledger
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,7 @@ def test_verify_names_the_damage(place, damage):
     place.tamper(*DAMAGES[damage].statements)
     with pytest.raises(LedgerError, match=DAMAGES[damage].says):
         accountant.verify()
-    # And whoever has not seen it before does not take it for a smaller budget.
+    # A process that reads it for the first time also detects the change.
     assert in_children(lambda _: accountant_in(place), [0]) == [1]
     with pytest.raises(LedgerError, match="cannot be used"):
         Ledger.open(place.path, place.name)
@@ -642,7 +642,7 @@ def test_a_stored_anchor_detects_a_restored_backup(place):
         assert restored.verify() == restored.verify(expect=start) == 1
         with pytest.raises(LedgerError, match="it has 1, and 3 are expected"):
             restored.verify(expect=kept)
-        # It goes on, and has as many charges again.
+        # More charges follow, until there are as many as before.
         for _ in range(2):
             restored.charge(PureDP(0.1))
         with pytest.raises(LedgerError, match="differ from those expected"):

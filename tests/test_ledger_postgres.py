@@ -1,4 +1,4 @@
-"""What only a ledger in PostgreSQL has: connections that break, roles, passwords, addresses.
+"""Ledgers in PostgreSQL: broken connections, roles, passwords, addresses.
 
 ``python -m tests.test_ledger_postgres 20`` kills the server as often as one likes.
 """

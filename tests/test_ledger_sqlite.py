@@ -1,4 +1,4 @@
-"""The ledger's file: what is refused, what survives, and who removes it."""
+"""Ledger files: refused files, crashes, and removal of temporary ledgers."""
 
 import errno
 import fcntl
@@ -320,7 +320,7 @@ def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
     shutil.copy(tmp_path / "backup", path)
     with pytest.raises(LedgerError, match="charges are missing: it has 1"):
         sums(ledger)
-    # Another process has seen nothing, but the file beside the ledger has.
+    # Another process has no memory of it, but the lock file has.
     result = run(open_script(path))
     assert "it has 1, and its lock file has seen 2" in result.stderr
 
@@ -565,7 +565,7 @@ def test_a_ledger_in_a_folder_that_cannot_be_written_can_be_read(tmp_path):
 
 
 def read_for_ever(path, stop):
-    """What a backup or a checksum does: closing the file drops SQLite's locks."""
+    """Open and close the file as a backup does, which drops SQLite's locks."""
     while not stop.is_set():
         with open(path, "rb") as file:
             file.read(100)
@@ -782,7 +782,7 @@ def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
         ledger = Ledger.create_or_open(None, LimitParameters(None, 1e-5, None))
         pickle.dumps(ledger)
         if os.fork() == 0:
-            sys.exit(0)  # runs what is registered to run at exit
+            sys.exit(0)  # runs the registered exit functions
         os.wait()
         print(ledger.path, os.path.exists(ledger.path))
     """

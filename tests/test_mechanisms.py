@@ -1,4 +1,4 @@
-"""The mechanisms: their claims on small data, their releases, and what they refuse."""
+"""Mechanisms: claims on small data, releases, and errors."""
 
 import ast
 import inspect
@@ -43,7 +43,7 @@ def seeded(mechanism, counts, seed=0):
         return mechanism.release(counts, random_state=seed)
 
 
-# --- The claim itself: no neighbours are easier to tell apart -------------------
+# --- The claim itself: no neighbours are easier to distinguish ------------------
 
 
 def tables(categories, total):
@@ -458,7 +458,7 @@ def test_one_release_is_a_composition_of_one(mechanism):
     np.testing.assert_array_equal(mechanism.rdp([1.5, 2.0]), alone.rdp([1.5, 2.0]))
 
 
-# --- What is refused ------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------
 
 SIZES = {"n_samples": 100, "n_categories": 3}
 BAD_CALLS = [

@@ -55,7 +55,7 @@ def test_no_error_shows_a_value_of_the_data(kind, mistake):
         pytest.skip("values outside the bounds go into the end bins")
     with pytest.raises((TypeError, ValueError)) as raised:
         ESTIMATORS[kind].fit(X, y)
-    # What Python prints below a traceback, with what the error was raised from.
+    # The printed traceback, including chained errors.
     printed = "".join(traceback.format_exception(raised.value)).split("\n")
     shown = [line for line in printed if not line.startswith("  ")]
     assert "7431" not in "\n".join(shown)

@@ -1,4 +1,4 @@
-"""Private searches and scores: what they publish, what they pay, and what they refuse."""
+"""Private searches and scores: results, charges, and errors."""
 
 import itertools
 import pickle
@@ -77,7 +77,7 @@ def fixed(search_class=PrivateGridSearchCV, grid=GRID_OF_TWO, **parameters):
 pytestmark = pytest.mark.filterwarnings("ignore:random_state is given")
 
 
-# What is charged, and what is released -------------------------------------------------
+# Charges and releases -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -806,7 +806,7 @@ def test_a_grid_is_charged_for_its_worst_candidate(records):
     assert found.privacy_.composition().delta(1.0) <= 1e-5
 
 
-# What goes wrong for all records alike -------------------------------------------------
+# Errors for all records -----------------------------------------------------------------
 
 
 def test_a_model_that_is_not_fitted_is_refused_and_not_scored_as_bad(records):

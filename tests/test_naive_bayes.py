@@ -72,7 +72,7 @@ def public(cls, n_classes=3, **parameters):
 
 
 def without_threshold(cls):
-    """Parameters with which values are taken as they are, and none may be negative."""
+    """Parameters with which values are used unchanged, and none may be negative."""
     return {"binarize": None} if cls is DirichletBernoulliNB else {}
 
 
@@ -359,7 +359,7 @@ def test_chunks_give_the_model_of_one_fit(cls, parameters):
         chunks.partial_fit(X[part], y[part], classes=[0, 1, 2])
     # Sums of clipped rows may differ in their last digits.
     np.testing.assert_allclose(chunks.predict_log_proba(X), whole.predict_log_proba(X), rtol=1e-9)
-    # `partial_fit` is told the classes, so that they are not taken from the data.
+    # `partial_fit` receives the classes, so they are not taken from the data.
     covered = [name for name in whole.privacy_.not_covered if name != "classes"]
     assert chunks.privacy_ == replace(whole.privacy_, not_covered=tuple(covered))
 
@@ -435,7 +435,7 @@ def test_it_works_inside_scikit_learns_tools(cls):
 
 @SEEDED
 def test_repeated_records_of_a_bootstrap_get_more_noise():
-    # (Bagging seeds its estimators, whatever they ask for.)
+    # (Bagging always seeds its estimators.)
     model = public(DirichletCategoricalNB)
     X, y = categories()
     with pytest.warns(PrivacyLeakWarning, match="max_weight"):
@@ -467,7 +467,7 @@ def test_weights_are_routed(cls):
     np.testing.assert_array_equal(routed.predict_proba(X), plain.predict_proba(X))
 
 
-# What is missing, and what is wrong ------------------------------------------------
+# Missing and invalid parameters ------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the naive Bayes models share with scikit-learn beyond predictions: counts, more records."""
+"""Naive Bayes models compared with scikit-learn: counts, further records, exports."""
 
 import pickle
 from types import SimpleNamespace
@@ -88,7 +88,7 @@ def test_counts_of_a_private_model_follow_from_its_probabilities(cls, mechanism,
     X, y = records()
     model = model_of(cls, mechanism=mechanism, postprocess=postprocess, n_samples=2500).fit(X, y)
     classes = model.class_count_
-    # What was drawn has its smoothing in the counts already.
+    # Drawn probabilities include the smoothing.
     added = model.alpha_ if postprocess else 0.0
     np.testing.assert_allclose(classes.sum(), 2500)
     np.testing.assert_allclose(classes, 2500 * np.exp(model.class_log_prior_))
@@ -122,7 +122,7 @@ def test_counts_of_a_private_model_follow_from_its_probabilities(cls, mechanism,
 
 
 def test_a_bernoulli_model_with_max_total_approximates_the_full_model():
-    """By shares and by how full records are: with hardly any noise, within what scaling takes."""
+    """With little noise both models agree up to the effect of scaling."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=20_000)
     X = rng.random((20_000, 30)) < np.where(y[:, np.newaxis] == 1, 0.05, 0.1)

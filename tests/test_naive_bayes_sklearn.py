@@ -18,7 +18,7 @@ REPLACED = {
     "MultinomialNB": "DirichletNB",
 }
 
-#: Tests of scikit-learn that cannot hold, and why.
+#: Tests of scikit-learn that cannot pass, with the reason.
 EXCEPTIONS = {
     "test_discretenb_provide_prior": "rests on the classes of a fit that failed, which we undo",
 }

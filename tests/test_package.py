@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it loads, and what the README promises."""
+"""The package as a whole: imports, types, docstrings, and the README."""
 
 import ast
 import importlib
@@ -26,7 +26,7 @@ PUBLIC_MODULES = [
     "skdirdp.posterior",
     "skdirdp.utility",
 ]
-# What users meet without importing it.
+# Classes that users obtain without importing them.
 MET = [
     "skdirdp.accountant.ParallelParts",
     "skdirdp.accountant.History",
@@ -161,7 +161,7 @@ def public_methods(path):
 @pytest.mark.parametrize("path", public_names())
 def test_public_names_have_an_example_and_describe_their_parameters(path):
     numpydoc = pytest.importorskip("numpydoc.validate")
-    # GL08: no docstring; PR01: a parameter that it lacks; PR02: one that does not exist.
+    # GL08: no docstring; PR01: an undocumented parameter; PR02: one that does not exist.
     wanted = {path: {"GL08", "EX01", "PR01", "PR02"}}
     wanted |= {method: {"GL08", "PR01", "PR02"} for method in public_methods(path)}
     faults = [

@@ -1,4 +1,4 @@
-"""Persons: no more of anybody's records are counted, nor hidden, than was said.
+"""Persons: at most `max_rows` records of each are counted, and all of them are protected.
 
 The brute force goes over all small data sets of a few persons, adds or replaces one person
 with all records of that person, and compares the exact tables that noise is added to with
@@ -107,7 +107,7 @@ def tables_of(name, records, groups, **how):
 
 
 def assert_within(after, before):
-    """Tables with a person more differ by what a person may add."""
+    """Tables with one more person change within the bound of a person."""
     assert len(after) == len(before) > 0
     for (mechanism, cells), (other, others) in zip(after, before, strict=True):
         assert mechanism == other
@@ -412,7 +412,7 @@ def test_true_is_no_number_of_rows():
         fit(ESTIMATORS["histogram"](max_rows=True, **PUBLIC), RECORDS)
 
 
-# --- What is said ---------------------------------------------------------------
+# --- Reports --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)

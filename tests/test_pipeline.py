@@ -75,7 +75,7 @@ def three_steps(**params):
 
 
 def five_steps(**params):
-    """Bins of bins of bins, beside others, before a model; with a step that learns nothing."""
+    """Nested histogram steps and a step that learns nothing, before a model."""
     union = FeatureUnion(
         [("c", bins(bounds=(0, 4))), ("d", bins(bounds=(0, 4), mechanism="gaussian"))]
     )
@@ -91,7 +91,7 @@ def five_steps(**params):
 
 
 class Drawn:
-    """The mechanisms that drew noise, in order: what was truly released."""
+    """Return the mechanisms that drew noise, in order."""
 
     def __init__(self, monkeypatch):
         self.mechanisms = []
@@ -636,7 +636,7 @@ def test_parallel_containers_stay_within_the_budget(n_jobs, drawn):
 
 
 class InAnotherThread(TransformerMixin, BaseEstimator):
-    """Fits in a thread of its own, which knows nothing of what is under way."""
+    """Fits in another thread, outside of the context of the pipeline."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -859,7 +859,7 @@ def test_a_network_is_calibrated_by_its_own_split(drawn):
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
 def test_every_fit_of_a_meta_estimator_counts(drawn):
-    """Not private as a whole, which is said; what is private is within the budget."""
+    """The whole is reported as not private; the private steps are within the budget."""
     accountant = PrivacyAccountant()
     vote = VotingClassifier([("a", model()), ("b", model(mechanism="gaussian"))])
     pipe = make_private_pipeline(bins(), vote, accountant=accountant).fit(X, Y)

@@ -1,4 +1,4 @@
-"""What a private pipeline refuses, when, and what its errors tell."""
+"""Private pipelines: refused steps, and errors without data."""
 
 import re
 import traceback
@@ -57,7 +57,7 @@ def model(**params):
 
 
 class Doubled(TransformerMixin, BaseEstimator):
-    """Of a class that is not known: fits two private estimators, one on what the other gives."""
+    """Unknown class that fits two private estimators, one to the output of the other."""
 
     def __init__(self, first, second):
         self.first = first
@@ -166,7 +166,7 @@ def test_which_estimators_feed_others():
         assert feeds_(*paths)
         assert feeds_(*reversed(paths)) is fed
         assert feeds_(paths[0], paths[0]) is fed
-    # What is not known may do anything.
+    # Unknown classes may do anything.
     assert feeds_("vote__a", "vote__c")
 
 
@@ -181,7 +181,7 @@ def test_labels_of_the_estimators_that_were_given_stay():
 
 
 class InAnotherThread(TransformerMixin, BaseEstimator):
-    """Fits in a thread of its own, which knows nothing of what is under way."""
+    """Fits in another thread, outside of the context of the pipeline."""
 
     def __init__(self, inner, lost=False):
         self.inner = inner
@@ -269,7 +269,7 @@ class SameWhenCloned(DirichletHistogramTransformer):
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
 @pytest.mark.parametrize("epsilon", [1.0, np.inf])
 def test_shared_estimators_are_neither_released_nor_changed(epsilon):
-    """A frozen model that still counts would be released with noise that nobody paid for."""
+    """A frozen model with pending counts would be released without a charge."""
     codes = rng.integers(4, size=(N, 2))
     counting = model(accountant=PrivacyAccountant(), label="mine").partial_fit(codes, Y)
     stack = StackingClassifier([("frozen", FrozenEstimator(counting))], cv="prefit")
@@ -318,7 +318,7 @@ def test_all_adaptive_steps_are_tested():
     assert {type(step).__name__ for step in GO_BY_RESULTS} == ADAPTIVE
 
 
-# What errors tell ------------------------------------------------------------------
+# Errors -----------------------------------------------------------------------------
 
 
 class Telling(TransformerMixin, BaseEstimator):

@@ -9,7 +9,7 @@ from sklearn.tests import test_pipeline as theirs
 
 from skdirdp import PrivatePipeline
 
-#: Tests of scikit-learn that cannot hold, and why.
+#: Tests of scikit-learn that cannot pass, with the reason.
 EXCEPTIONS = {
     "test_pipeline_raise_set_params_error": "lists all parameters in the order of Pipeline's",
     "test_set_pipeline_step_passthrough": "lists all parameters, of which there are more",

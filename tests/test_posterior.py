@@ -432,7 +432,7 @@ def test_distances_on_a_long_lattice_stay_accurate():
             assert distances[i] == pytest.approx(truth, rel=1e-9)
 
 
-# ---------------------------------------------------------------- what calibration gains
+# ---------------------------------------------------------------- calibration
 
 
 def test_exact_calibration_is_more_accurate():

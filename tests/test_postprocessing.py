@@ -131,7 +131,7 @@ def test_without_post_processing_the_same_draws_are_used(mechanism):
 
 
 def operator_of(tables, total=None):
-    """The matrix that `make_consistent` applies to the cells of all tables, and what it adds."""
+    """Return the linear map that `make_consistent` applies to all cells, and its offset."""
 
     def applied(cells):
         parts, start = [], 0
@@ -375,7 +375,7 @@ def test_similar_rows_are_estimated_as_similar_and_others_are_not():
 
 
 def errors(true, noisy, sigma):
-    """How far a table is from the truth as it is read, in deviations of the noise."""
+    """Return the errors of the estimates, in standard deviations of the noise."""
     (found,) = estimate_counts([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum())
     return np.sqrt(np.mean((found.counts - true) ** 2)) / sigma
 
@@ -393,7 +393,7 @@ def test_cells_borrow_from_adjacent_cells_only_if_these_are_similar():
         [errors(true, true + each, sigma) for true, each in zip(mixed, noise, strict=True)]
     )
     assert beside < 0.8 * apart
-    assert apart < 1  # what is seen has 1
+    assert apart < 1  # noisy counts have 1
 
 
 def test_a_rare_category_at_the_end_of_a_row_is_not_shrunk_to_the_adjacent_one():
@@ -406,7 +406,7 @@ def test_a_rare_category_at_the_end_of_a_row_is_not_shrunk_to_the_adjacent_one()
         ]
         for noisy in true + rng.normal(0, sigma, (400, *true.shape))
     ]
-    # What is seen has 1, give or take 0.04.
+    # Noisy counts have 1, up to 0.04.
     assert np.sqrt(np.mean((np.array(found) - 40) ** 2)) < sigma
 
 
@@ -729,7 +729,7 @@ def test_postprocessed_estimates_are_more_accurate_than_the_draws(mechanism):
 
 @pytest.mark.parametrize("estimator", ["naive Bayes", "network"])
 def test_estimates_depend_on_the_draws_alone(monkeypatch, estimator):
-    """Two data sets of one public size, and noise that forgets what it was added to."""
+    """Two data sets of the same size, with the same released tables."""
 
     def draw_all(requests, generator):
         return [50 + generator.normal(0, 20, request.counts.shape) for request in requests]
@@ -773,7 +773,7 @@ def test_limits_of_estimators_hold_their_own_probabilities():
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 def test_post_processing_does_not_fail_after_the_charge(epsilon, mechanism, adjacency):
-    """Nothing but noise, and hardly any; a class that nobody is in, a feature of one category."""
+    """Pure noise, very little noise, an empty class, a feature with one category."""
     X, y, public = _records(n=100)
     X[:, 3] = 0
     public |= {"classes": [0, 1, 2, 3], "n_categories": [2, 4, 6, 1, 9, 9]}

@@ -175,7 +175,7 @@ CONTAINERS = [
 
 
 def outcome(step, data):
-    """All that a fit keeps and warns of, and the transformed records but the first."""
+    """Return state and warnings of a fit, and all transformed records except the first."""
     pipe = PrivatePipeline([("step", clone(step))])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -208,7 +208,7 @@ def same(left, right):
 @pytest.mark.parametrize("container", CONTAINERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize(("step", "kind"), STEPS, ids=[type(step).__name__ for step, _ in STEPS])
 def test_one_odd_record_changes_neither_a_fit_nor_another_record(step, kind, container):
-    """State, pickle, names, warnings, and what becomes of the other records."""
+    """State, pickle, names, warnings, and the other transformed records."""
     rng = np.random.default_rng(1)
     rows = [tuple(row) for row in rng.integers(1, 4, size=(N, 2)).tolist()]
     if isinstance(step, ColumnTransformer) and container in (as_arrow, as_coded_arrow):
@@ -266,7 +266,7 @@ def test_every_class_that_may_learn_nothing_is_compared_on_neighbours():
 
 
 def test_whether_columns_are_sparse_follows_from_their_number():
-    """The threshold is compared with a public density, also beside private steps."""
+    """The threshold is compared with a public density, also next to private steps."""
     columns = ColumnTransformer(
         [
             ("bins", DirichletHistogramTransformer(4, bounds=(0, 4), encode="onehot"), [0]),
@@ -347,7 +347,7 @@ def test_a_list_of_rows_is_refused_if_a_function_would_receive_it():
 
 
 class Counts(TransformerMixin, BaseEstimator):
-    """Says that it learns nothing, and keeps the number of records."""
+    """Registered as learning nothing, but stores the number of records."""
 
     def fit(self, X, y=None):
         self.n_records_ = len(X)

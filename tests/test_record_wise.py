@@ -1,8 +1,8 @@
 """One record never changes how other records are encoded.
 
 Two tables differ in one record, which is odd: a cell of another type, a missing value, a huge
-number, a label or an id that nobody expects. Both are counted, in a random container. What the
-odd record adds to each exact table must be within what is charged for one record, so the
+number, an unexpected label or id. Both are counted, in a random container. The contribution of the
+odd record to each exact table must be within the bound that is charged, so the
 encoding of all other records is the same. A fit may refuse the odd record instead; then nothing
 is compared, but a case in which every record is refused fails.
 
@@ -193,7 +193,7 @@ FRAMES = {
 #: Tables that are not in memory.
 ELSEWHERE = ("polars lazy", "duckdb", "arrow dataset", "dask")
 IN_MEMORY = tuple(name for name in FRAMES if name not in ELSEWHERE)
-#: Tables whose columns have a type, and may lack values.
+#: Tables whose columns have a type, and may have missing values.
 TYPED = IN_MEMORY[1:]
 ROWS = {
     "list": list,
@@ -233,7 +233,7 @@ class Case:
     cells : dict
         Ordinary cells of each kind, and labels and ids.
     vectors : tuple of str
-        The vectors that stand beside X: "y", "groups", "sample_weight".
+        Vectors besides X: "y", "groups", "sample_weight".
     """
 
     def __init__(self, name, make, kinds, cells, vectors=(), frames=tuple(FRAMES), rows=ROWS):
@@ -905,7 +905,7 @@ def pandas_codes(cells, declared):
     return codes, distinct.tolist()
 
 
-#: By name: objects and what replaces them, and the case and container that must show it.
+#: By name: objects and their replacements, and the case and container that detect them.
 DEFECTS = {
     "labels of a score are an array": (
         ("skdirdp.model_selection.scoring.as_labels", np.asarray),

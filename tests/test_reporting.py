@@ -1,4 +1,4 @@
-"""Sentences, pages and notebooks: what they claim, and that texts of others stay texts."""
+"""Statements, pages and notebooks: claims, and escaping of texts."""
 
 import fcntl
 import inspect
@@ -401,7 +401,7 @@ def test_a_page_is_its_owners_alone_and_replaces_the_old_one_whole(tmp_path):
 
 
 def coordinates(figure: str) -> str:
-    """Everything in a plot that says where something is drawn."""
+    """Return all coordinates of a plot."""
     attributes = Tags(figure).attributes
     places = [value for name, value in attributes if name in ("d", "x", "y", "transform")]
     assert places

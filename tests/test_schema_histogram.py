@@ -85,7 +85,7 @@ def exact_tables(model, X, **given):
 
 
 def changes(model, before, after):
-    """What is added to each table, with the mechanism that hides it."""
+    """Return the contribution to each table, with its mechanism."""
     pairs = zip(exact_tables(model, before), exact_tables(model, after), strict=True)
     return [(mechanism, new - old) for (mechanism, old), (_, new) in pairs]
 
@@ -460,7 +460,7 @@ def pipeline(schema=SCHEMA, *, n_samples=N, adjacency="add_remove", **parameters
 
 
 def pipeline_changes(pipe, before, after):
-    """What is added to each table of the paid fit, with the mechanism that hides it."""
+    """Return the contribution to each table of the paid fit, with its mechanism."""
     found = []
     for X in (before, after):
         tables = exact_tables(pipe, X, y="label")

@@ -95,7 +95,7 @@ def exact_tables(pipe, X, y="label"):
 
 
 def changes(pipe, before, after):
-    """What is added to each table, with the mechanism that hides it."""
+    """Return the contribution to each table, with its mechanism."""
     pairs = zip(exact_tables(pipe, before), exact_tables(pipe, after), strict=True)
     return [(mechanism, new - old) for (mechanism, old), (_, new) in pairs]
 

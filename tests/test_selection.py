@@ -156,7 +156,7 @@ def test_the_bound_is_never_below_the_truth(gamma, shape):
 
 
 def counting_runs(data, ranking=(0, 1, 2, 3), n_candidates=2):
-    """A whole run on three records: a candidate, a noisy count, and a score made of it."""
+    """A run on three records: a candidate, a noisy count, and a score that follows from it."""
     count = sum(data)
     law, scores = [], []
     for candidate in range(n_candidates):
@@ -205,7 +205,7 @@ def test_enumerated_runs_catch_a_claim_half_as_large(gamma, shape):
 
 
 def gaussian_truth(best, mu, epsilon):
-    """What runs N(mu, 1) and N(0, 1) lose, for the worst of many orders of scores."""
+    """Loss of runs N(mu, 1) and N(0, 1), for the worst of many orders of scores."""
 
     def density(u):
         power = best.shape + 1
@@ -315,7 +315,7 @@ def test_one_of_several_is_as_private_as_the_worst():
             <= Composition([(either, 3)]).epsilon(1e-6)
             < 1.2 * max(Composition([(other, 3)]).epsilon(1e-6) for other in (wide, narrow))
         )
-    # By many epsilons at once, a profile is read off chords, which lie above it.
+    # At many epsilons at once, a profile is interpolated by chords, which lie above it.
     many = np.linspace(0, 2, 200)
     assert np.all(
         either.delta(many) >= np.maximum(wide.delta(many), narrow.delta(many)) * (1 - 1e-6)

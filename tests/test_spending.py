@@ -1,4 +1,4 @@
-"""Ledgers of many different charges: what is kept in memory is what the file says."""
+"""Ledgers with many kinds of charges: spending in memory agrees with the file."""
 
 import multiprocessing
 import shutil
@@ -29,7 +29,7 @@ DELTA = 1e-5
 
 
 def different(n, adjacency="replace", scale=1.0, seed=0):
-    """So many mechanisms and guarantees, no two alike."""
+    """Return a number of different mechanisms and guarantees."""
     generator = np.random.default_rng(seed)
     shared = {"adjacency": adjacency}
     kinds = []
@@ -51,7 +51,7 @@ def different(n, adjacency="replace", scale=1.0, seed=0):
 
 
 def forget():
-    """As a new process would begin."""
+    """Clear the memory, as in a new process."""
     limits._KNOWN = {}
 
 
@@ -268,7 +268,7 @@ def charge_all(accountant, seed):
 
 
 def within_the_limit(accountant, admitted, seeds):
-    """What was admitted is what is in the file, and nothing more would have fitted."""
+    """Check that the file has the admitted charges, and that no other would be admitted."""
     assert sorted(row["label"] for row in accountant.history()) == sorted(
         f"{seed} {i}" for seed, i in admitted
     )

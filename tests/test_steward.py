@@ -1,4 +1,4 @@
-"""What stewards do with a ledger: state, report, export, read back, merge."""
+"""Ledgers: statements, reports, exports, and merges."""
 
 import csv
 import json

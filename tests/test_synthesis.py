@@ -78,8 +78,8 @@ WORST = {
 def test_worst_neighbours_use_exactly_the_charge(adjacency):
     """Every step's exact change, given all answers before, in deviations of its noise.
 
-    The sum is what Theorem 7 allows: that of the one Gaussian release that was charged.
-    A claim half as large would be passed by far.
+    By Theorem 7 the sum is that of the one Gaussian release that was charged.
+    A claim half as large would be exceeded.
     """
     others, first, second = WORST[adjacency]
     X, other = (pd.concat([others, one], ignore_index=True) for one in (first, second))
@@ -398,7 +398,7 @@ def test_post_processing_uses_the_same_release_and_is_more_accurate():
     assert plain.sigma_ == best.sigma_
     assert plain.privacy_ == best.privacy_
     assert plain.model_.check_model()
-    # What noise made negative is nothing as drawn, and smoothed otherwise.
+    # Negative counts become 0 without post-processing, and are smoothed with it.
     assert min(table.min() for table in plain.probabilities_.values()) < 1e-9
     assert min(table.min() for table in best.probabilities_.values()) > 1e-6
     assert best.score(X) > plain.score(X)
@@ -445,7 +445,7 @@ def test_margins_of_samples_are_those_of_the_model(fitted):
 
 
 def test_the_stated_noise_of_margins_agrees_with_simulation():
-    """The deviation of many fits is about what was said, where projections do little."""
+    """The deviation of many fits is close to the stated one if projections have little effect."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(0, 2, (3000, 2)), columns=["a", "b"])
     truth = ((X["a"] == 0) & (X["b"] == 0)).mean()
@@ -490,7 +490,7 @@ def test_columns_with_pooled_categories_are_counted_once_more():
     sizes = [len(values) for _, values, _ in steps]
     assert sizes.count(len(CITIES) + 1) == 2  # and a cell for missing values
     assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"]) + 1
-    # All categories are apart where there is no noise, so that cliques tell all.
+    # Without noise all categories are separate states, so no column is counted again.
     with listening() as steps:
         model = learner(epsilon=float("inf"), max_parents=1).fit(X)
     assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"])
@@ -503,7 +503,7 @@ def test_more_parents_than_columns_take_no_longer():
 
 
 def test_columns_that_are_counted_twice_are_more_accurate():
-    """With one column there are no pairs, so that all but the first quarter is spent on it."""
+    """With one column there are no pairs, so three quarters of the budget are used for it again."""
     counts = np.repeat(np.arange(12), 100)
     X = pd.DataFrame({"a": counts})
     model = PrivateBayesNet(states={"a": list(range(12))}, epsilon=0.15)

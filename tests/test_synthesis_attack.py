@@ -2,8 +2,8 @@
 
 The game and its sequential test are those of `test_attacks`. The attacker of all steps sees
 every noisy number, and computes how likely it is for each of the two data sets, given all
-numbers before it: no attack on what is made of these numbers can be better. The other sees
-which columns were joined, as anybody who is shown the network does.
+numbers before it: no attack on functions of these numbers can be better. The other sees
+which columns are connected in the network.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""PrivateCountVectorizer: a vocabulary that no single record decides on."""
+"""PrivateCountVectorizer: vocabularies that do not depend on a single record."""
 
 import io
 import itertools
@@ -144,7 +144,7 @@ def test_all_names_of_a_person_together_stay_hidden():
                 1 - norm.sf((mechanism.threshold - count) / sigma) for count in counts
             )
             assert 1 - hidden <= 0.01
-    # One record at a time would have been told from the threshold of one record.
+    # The threshold for one record would not suffice for one person.
     alone = SelectionMechanism(0.5, failure=0.01, max_total=2.0)
     assert norm.sf((alone.threshold - 3) / 0.5) > 0.1
 

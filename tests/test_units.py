@@ -1,4 +1,4 @@
-"""The unit of a ledger: what it protects decides on what it may be charged, and is stated."""
+"""The unit of a ledger determines which charges are allowed, and is stated."""
 
 import json
 import sqlite3
@@ -44,7 +44,7 @@ CATEGORICAL = {"classes": [0, 1], "n_categories": 2}
 NUMERIC = {"classes": [0, 1], "max_count": 1, "max_total": 3}
 STATES = {name: [0, 1] for name in TABLE.columns}
 
-# Estimators by name, and what they are fitted to.
+# Estimators by name, with their data.
 FITS = {
     "multinomial": (DirichletNB(**NUMERIC, n_samples=N), (X, Y)),
     "complement": (DirichletComplementNB(**NUMERIC, n_samples=N), (X, Y)),
@@ -241,7 +241,7 @@ def test_the_same_mechanism_with_another_unit_composes_as_one_kind():
     assert one.epsilon(1e-5) == other.epsilon(1e-5)
 
 
-# What is stated
+# Statements
 
 
 def stated(*units, unit="patient"):
@@ -380,7 +380,7 @@ def test_a_charge_for_records_that_was_written_into_a_ledger_of_persons_is_refus
 
 
 def as_named(path, unit):
-    """A ledger of the time when a unit was a name and did not decide on charges."""
+    """Ledger of an earlier version, in which a unit was only a name."""
     header = PrivacyAccountant(epsilon=1.0, path=path)._ledger.header
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("DROP TRIGGER ledgers_do_not_change")

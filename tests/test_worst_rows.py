@@ -1,4 +1,4 @@
-"""Rows that change several cells: what is claimed of them, against rows that there are.
+"""Rows that change several cells: claims, compared with possible rows.
 
 The references are rows of two or three cells, whose profile is an integral over all losses
 but one, of the closed form of the last; and the intensities of the drops, in mpmath.

@@ -81,7 +81,7 @@ class HistoryRow(Mapping[str, Any]):
         return repr(dict(self))
 
 
-class History(list):
+class History(list[Mapping[str, Any]]):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
     The "epsilon" of a row is the cost of the charge alone, at the delta or order of the limit.

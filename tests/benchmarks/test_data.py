@@ -1,4 +1,4 @@
-"""How data sets are found, and what is refused."""
+"""Loading of data sets, and errors for invalid ones."""
 
 import io
 import zipfile

@@ -1,4 +1,4 @@
-"""Expected divergences, against what they are known to be."""
+"""Expected divergences: tests against known values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The filters' efficiency, against counts that are found another way."""
+"""Efficiency of filters: tests against independent counts."""
 
 import numpy as np
 import pytest

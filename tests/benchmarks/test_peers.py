@@ -6,7 +6,7 @@ from benchmarks.peers import environment as peers
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What was asked of a peer that needs 100 seconds for an answer."""
+    """Requests to a peer that needs 100 seconds for an answer."""
     questions = []
 
     def ask(folder, question, *, limit, **arrays):

@@ -1,4 +1,4 @@
-"""Estimates of sparse tables, against a projection by its conditions, and by what they promise."""
+"""Estimates of sparse tables: optimality of the projection, and accuracy."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ def test_the_projection_is_the_nearest_table_with_these_sums():
     found = projected(noisy)
     np.testing.assert_allclose(found.sum(axis=1), np.maximum(noisy.sum(axis=1), 1.0))
     assert found.min() >= 0
-    # All that is left is shifted by as much, and what is cut off would be negative.
+    # Positive cells are shifted by the same amount, and the others would be negative.
     for row, before in zip(found, noisy, strict=True):
         shifts = (before - row)[row > 0]
         np.testing.assert_allclose(shifts, shifts[0])

@@ -1,4 +1,4 @@
-"""The command: what it lists, what it writes, and that it goes on after a crash."""
+"""Command that runs experiments: lists, output files, resumption after a crash."""
 
 import os
 import signal
@@ -139,7 +139,7 @@ def test_the_report_shows_figures_tables_and_verdicts(squares, tmp_path, monkeyp
 
 
 def test_the_committed_report_matches_its_results(tmp_path):
-    """Nobody edits it by hand."""
+    """The report is generated, not edited."""
     committed = ROOT / "benchmarks" / "results"
     (tmp_path / "results").mkdir()
     for path in committed.glob("*"):

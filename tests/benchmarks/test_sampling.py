@@ -1,4 +1,4 @@
-"""Times are noise on a shared machine: these check what is drawn, and how it is judged."""
+"""Timed samplers: distributions and verdicts. Times themselves are not tested."""
 
 import numpy as np
 import pandas as pd
