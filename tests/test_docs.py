@@ -1,4 +1,4 @@
-"""The documentation names what exists, and its code runs."""
+"""Names in the documentation exist, and its code runs."""
 
 import ast
 import importlib
@@ -67,7 +67,7 @@ def test_every_public_name_is_on_the_api_page(module):
     assert [name for name in public if id(named(f"skdirdp{module}.{name}")) not in listed] == []
 
 
-def test_what_estimators_and_accountants_return_is_on_the_api_page():
+def test_return_types_of_public_methods_are_on_the_api_page():
     assert {f"skdirdp.{name}" for name in ALSO} <= listed_names()
 
 
@@ -86,7 +86,7 @@ def test_links_between_pages_lead_somewhere():
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
-def test_no_section_stands_twice(page):
+def test_no_section_is_duplicated(page):
     headings = re.findall(r"^##+ .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(headings) == len(set(headings))
 
@@ -183,9 +183,7 @@ def numbers_after_code(text):
 
 
 @pytest.mark.parametrize("page", ["index", "accountant", "which_epsilon"])
-def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
-    page, tmp_path, monkeypatch, capsys
-):
+def test_numbers_in_pages_are_those_of_their_code(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     checked = 0
@@ -242,7 +240,7 @@ def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold
     assert not accountant.affords(kind, releases=7 * releases)
 
 
-def test_the_readme_shows_what_is_spent_of_its_limit():
+def test_the_readme_shows_the_spent_share_of_its_limit():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
     names: dict = {}

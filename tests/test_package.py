@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it loads, and what the README promises."""
+"""The package as a whole: imports, types, docstrings, and the README."""
 
 import ast
 import importlib
@@ -27,7 +27,7 @@ PUBLIC_MODULES = [
     "skdirdp.posterior",
     "skdirdp.utility",
 ]
-# What users meet without importing it.
+# Classes that users obtain without importing them.
 MET = [
     "skdirdp.accountant.ParallelParts",
     "skdirdp.accountant.History",
@@ -74,7 +74,7 @@ def test_every_public_name_can_be_imported():
     assert set(skdirdp.__all__) <= set(dir(skdirdp))
 
 
-def test_type_checkers_are_told_of_every_public_name():
+def test_every_public_name_is_visible_to_type_checkers():
     tree = ast.parse((ROOT / "skdirdp" / "__init__.py").read_text(encoding="utf-8"))
     imported = {
         alias.asname: node.module
@@ -160,9 +160,9 @@ def public_methods(path):
 
 
 @pytest.mark.parametrize("path", public_names())
-def test_what_is_public_has_an_example_and_describes_its_parameters(path):
+def test_public_names_have_an_example_and_describe_their_parameters(path):
     numpydoc = pytest.importorskip("numpydoc.validate")
-    # GL08: no docstring; PR01: a parameter that it lacks; PR02: one that does not exist.
+    # GL08: no docstring; PR01: an undocumented parameter; PR02: one that does not exist.
     wanted = {path: {"GL08", "EX01", "PR01", "PR02"}}
     wanted |= {method: {"GL08", "PR01", "PR02"} for method in public_methods(path)}
     faults = [

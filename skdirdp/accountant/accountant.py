@@ -21,7 +21,13 @@ from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError
-from .codec import check_key, check_stored_charge, encode_charge, is_merged
+from .codec import (
+    check_key,
+    check_stored_charge,
+    check_stored_relation,
+    encode_charge,
+    is_merged,
+)
 from .ledger import Ledger, parse_anchor
 from .limits import (
     Limit,
@@ -44,7 +50,6 @@ from .schema import (
     Split,
     check_limit,
     check_stored_limit,
-    check_stored_relation,
     declared_adjacency,
     header_adjacency,
 )
@@ -166,10 +171,6 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             File, or address of a PostgreSQL database.
         name : str, default=None
             Name of the budget in a database.
-
-        Returns
-        -------
-        PrivacyAccountant
 
         Raises
         ------
@@ -322,10 +323,6 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             and costs at least as much as the fit will.
         releases : int, default=1
             Number of releases.
-
-        Returns
-        -------
-        bool
 
         Examples
         --------

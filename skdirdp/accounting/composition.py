@@ -202,10 +202,6 @@ class Composition(PrivacyCurves):
             At least 0.
         delta : float in (0, 1)
             The probability that the loss may be larger.
-
-        Returns
-        -------
-        bool
         """
         epsilon = check_real("epsilon", epsilon, at_least=0)
         delta = check_real("delta", delta, above=0, below=1)
