@@ -1,4 +1,4 @@
-"""The documentation names what exists, and its code runs."""
+"""Names in the documentation exist, and its code runs."""
 
 import ast
 import importlib
@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
+from skdirdp.accounting import ApproximateDP
 from skdirdp.command import main
-from skdirdp.reporting.statements import ADAPTIVE_LIMIT
+from skdirdp.mechanisms import calibrate
+from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -65,7 +67,7 @@ def test_every_public_name_is_on_the_api_page(module):
     assert [name for name in public if id(named(f"skdirdp{module}.{name}")) not in listed] == []
 
 
-def test_what_estimators_and_accountants_return_is_on_the_api_page():
+def test_return_types_of_public_methods_are_on_the_api_page():
     assert {f"skdirdp.{name}" for name in ALSO} <= listed_names()
 
 
@@ -84,7 +86,7 @@ def test_links_between_pages_lead_somewhere():
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
-def test_no_section_stands_twice(page):
+def test_no_section_is_duplicated(page):
     headings = re.findall(r"^##+ .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(headings) == len(set(headings))
 
@@ -180,10 +182,8 @@ def numbers_after_code(text):
             yield node, comment and comment[1]
 
 
-@pytest.mark.parametrize("page", ["index", "accountant"])
-def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
-    page, tmp_path, monkeypatch, capsys
-):
+@pytest.mark.parametrize("page", ["index", "accountant", "which_epsilon"])
+def test_numbers_in_pages_are_those_of_their_code(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     checked = 0
@@ -198,7 +198,23 @@ def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
         shown = f"{value:.{decimals}f}" if value is not None else capsys.readouterr().out.strip()
         assert shown == number, ast.unparse(node)
         checked += 1
-    assert checked == {"index": 1, "accountant": 5}[page]
+    assert checked == {"index": 1, "accountant": 5, "which_epsilon": 13}[page]
+
+
+def test_the_table_of_epsilons_has_the_rates_of_its_noise():
+    text = (DOCS / "which_epsilon.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ([\d.]+) \| ([\d.]+%) \| ([\d.]+%) \| ([\d.]+%) \|$", text, re.MULTILINE
+    )
+    assert len(rows) == 7
+    for epsilon, *shown in rows:
+        noise = calibrate("gaussian", epsilon=float(epsilon), delta=1e-5)
+        rate, posterior = noise.true_positive_rate(0.01), noise.posterior(0.1)
+        guess = percent_up(noise.advantage() / 2, 50)
+        assert shown == [percent_up(rate), percent_up(posterior), guess]
+    alone = {epsilon: ApproximateDP(epsilon, 1e-5) for epsilon in (1.0, 3.0)}
+    assert f"allows {percent_up(alone[1.0].advantage() / 2, 50)} right guesses" in text
+    assert f"allows {percent_up(alone[3.0].true_positive_rate(0.01))} detections" in text
 
 
 def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold():
@@ -224,7 +240,7 @@ def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold
     assert not accountant.affords(kind, releases=7 * releases)
 
 
-def test_the_readme_shows_what_is_spent_of_its_limit():
+def test_the_readme_shows_the_spent_share_of_its_limit():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
     names: dict = {}

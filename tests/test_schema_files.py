@@ -292,7 +292,7 @@ def read(tmp_path, content, columns=COLUMNS, **more):
     return {name: [None if pd.isna(cell) else cell for cell in table[name]] for name in table}
 
 
-def test_cells_are_read_by_their_declarations(tmp_path):
+def test_cells_are_parsed_by_their_declarations(tmp_path):
     content = b'\xef\xbb\xbfcode,n,"first name",id\r\nx,1,"a, ""b""\nc",007\ry,\x002,\xff,8\n,,,\n'
     assert read(tmp_path, content) == {
         "code": ["x", "y", None],

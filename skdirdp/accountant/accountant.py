@@ -6,7 +6,7 @@ worst cases and not summed from epsilons. A charge is composed before the ledger
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
@@ -16,11 +16,18 @@ from uuid import uuid4
 from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
+from ..accounting.attacks import AttackBounds, Profile, WorstOf
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError
-from .codec import check_key, check_stored_charge, encode_charge, is_merged
+from .codec import (
+    check_key,
+    check_stored_charge,
+    check_stored_relation,
+    encode_charge,
+    is_merged,
+)
 from .ledger import Ledger, parse_anchor
 from .limits import (
     Limit,
@@ -43,7 +50,6 @@ from .schema import (
     Split,
     check_limit,
     check_stored_limit,
-    check_stored_relation,
     declared_adjacency,
     header_adjacency,
 )
@@ -54,7 +60,7 @@ _ATTEMPTS = 3
 _Result = TypeVar("_Result")
 
 
-class PrivacyAccountant(ReportsMixin):
+class PrivacyAccountant(ReportsMixin, AttackBounds):
     """Privacy budget of one data set, shared by all fits.
 
     An accountant enforces one privacy budget for all fits on a data set, across processes and
@@ -165,10 +171,6 @@ class PrivacyAccountant(ReportsMixin):
             File, or address of a PostgreSQL database.
         name : str, default=None
             Name of the budget in a database.
-
-        Returns
-        -------
-        PrivacyAccountant
 
         Raises
         ------
@@ -322,10 +324,6 @@ class PrivacyAccountant(ReportsMixin):
         releases : int, default=1
             Number of releases.
 
-        Returns
-        -------
-        bool
-
         Examples
         --------
         Before a search with 3 candidates, 5 folds and a refit, each with epsilon 0.1:
@@ -440,6 +438,12 @@ class PrivacyAccountant(ReportsMixin):
             adaptive (epsilon, delta) limit was charged, otherwise `compositions`.
         """
         return self._measured(self._limit.curves)
+
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        # Merged charges were not admitted by the limit of this ledger.
+        merged = any(map(is_merged, self._charges()))
+        bounds = self.compositions() if merged else self._measured(self._limit.claimed)
+        return WorstOf(bounds)._profiles()
 
     def history(self) -> History:
         """Return all charges, oldest first.

@@ -708,10 +708,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         y : array-like of shape (n_samples,)
             True labels.
         sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
         """
         predicted, y, sample_weight = compute_dask(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):

@@ -24,7 +24,7 @@ def test_the_prior_of_the_posterior_solves_the_papers_equation(quick):
         assert float(mpmath.psi(1, alpha - 2)) == pytest.approx(rho, rel=1e-6)
 
 
-def test_quantiles_read_without_bias_fill_their_bins(quick):
+def test_unbiased_quantiles_fill_their_bins_evenly(quick):
     results = quick("histogram-quantiles")
     error = results.groupby("reading")["cdf_error"].mean()
     # As released, a share s d / (N + s d) of the mass is spread over the grid: it moves the CDF of
