@@ -33,6 +33,7 @@ from skdirdp.displays import (
     LedgerDisplay,
     MarginsDisplay,
     PrivacyProfileDisplay,
+    TradeOffDisplay,
 )
 from skdirdp.displays.network import layered
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
@@ -227,6 +228,23 @@ def test_a_histogram_with_the_mechanism_of_least_divergence_has_a_band():
     display = HistogramDisplay.from_estimator(model)
     assert np.all(display.lower <= display.upper)
     assert np.mean((display.lower <= display.density) & (display.density <= display.upper)) > 0.95
+
+
+# TradeOffDisplay ---------------------------------------------------------------------
+
+
+def test_the_trade_off_is_that_of_the_release():
+    rates, bounds = GAUSSIAN.trade_off()
+    display = TradeOffDisplay.from_mechanism(GAUSSIAN, name="noise")
+    np.testing.assert_array_equal(display.line_.get_data(), (rates, bounds))
+    accountant = PrivacyAccountant(epsilon=10.0, adaptive=False)
+    accountant.charge(GAUSSIAN)
+    by_accountant = TradeOffDisplay.from_accountant(accountant)
+    np.testing.assert_allclose(by_accountant.true_positive_rate, bounds)
+    twice = TradeOffDisplay.from_mechanism(GAUSSIAN, releases=2, ax=display.ax_)
+    assert np.all(twice.true_positive_rate >= bounds)
+    with pytest.raises(TypeError, match="fitted private estimator"):
+        TradeOffDisplay.from_estimator(CategoricalNB().fit([[0], [1]], [0, 1]))
 
 
 # PrivacyProfileDisplay -------------------------------------------------------------

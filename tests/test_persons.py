@@ -381,7 +381,7 @@ BAD_IDS = {
     "truth array": np.array([True, False, True]),
     "dates": np.array(["2026-04-07"] * 3, dtype="datetime64[D]"),
     "date": [datetime(2026, 4, 7)] * 3,
-    "decimal": [Decimal(4711), Decimal(1), Decimal(2)],
+    "decimal": [Decimal("4711.5"), Decimal(1), Decimal(2)],
     "tuples": [(4711, 1), (1, 1), (2, 1)],
     "complex": np.array([4711, 1, 2], dtype=complex),
     "objects": [object(), object(), object()],

@@ -155,8 +155,8 @@ def test_all_faulty_columns_of_a_file_are_named_at_once(tmp_path):
         Schema.load(path)
     _, *lines = str(raised.value).splitlines()
     assert lines == [
-        "  'a': is a blank to fill in",
-        "  'b': numbers must be two bounds, [low, high]",
+        "  'a': is a blank to fill in;",
+        "  'b': numbers must be two bounds, [low, high];",
         "  'd': is a blank to fill in",
     ]
 

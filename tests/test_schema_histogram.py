@@ -200,11 +200,11 @@ def test_arrays_and_lists_have_the_columns_of_the_schema_in_its_order():
 
 
 @pytest.mark.parametrize("container", names(IN_GROUPS))
-def test_a_lazy_frame_is_refused_before_the_charge(container):
+def test_persons_in_a_lazy_frame_are_refused_before_the_charge(container):
     recorder = Recorder()
     frame = visits().astype({"age": int, "weight": float, "patient": int})
-    with pytest.raises(TypeError, match="X must be in memory, a Dask collection"):
-        binner(accountant=recorder).fit(IN_GROUPS[container](frame))
+    with pytest.raises(TypeError, match="rows have no fixed order"):
+        binner(PERSONS, accountant=recorder).fit(IN_GROUPS[container](frame))
     assert recorder.charges == []
 
 

@@ -320,12 +320,17 @@ def test_a_person_fills_the_bound_so_that_half_of_it_would_be_wrong():
 
 def test_ids_of_several_types_are_one_person():
     frame = visits()
-    rows = [{**ROW, "patient": same} for same in (1234, "1234", 1234.0, np.int8(12), "12", 12)]
+    rows = [
+        {**ROW, "patient": same} for same in (1234, "1234", Decimal(1234), np.int8(12), "12", 12)
+    ]
     for _, change in changes(pipeline(PERSONS), frame, with_rows(frame, *rows)):
         assert change.sum() == 2  # of 1234; person 12 is in the table already
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "", True, 0.5, b"1", ()])
+DECIMALS = [Decimal("0.5"), Decimal("NaN"), Decimal("sNaN"), Decimal("1E+999999")]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "", True, 0.5, b"1", (), *DECIMALS])
 def test_records_without_an_id_are_not_counted(missing):
     frame = visits()
     rows = [{**ROW, "patient": missing}] * 5

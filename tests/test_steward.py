@@ -196,7 +196,7 @@ def page_of(accountant, tmp_path):
 def test_the_page_has_statement_limit_charges_plots_and_exceptions(tmp_path):
     accountant = filled(epsilon=6.0)
     page = page_of(accountant, tmp_path)
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     for text in ["Survey", "income", "first half", "limit 6", "not covered", "7 charges"]:
         assert text in page
     assert page.count("prefers-color-scheme: dark") == 1

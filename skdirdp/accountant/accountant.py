@@ -6,7 +6,7 @@ worst cases and not summed from epsilons. A charge is composed before the ledger
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
@@ -16,6 +16,7 @@ from uuid import uuid4
 from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
+from ..accounting.attacks import AttackBounds, Profile, WorstOf
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
@@ -59,7 +60,7 @@ _ATTEMPTS = 3
 _Result = TypeVar("_Result")
 
 
-class PrivacyAccountant(ReportsMixin):
+class PrivacyAccountant(ReportsMixin, AttackBounds):
     """Privacy budget of one data set, shared by all fits.
 
     An accountant enforces one privacy budget for all fits on a data set, across processes and
@@ -437,6 +438,12 @@ class PrivacyAccountant(ReportsMixin):
             adaptive (epsilon, delta) limit was charged, otherwise `compositions`.
         """
         return self._measured(self._limit.curves)
+
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        # Merged charges were not admitted by the limit of this ledger.
+        merged = any(map(is_merged, self._charges()))
+        bounds = self.compositions() if merged else self._measured(self._limit.claimed)
+        return WorstOf(bounds)._profiles()
 
     def history(self) -> History:
         """Return all charges, oldest first.

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from .._messages import plural
-from ..accounting import Composition
+from ..accounting import Composition, RenyiDP
+from ..accounting.attacks import AttackBounds
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.products import FEW, LargeProduct
@@ -309,6 +310,18 @@ class Limit:
     def curves(self, spent: Spending) -> list[Composition] | list[PrivacyFilter]:
         """Return the curves whose worst is guaranteed."""
         return [exposure.composition() for exposure in spent.exposures()]
+
+    def claimed(self, spent: Spending) -> Sequence[AttackBounds]:
+        """Return bounds on attacks on the charges; the worst one counts.
+
+        Under an adaptive limit they hold for adaptively chosen charges, and bound all that the
+        limit admits. Without a limit they hold for charges that were fixed beforehand.
+        """
+        adaptive = self.parameters.adaptive and self.epsilon < math.inf
+        if adaptive and self.order is not None and spent.adjacencies:
+            spent.check_adjacency()
+            return [RenyiDP(self.order, self.epsilon, spent.adjacencies[0])]
+        return self.curves(spent)
 
     def remaining(self, spent: Spending) -> float:
         if self.epsilon == math.inf:

@@ -246,6 +246,10 @@ class BinCounter(Counter):
     bins: FeatureBins
     max_rows: int
 
+    @property
+    def by_schema(self) -> bool:
+        return self.model.schema is not None
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
@@ -261,11 +265,6 @@ class BinCounter(Counter):
         return TableCounts(CountedRows(counted.unit, counted.n_rows), self.bins.count(X))
 
     def count_frame(self, frame: Any) -> TableCounts:
-        if self.model.schema is not None:
-            raise TypeError(
-                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
-                "lazy frame. Collect it, or write it to Parquet files"
-            )
         numbers = frame.numbers()
         if not numbers.are_numeric:
             self._check(numbers.extreme_rows(None))
