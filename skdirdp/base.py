@@ -100,12 +100,7 @@ class PrivacyReport(AttackBounds):
         return self.mechanisms[-1][0] if self.mechanisms else None
 
     def composition(self) -> Composition:
-        """Return the composition of all releases.
-
-        Returns
-        -------
-        Composition
-        """
+        """Return the composition of all releases."""
         return Composition(self.mechanisms)
 
     def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
@@ -113,12 +108,7 @@ class PrivacyReport(AttackBounds):
         return released._profiles()
 
     def statement(self) -> str:
-        """Return the guarantee as a text to publish with the model (docs/statement.md).
-
-        Returns
-        -------
-        str
-        """
+        """Return the guarantee as a text to publish with the model (docs/statement.md)."""
         return model_statement(self._claim(), self.not_covered, self.n_records, self)
 
     def report(self, path: "str | PathLike[str]") -> str:

@@ -21,7 +21,13 @@ from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError
-from .codec import check_key, check_stored_charge, encode_charge, is_merged
+from .codec import (
+    check_key,
+    check_stored_charge,
+    check_stored_relation,
+    encode_charge,
+    is_merged,
+)
 from .ledger import Ledger, parse_anchor
 from .limits import (
     Limit,
@@ -44,7 +50,6 @@ from .schema import (
     Split,
     check_limit,
     check_stored_limit,
-    check_stored_relation,
     declared_adjacency,
     header_adjacency,
 )
@@ -166,10 +171,6 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             File, or address of a PostgreSQL database.
         name : str, default=None
             Name of the budget in a database.
-
-        Returns
-        -------
-        PrivacyAccountant
 
         Raises
         ------
@@ -322,10 +323,6 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             and costs at least as much as the fit will.
         releases : int, default=1
             Number of releases.
-
-        Returns
-        -------
-        bool
 
         Examples
         --------
@@ -539,7 +536,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         with self._ledger.reading() as transaction:
             number = transaction.verify(None if expect is None else parse_anchor(expect))
             sums = transaction.sums()
-        with self._explained():
+        with self._ledger_errors():
             self._check(self._latest())
             for (_, _, spec), releases in sums.items():
                 check_computable(spec, releases, self._limit.parameters)
@@ -584,7 +581,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         charges = plural(count, "charge")
         is_known = last == known_spending(self._ledger.identity).position
         try:
-            with self._explained():
+            with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
                 return f"{name}: {charges}{self._limit.summary(spent)}"
         except LedgerError:
@@ -613,7 +610,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     def _spent(self) -> Spending:
         """Return all charges after checking that the limit can have admitted them."""
-        with self._explained():
+        with self._ledger_errors():
             spent = self._latest()
             if not spent.is_checked:
                 self._check(spent)
@@ -644,14 +641,14 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     def _measured(self, measure: Callable[[Spending], _Result]) -> _Result:
         """Return a measure of all charges, or raise LedgerError if there is none."""
-        with self._explained():
+        with self._ledger_errors():
             value = measure(self._spent())
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError("their cost exceeds the range of floating-point numbers")
         return value
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _ledger_errors(self) -> Iterator[None]:
         """Turn every error of a composition into a LedgerError."""
         try:
             yield

@@ -29,10 +29,12 @@ from ..reporting.statements import (
 from .codec import (
     FORMATS,
     Entry,
+    allowed_relations,
     decode,
     describe_parameters,
     entries_of,
     export_format,
+    is_allowed,
     is_merged,
     protected_unit,
     read_export,
@@ -42,9 +44,7 @@ from .schema import (
     RECORD,
     Charge,
     LedgerError,
-    allowed_relations,
     declared_unit,
-    is_allowed,
     is_of_persons,
     is_record,
     person_noun,
@@ -81,7 +81,7 @@ class HistoryRow(Mapping[str, Any]):
         return repr(dict(self))
 
 
-class History(list):
+class History(list[Mapping[str, Any]]):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
     The "epsilon" of a row is the cost of the charge alone, at the delta or order of the limit.

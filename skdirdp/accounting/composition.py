@@ -202,10 +202,6 @@ class Composition(PrivacyCurves):
             At least 0.
         delta : float in (0, 1)
             The probability that the loss may be larger.
-
-        Returns
-        -------
-        bool
         """
         epsilon = check_real("epsilon", epsilon, at_least=0)
         delta = check_real("delta", delta, above=0, below=1)
@@ -246,7 +242,7 @@ class _SmallProduct(DirectionCurves):
         target = np.log(delta)
 
         def excess(epsilon):
-            # If losses are bounded, log delta falls to -inf, which says nothing about the root.
+            # If losses are bounded, log delta falls to -inf, which has no slope.
             return max(float(self._log_delta(np.array([epsilon]))[0]) - target, target)
 
         if excess(0.0) <= 0:
