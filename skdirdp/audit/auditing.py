@@ -355,6 +355,8 @@ def _epsilon_at(claim: Any, delta: float) -> float:
     """Return the epsilon that a claim implies at delta."""
     if claim.advantage() <= delta:
         return 0.0
+    if hasattr(claim, "total"):  # an accountant
+        return float(claim.total(delta)) if delta > 0 else np.inf
     if hasattr(claim, "composition"):
         if isinstance(claim.delta, float) and claim.delta == delta:
             return float(claim.epsilon)  # as stated, and not as computed from the mechanisms
