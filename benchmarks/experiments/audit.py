@@ -176,9 +176,9 @@ class Audit(Experiment):
             "also where the claim is exact, since the rare events that δ allows for are not seen. "
             "diffprivlib publishes the number of records, so neighbours differ by a replacement; "
             "here the label of one record changes, which changes the counts, sums and squares of "
-            "two classes, and its budget is for one. DataSynthesizer draws its noise from the seed 0 "
-            "unless another is given. dpmm takes seconds for a run and is audited by one run with "
-            f"{CANARIES} canaries.{left_out}"
+            "two classes, and its budget is for one. DataSynthesizer draws its noise from the seed "
+            "0 unless another is given. dpmm takes seconds for a run and is audited by one run "
+            f"with {CANARIES} canaries.{left_out}"
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
