@@ -762,8 +762,9 @@ def test_parameters_may_change_between_fits(drawn):
 def test_an_encoder_with_public_categories_may_be_between_private_steps():
     between = OneHotEncoder(categories=[range(4)] * 3, sparse_output=False)
     last = DirichletNB(classes=[0, 1], max_count=1, max_total=3)
-    pipe = make_private_pipeline(bins(), between, last).fit(X, Y)
-    assert pipe.score(X, Y) > 0.6
+    # Over the noise, the accuracy is 0.84 with a standard deviation of 0.015.
+    pipe = make_private_pipeline(bins(), between, last, epsilon=3.0).fit(X, Y)
+    assert pipe.score(X, Y) > 0.7
     assert pipe.privacy_.not_covered == ()
 
 
@@ -780,10 +781,12 @@ def test_a_pipeline_prints_and_draws():
     assert "epsilon=0.5" in repr(pipe.set_params(epsilon=0.5))
     pipe.fit(X, Y)
     assert "PrivatePipeline" in pipe._repr_html_()
-    told = str(pipe.privacy_)
-    assert told.startswith("(0.5, 1e-05)-differentially private against replacing one record; 7 ")
-    assert "'bins' alone (0." in told
-    assert "'model' alone (0." in told
+    captured = str(pipe.privacy_)
+    assert captured.startswith(
+        "(0.5, 1e-05)-differentially private against replacing one record; 7 "
+    )
+    assert "'bins' alone (0." in captured
+    assert "'model' alone (0." in captured
 
 
 def test_displays_accept_pipelines():
