@@ -680,8 +680,8 @@ def test_a_public_number_of_records_reduces_the_noise(ordered):
     )
     fits = 400
     found = [model.fit_counts([[950, 50]], n_samples=1000).histogram_[0] for _ in range(fits)]
-    # Half of the noise of either bin is captured by their sum. Without it the noise of the small one
-    # would count nearly in full, and the deviation be 1.35 times as large.
+    # Half of the noise of either bin follows from their sum. Without it the noise of the small one
+    # would count nearly in full, and the deviation would be 1.35 times as large.
     deviation = model.privacy_.mechanism.sigma / np.sqrt(2) / 1000
     assert np.std(found, axis=0)[1] == pytest.approx(deviation, rel=4 / np.sqrt(2 * fits))
 
