@@ -291,7 +291,8 @@ class PrivateBayesNet(BaseBayesNet):
                 "strict": schema.strict,
             }
             self._learn(table, schedule, n_records, constraints)
-            self._set_columns(names)
+            self.columns_ = names
+            self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self

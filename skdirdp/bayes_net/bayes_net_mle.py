@@ -375,7 +375,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
             self._postprocess(None if plan.n_records is None else float(plan.n_records))
         else:
             self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
-        self._set_columns(names)
+        self.columns_ = names
+        self._set_feature_names(names)
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""

@@ -403,9 +403,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             records = self.schema.records(sample, optional=True)
             names = [name for name in self.schema.features if name in records.columns]
         self._columns_ = SchemaColumns.from_names(self.schema, names)
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self._set_feature_names(names)
         return self._columns_
 
     def _declare_features(self, columns: Any) -> None:

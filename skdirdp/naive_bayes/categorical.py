@@ -272,7 +272,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
     def _check_given_features(self, table, classes, n_rows, weights):
         is_named = isinstance(table, Mapping)
         tables = list(table.values() if is_named else table)
-        self._name_features(table if is_named else None, len(tables))
+        self._set_feature_names(list(table) if is_named else range(len(tables)))
         sizes = self._sizes(len(tables))
         counts = []
         for feature, (given, size) in enumerate(zip(tables, sizes.tolist(), strict=True)):

@@ -167,7 +167,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         if np.ndim(table) != 2:
             raise ValueError("feature_count must be of shape (n_classes, n_features)")
         n_columns = np.shape(table)[1]
-        self._name_features(getattr(table, "columns", None), n_columns)
+        self._set_feature_names(getattr(table, "columns", range(n_columns)))
         bounds = self._row_bounds(n_columns, weights.exact)
         row_bounds = RowBounds.from_limits(weights, n_columns, *bounds, largest=1.0)
         most = LARGEST if weights.exact else row_bounds.total_bound
