@@ -846,7 +846,7 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"n_bins": [2, 3, 600]}, "got 600 and 512 for feature 2"),
         ({"bounds": (1, 1 + 1e-15)}, "got 10 and 5 for feature 0"),
         ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must allow n_bins=10"),
-        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must have room"),
+        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must allow"),
         ({"n_categories": [3, None]}, "one entry per feature, 3; got 2"),
         ({"n_categories": [0, None, None]}, "n_categories must be at least 1"),
         ({"encode": "dummy"}, "encode"),
