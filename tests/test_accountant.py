@@ -207,7 +207,7 @@ def test_the_error_of_a_refused_charge_shows_the_request_and_the_remaining_budge
     would_be = Composition([(MECHANISM, 11)]).epsilon(DELTA)
     left = accountant.epsilon - total
     assert message.startswith("'one too many' would increase the total epsilon to")
-    assert message.endswith("Asked for: 2 releases of DirichletMechanism(r=0.05, alpha=20)")
+    assert message.endswith("Requested: 2 releases of DirichletMechanism(r=0.05, alpha=20)")
     for number in (would_be, accountant.epsilon, total, left):
         assert f"{number:.4f}"[:-1] in message
     # Spent amounts are rounded up, and remaining ones down.

@@ -333,11 +333,11 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
         (pp.OneHotEncoder(categories=[[0]], handle_unknown="warn"), "warns of unknown categories"),
         (
             pp.FunctionTransformer(np.sqrt, inverse_func=np.square),
-            "tries on the data whether its functions are inverse",
+            "checks on the data whether its functions are inverse",
         ),
         (
             impute.SimpleImputer(strategy="constant", keep_empty_features=True),
-            "chooses the value that it fills in by the types of the data",
+            "chooses the fill value by the types of the data",
         ),
     ],
     ids=["columns", "encoder", "function", "imputer"],

@@ -14,13 +14,13 @@ from skdirdp.bayes_net.clique_tree import (
     clique_potentials,
     eliminate_variables,
     fit_tables,
-    project_counts,
 )
 from skdirdp.bayes_net.structure_learning import (
     StructureConstraints,
     learn_parents,
     parse_constraints,
 )
+from skdirdp.postprocessing.estimates import project_counts
 
 PARENTS = {
     "a": (),

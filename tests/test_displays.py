@@ -322,7 +322,7 @@ def test_the_profile_of_an_adaptive_limit_bounds_all_admitted_charges():
     accountant.charge(GAUSSIAN)
     second = PrivacyProfileDisplay.from_accountant(accountant, epsilons=first.epsilon)
     np.testing.assert_array_equal(first.delta, second.delta)
-    assert "whatever is admitted" in texts(second.ax_)
+    assert "all admitted charges" in texts(second.ax_)
 
 
 def test_the_profile_of_an_accountant_marks_the_total_and_ends_where_delta_is_negligible():

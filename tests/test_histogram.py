@@ -28,12 +28,12 @@ from skdirdp.histogram.histogram import (
     count_fine_bins,
     fine_grid,
     observed_bounds,
-    project_to_simplex,
     quantile_borders,
 )
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import CountTable
+from skdirdp.postprocessing.estimates import project_counts
 from tests.probes import Recorder, drawn_tables
 
 INF = float("inf")
@@ -791,8 +791,8 @@ def test_counting_in_blocks_and_by_column_is_counting():
 
 def test_the_projection_is_the_nearest_distribution():
     shares = np.array([0.7, 0.5, -0.1, -0.1])
-    np.testing.assert_allclose(project_to_simplex(shares), [0.6, 0.4, 0, 0])
-    np.testing.assert_allclose(project_to_simplex(np.array([0.2, 0.8])), [0.2, 0.8])
+    np.testing.assert_allclose(project_counts(shares, 1.0), [0.6, 0.4, 0, 0])
+    np.testing.assert_allclose(project_counts(np.array([0.2, 0.8]), 1.0), [0.2, 0.8])
 
 
 # Compatibility with scikit-learn, missing and invalid parameters -----------------------
@@ -845,7 +845,7 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"n_fine_bins": 9}, "got 10 and 9 for feature 0, of n_fine_bins=9"),
         ({"n_bins": [2, 3, 600]}, "got 600 and 512 for feature 2"),
         ({"bounds": (1, 1 + 1e-15)}, "got 10 and 5 for feature 0"),
-        ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must have room for n_bins=10"),
+        ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must allow n_bins=10"),
         ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must have room"),
         ({"n_categories": [3, None]}, "one entry per feature, 3; got 2"),
         ({"n_categories": [0, None, None]}, "n_categories must be at least 1"),

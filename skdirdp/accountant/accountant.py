@@ -536,7 +536,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         with self._ledger.reading() as transaction:
             number = transaction.verify(None if expect is None else parse_anchor(expect))
             sums = transaction.sums()
-        with self._explained():
+        with self._ledger_errors():
             self._check(self._latest())
             for (_, _, spec), releases in sums.items():
                 check_computable(spec, releases, self._limit.parameters)
@@ -581,7 +581,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         charges = plural(count, "charge")
         is_known = last == known_spending(self._ledger.identity).position
         try:
-            with self._explained():
+            with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
                 return f"{name}: {charges}{self._limit.summary(spent)}"
         except LedgerError:
@@ -610,7 +610,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     def _spent(self) -> Spending:
         """Return all charges after checking that the limit can have admitted them."""
-        with self._explained():
+        with self._ledger_errors():
             spent = self._latest()
             if not spent.is_checked:
                 self._check(spent)
@@ -641,14 +641,14 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     def _measured(self, measure: Callable[[Spending], _Result]) -> _Result:
         """Return a measure of all charges, or raise LedgerError if there is none."""
-        with self._explained():
+        with self._ledger_errors():
             value = measure(self._spent())
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError("their cost exceeds the range of floating-point numbers")
         return value
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _ledger_errors(self) -> Iterator[None]:
         """Turn every error of a composition into a LedgerError."""
         try:
             yield

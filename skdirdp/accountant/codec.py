@@ -443,7 +443,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     try:
         entries = [_entry(charge) for charge in content["charges"]]
         parameters = {name: content[name] for name in STORED_PARAMETERS if name in content}
-        # The default is True; an export that does not say so makes no such promise.
+        # The default is True, but an export without the value is not adaptive.
         parameters["adaptive"] = parameters.get("adaptive") is True
         return parameters, entries
     except LedgerError:

@@ -54,7 +54,7 @@ class Exposure:
         self._epsilons: dict[float, float] = {}
 
     def plus(self, added: Mapping[str, int]) -> "Exposure":
-        """Return the exposure with more releases, reusing what was computed before."""
+        """Return the exposure with more releases, reusing earlier results."""
         if not added:
             return self
         whole = Exposure(Counter(self.counts) + Counter(added))
@@ -342,7 +342,7 @@ class Limit:
         name = repr(label) if label else "this charge"
         return (
             f"{name} {self._reason(spec, releases, before, after)}. Nothing was charged or "
-            "released; ask for less (a smaller epsilon, fewer fits), or stop here. Asked for: "
+            "released; use a smaller epsilon or fewer releases. Requested: "
             f"{plural(releases, 'release')} of {describe(decode(spec))}"
         )
 
@@ -406,8 +406,8 @@ class Limit:
         return (
             f"would increase the total epsilon to {ceil_text(self.used(after))} at {at}, and the "
             f"limit is {self.epsilon}. {ceil_text(self.used(before))} is used and "
-            f"{floor_text(self.remaining(before))} is left, as a difference: charges are composed "
-            "and not summed, so a little more than this may still be admitted"
+            f"{math.floor(self.remaining(before) * 1e4) / 1e4:.4f} is left, as a difference. "
+            "Charges are composed and not summed, so a little more may still be admitted"
         )
 
 
@@ -510,7 +510,3 @@ def ceil_text(value: float, decimals: int = 4) -> str:
     # Divergences are already rounded up by a relative 1e-12, which should not add a decimal.
     unit = 10.0**decimals
     return f"{math.ceil(value * unit / (1 + 1e-12)) / unit:.{decimals}f}"
-
-
-def floor_text(value: float) -> str:
-    return "infinite" if math.isinf(value) else f"{math.floor(value * 1e4) / 1e4:.4f}"

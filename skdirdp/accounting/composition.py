@@ -242,7 +242,7 @@ class _SmallProduct(DirectionCurves):
         target = np.log(delta)
 
         def excess(epsilon):
-            # If losses are bounded, log delta falls to -inf, which says nothing about the root.
+            # If losses are bounded, log delta falls to -inf, which has no slope.
             return max(float(self._log_delta(np.array([epsilon]))[0]) - target, target)
 
         if excess(0.0) <= 0:

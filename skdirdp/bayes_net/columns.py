@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..postprocessing.estimates import project_counts
 from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Numbers, distinct_cells
-from .clique_tree import project_counts, shrink_counts
+from .clique_tree import shrink_counts
 
 # Numeric columns are counted in at most this many bins, which are grouped later.
 _N_FINE_BINS = 128
@@ -200,7 +201,7 @@ class BinCells:
         except ValueError as error:
             raise ValueError(f"given for {name!r}: {error}") from None
         if low > high:
-            raise ValueError(f"given must have low <= high; for {name!r} it has not")
+            raise ValueError(f"given must have low <= high for {name!r}")
         return low, high
 
 

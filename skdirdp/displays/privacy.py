@@ -113,7 +113,7 @@ class PrivacyProfileDisplay(Display):
             Accountant with at least one charge. Its (epsilon, delta) limit is marked, and the
             total at the same delta.
         name : str, default=None
-            Name in the legend. If None, the number of charges, or "whatever is admitted".
+            Name in the legend. If None, the number of charges, or "all admitted charges".
         epsilons, ax, **line_options
             As for `from_estimator`.
         """
@@ -121,7 +121,7 @@ class PrivacyProfileDisplay(Display):
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
         filtered = has_budget and accountant.adaptive and len(accountant) > 0
         if name is None:
-            name = "whatever is admitted" if filtered else plural(len(accountant), "charge")
+            name = "all admitted charges" if filtered else plural(len(accountant), "charge")
         # The total of an adaptive limit is the limit itself, which is marked already.
         total = None
         if accountant.order is None and not filtered:

@@ -776,7 +776,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             elif histogram is not None:
                 drawn[:, k] = np.interp(generator.random(n_samples), histogram.cdf, histogram.edges)
                 if histogram.has_missing:
-                    drawn[generator.random(n_samples) < histogram.missing_share, k] = np.nan
+                    drawn[generator.random(n_samples) < histogram.probabilities[-1], k] = np.nan
         return drawn if self._columns_ is None else self._columns_.decode(drawn)
 
     def __sklearn_tags__(self):

@@ -1,7 +1,5 @@
 """Records, labels and ids of a pipeline fit, read by the schema of the pipeline's first step."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,18 +40,12 @@ class FitInputs(NamedTuple):
     def shared_groups(self) -> SharedGroups:
         return SharedGroups(self.groups, self.max_rows, self.labelled)
 
-    def known_after(self, step: Any) -> Mapping[str, Any]:
+    def known_after(self, step: Any) -> dict[str, Any]:
         """Return public parameters of an estimator that directly follows a step."""
+        known = {} if self.classes is None else {"classes": self.classes}
         if type(step) is SchemaEncoder and self.n_categories is not None:
-            return {"n_categories": self.n_categories}
-        return _NOTHING
-
-    def known_labels(self) -> Mapping[str, Any]:
-        """Return public parameters that no step changes."""
-        return _NOTHING if self.classes is None else {"classes": self.classes}
-
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+            known["n_categories"] = self.n_categories
+        return known
 
 
 def find_schema(estimator: Any) -> Schema | None:

@@ -426,9 +426,11 @@ def distinct_cells(
     Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        codes, distinct = distinct_cells(values.cat.categories, declared)
-        return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
+        values = getattr(values, "array", values)  # of a Series or an Index
+        codes, distinct = distinct_cells(values.categories, declared)
+        if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
+            return values.codes.astype(np.intp), distinct
+        return np.append(codes, MISSING)[values.codes], distinct
     cells = _cells_of_column(values)
     if not cells.has_dtype:
         texts = _numbered_texts(cells.data)
@@ -453,8 +455,8 @@ def distinct_cells(
 def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:
     """Return codes and distinct values of texts or of a pandas categorical; None for others."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        return values.cat.codes.to_numpy(), list(values.cat.categories)
+        values = getattr(values, "array", values)  # of a Series or an Index
+        return values.codes, list(values.categories)
     cells = _cells_of_column(values)
     texts = None if cells.has_dtype else _numbered_texts(cells.data)
     return (None, []) if texts is None else texts
