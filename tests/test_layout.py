@@ -195,19 +195,27 @@ def test_there_are_at_most_120_modules():
 
 #: Functions and methods that convert whole tables or columns of records.
 CONVERSIONS = {
+    "Categorical",
+    "cast",
     "convert_dtypes",
     "factorize",
     "from_pandas",
+    "get_dummies",
     "infer_objects",
     "read_csv",
+    "read_parquet",
+    "strptime",
     "to_arrow",
     "to_datetime",
     "to_numeric",
     "to_pandas",
+    "to_pydict",
     "to_pylist",
+    "to_timedelta",
 }
 #: Calls outside the schema's package, with the reason.
 ALLOWED_CONVERSIONS = {
+    ("engines.frames", "cast"): "numbers of a query become 64-bit floats, by their public type",
     ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
 }
 

@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from skdirdp import Schema
@@ -205,6 +207,8 @@ def test_a_draft_has_a_blank_for_each_name_and_can_be_filled_in(tmp_path):
     assert text == Schema.draft(
         pd.DataFrame(columns=[name.replace("\0", "\ufffd") for name in ODD])
     )
+    for table in (pl.DataFrame, pa.table):
+        assert Schema.draft(table({"a": ["secret"], "b": [1]})) == Schema.draft(["a", "b"])
     path = tmp_path / "schema.toml"
     path.write_text(text.replace("= {}", "= { names = true }"), encoding="utf-8", newline="")
     assert list(Schema.load(path)) == [name.replace("\0", "\ufffd") for name in ODD]
@@ -356,10 +360,10 @@ def test_a_strict_schema_names_the_column_and_never_the_cell(tmp_path):
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("values", [["x", "?"], ["", "y"]])
+@pytest.mark.parametrize("values", [["x", "?"], ["", "y"], [-9, 1], ["-9.0", "-9"], bool])
 def test_a_category_is_not_a_missing_value_too(values):
     with pytest.raises(ValueError, match="'a': a category must not be in missing_values too"):
-        Schema({"a": values, "b": (0, 1)}, missing_values=["", "?"])
+        Schema({"a": values, "b": (0, 1)}, missing_values=["", "?", "-9", "no"])
 
 
 def test_values_that_are_always_missing_need_no_declaration(tmp_path):

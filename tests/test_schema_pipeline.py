@@ -430,6 +430,15 @@ def test_a_search_accepts_labels_by_name_and_protects_persons(schema, route):
     assert len(recorder) == 1
 
 
+@pytest.mark.parametrize("container", [pd.DataFrame, lambda frame: frame.to_numpy(object).tolist()])
+def test_a_search_that_happens_to_hold_out_nobody_is_published(container):
+    model = pipeline(PERSONS, model=DirichletCategoricalNB(n_samples=N))
+    split = np.arange(N), np.arange(0)
+    with patch("skdirdp.model_selection.planning.split_persons", return_value=split):
+        search = PrivateGridSearchCV(model, GRID, epsilon=3.0).fit(container(visits()), "label")
+    assert search.privacy_.unit.is_person
+
+
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 def test_a_search_holds_out_persons_with_all_their_counted_records(adjacency):
     frame = with_rows(large(), *[ROW] * 9, {**ROW, "patient": None})
