@@ -212,7 +212,7 @@ def test_by_default_preprocessing_gets_a_small_share_if_it_is_noisy():
 
 
 def gaussian_mu(epsilon, delta):
-    """Of noise that uses up the budget, by the analytic Gaussian formula."""
+    """Return mu of the noise that uses the whole budget, by the analytic Gaussian formula."""
 
     def excess(mu):
         tails = norm.cdf(mu / 2 - epsilon / mu), norm.cdf(-mu / 2 - epsilon / mu)
