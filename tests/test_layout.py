@@ -35,6 +35,7 @@ LAYERS: tuple[set[str], ...] = (
     FAMILIES,
     {"pipeline"},
     {"model_selection"},
+    {"audit"},
     {"__init__"},
     {"command"},
     {"__main__"},
