@@ -15,6 +15,7 @@ SERVICES = {
     "exceptions",
     "numerics",
     "schema",
+    "_docs",
     "_messages",
     "_random",
     "_sklearn_compat",
