@@ -116,6 +116,7 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool =
     return FineGrid(float(low), float(high), float(width), float(first), starts)
 
 
+@lru_cache(maxsize=256)
 def kind_grid(kind: Any, n_bins: int, scale: str) -> FineGrid:
     """Return fine bins between the bounds; a whole number fills the unit that begins with it."""
     low, high = kind.axis_bounds
