@@ -250,7 +250,7 @@ def test_accountant_is_charged_once_and_before_noise():
     accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
     fitted(accountant=accountant, epsilon=1.0)
     assert len(accountant.history()) == 1
-    with pytest.raises(Exception, match="budget"):
+    with pytest.raises(Exception, match="does not fit into the limit"):
         fitted(accountant=accountant, epsilon=1.0)
 
 
@@ -273,8 +273,8 @@ def test_nothing_exact_is_left_in_the_model():
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model.predict_proba(visits(50)), again.predict_proba(visits(50)))
     assert len(pickle.dumps(model)) < 100_000
-    for value in vars(model).values():
-        assert np.size(value) < 4000
+    arrays = [value for value in vars(model).values() if isinstance(value, np.ndarray)]
+    assert max(array.size for array in arrays) < 10
 
 
 def test_missing_values_and_unknown_categories_are_allowed():
