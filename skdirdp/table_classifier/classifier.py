@@ -34,6 +34,7 @@ from ..schema import (
     Schema,
     as_labels,
     as_numbers,
+    check_order,
     convert_ids,
     declared_labels,
     kind_grid,
@@ -452,6 +453,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
     ) -> tuple[_EncodedRecords, list[str]]:
         """Encode all records, and return the public parameters that were taken from the data."""
+        check_order(True if groups is not None or self._has_person() else None, X)
         table = open_table(X, y, sample_weight, groups)
         if not table.in_memory:
             missing = ["schema"] if self.schema is None else []
