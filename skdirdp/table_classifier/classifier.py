@@ -378,8 +378,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             cells = MergedCells.from_tables(tables, numeric, _MAX_CELLS)
         if cells is not None and len(cells.columns) > 1:
             merged = cells.encode(columns)
-            found = releases.release_pairs(count_pairs(merged, cells, weights), cells, plan.pairs)
-            covariance = Covariance.from_pairs(cells, *found, tables.n_records)
+            pairs = releases.release_pairs(count_pairs(merged, cells, weights), cells, plan.pairs)
+            covariance = Covariance.from_pairs(cells, *pairs, tables.n_records)
             factor, intercept, effects = covariance.correction()
             model = replace(model.scaled(factor), intercept=np.log(tables.class_shares))
             model = model.add(intercept, cells.spread(effects, sizes))
@@ -390,17 +390,17 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             model = calibrate(model, noisy, sigma, plan.slope, tables.class_shares)
         if covariance is not None and plan.residuals > 0:
             assert cells is not None
-            vectors = residual_vectors(model.scores(columns), labels)
-            sums = sum_vectors(vectors, merged, cells.sizes, RESIDUAL_NORM, weights)
-            noisy_sums = releases.release_residuals(
-                sums, len(cells.columns), tables.n_records, plan.residuals
-            )
-            step = covariance.newton_step(noisy_sums)
-            model = model.add(step.intercept, cells.spread(step.effects, sizes))
-            left = cells.spread(step.shrinkage**2, sizes)
-            added = cells.spread(step.variance, sizes)
-            for k in cells.columns:
-                variances[k] = left[k] * variances[k] + added[k]
+            share, n_merged = plan.residuals / plan.n_steps, len(cells.columns)
+            for _ in range(plan.n_steps):
+                vectors = residual_vectors(model.scores(columns), labels)
+                sums = sum_vectors(vectors, merged, cells.sizes, RESIDUAL_NORM, weights)
+                found = releases.release_residuals(sums, n_merged, tables.n_records, share)
+                step = covariance.newton_step(found)
+                model = model.add(step.intercept, cells.spread(step.effects, sizes))
+                left = cells.spread(step.shrinkage**2, sizes)
+                added = cells.spread(step.variance, sizes)
+                for k in cells.columns:
+                    variances[k] = left[k] * variances[k] + added[k]
         self._bins_ = bins
         self._set_model(model, tables, variances)
 

@@ -25,7 +25,11 @@ _CALIBRATION_SHARE = 0.05
 # of the class tables does, and the class tables get the rest.
 _PAIR_SHARE = 0.15
 _RESIDUAL_SHARE = 0.25
-_MIN_SIGNAL = 8.0
+_MIN_SIGNAL = 16.0
+# Two Newton steps are better than one with half of the noise from this signal on.
+_TWO_STEPS = 100.0
+# The prior mean of the scale of the scores is 1/2 at this signal.
+_SLOPE_SIGNAL = 8.0
 # Numbers of bins of a numeric column.
 _MIN_BINS, _MAX_BINS = 5, 32
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
@@ -41,6 +45,7 @@ class Plan:
     calibration: float
     pairs: float
     residuals: float
+    n_steps: int  # of Newton's method; each has an equal part of `residuals`
     n_bins: int
     slope: float  # mean of the prior of the scale of the scores
 
@@ -58,10 +63,10 @@ class Plan:
     ) -> "Plan":
         """Plan the steps for noise `sigma` of a single table.
 
-        The signal is the number of records of a class over the noise of the class tables. If not
-        `has_records`, tables are counted by the user, and no step can use single records.
+        The signal is about the number of records of a class over the noise of the class tables. If
+        not `has_records`, tables are counted by the user, and no step can use single records.
         """
-        signal = n_records / max(n_classes * sigma * np.sqrt(n_columns), 1e-12)
+        signal = n_records / max(sigma * np.sqrt(2 * n_classes * n_columns), 1e-12)
         signal = min(signal, 1e6)
         reliable = signal / (signal + _MIN_SIGNAL) if signal >= _MIN_SIGNAL else 0.0
         bins = _BIN_SHARE if has_numbers else 0.0
@@ -74,8 +79,9 @@ class Plan:
             calibration,
             pairs,
             residuals,
-            int(np.clip(np.sqrt(signal * n_classes / 2), _MIN_BINS, _MAX_BINS)),
-            signal / (signal + 3.0),
+            2 if signal >= _TWO_STEPS else 1,
+            int(np.clip(np.sqrt(signal * np.sqrt(n_classes / 2)), _MIN_BINS, _MAX_BINS)),
+            signal / (signal + _SLOPE_SIGNAL),
         )
 
 
