@@ -69,6 +69,8 @@ class Plan:
         signal = n_records / max(sigma * np.sqrt(2 * n_classes * n_columns), 1e-12)
         signal = min(signal, 1e6)
         reliable = signal / (signal + _MIN_SIGNAL) if signal >= _MIN_SIGNAL else 0.0
+        # More bins would have too much noise, or sampling error.
+        n_bins = min(np.sqrt(signal * np.sqrt(n_classes / 2)), np.cbrt(n_records))
         bins = _BIN_SHARE if has_numbers else 0.0
         calibration = _CALIBRATION_SHARE if has_records else 0.0
         pairs = _PAIR_SHARE * reliable if n_columns > 1 else 0.0
@@ -80,8 +82,8 @@ class Plan:
             pairs,
             residuals,
             2 if signal >= _TWO_STEPS else 1,
-            int(np.clip(np.sqrt(signal * np.sqrt(n_classes / 2)), _MIN_BINS, _MAX_BINS)),
-            signal / (signal + _SLOPE_SIGNAL),
+            int(np.clip(n_bins, _MIN_BINS, _MAX_BINS)),
+            (signal / (signal + _SLOPE_SIGNAL)) ** 2,
         )
 
 
