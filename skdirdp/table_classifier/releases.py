@@ -112,7 +112,7 @@ class Releases:
         if self._left < 0:
             raise AssertionError("steps were about to use more than the whole budget")
 
-    def _draw(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
+    def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
         if mechanism.is_exact:
             return values
         if self._generator is None:
@@ -123,7 +123,7 @@ class Releases:
         """Release the number of records with a small share of the budget."""
         self._spend(_SIZE_SHARE)
         mechanism = noise_for_share(self.whole, _SIZE_SHARE)
-        return float(self._draw(mechanism, np.array([float(n_records)]))[0])
+        return float(self._add_noise(mechanism, np.array([float(n_records)]))[0])
 
     def release_tables(
         self, tables: Sequence[np.ndarray], share: float
@@ -131,7 +131,7 @@ class Releases:
         """Release tables in each of which a record is in one cell, and return their noise too."""
         self._spend(share)
         mechanism = noise_for_share(self.whole, share, np.sqrt(len(tables)))
-        drawn = self._draw(mechanism, np.concatenate([table.ravel() for table in tables]))
+        drawn = self._add_noise(mechanism, np.concatenate([table.ravel() for table in tables]))
         parts = np.split(drawn, np.cumsum([table.size for table in tables])[:-1])
         shaped = [part.reshape(table.shape) for part, table in zip(parts, tables, strict=True)]
         return shaped, mechanism.sigma
@@ -154,7 +154,7 @@ class Releases:
         precision = np.repeat(np.repeat(products, cells.sizes, axis=0), cells.sizes, axis=1)
         for level in np.unique(products[products > 0]):
             mechanism = noise_for_share(self.whole, share * level / total)
-            noisy[precision == level] = self._draw(mechanism, counts[precision == level])
+            noisy[precision == level] = self._add_noise(mechanism, counts[precision == level])
         sigma = noise_for_share(self.whole, share / total).sigma
         return noisy + noisy.T, sigma, weights
 
@@ -165,7 +165,7 @@ class Releases:
         self._spend(share)
         norm = RESIDUAL_NORM * np.sqrt(n_columns)
         mechanism = noise_for_share(self.whole, share, norm, signed=True)
-        drawn = self._draw(mechanism, sums) / n_records
+        drawn = self._add_noise(mechanism, sums) / n_records
         return ResidualSums(drawn[:, :-1], drawn[:, -1], mechanism.sigma / n_records)
 
 
