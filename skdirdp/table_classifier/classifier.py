@@ -47,6 +47,7 @@ from ..schema import (
 from .model import AdditiveModel, ClassTables, Covariance, MergedCells, calibrate
 from .releases import (
     RESIDUAL_NORM,
+    SIZE_SHARE,
     Plan,
     Releases,
     calibration_table,
@@ -354,7 +355,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         n_classes, numeric = len(self.classes_), [c.grid is not None for c in self._columns_]
         spent, size = 0.0, n_public
         if size is None:
-            spent, size = 0.01, max(releases.release_size(len(records.labels)), 1.0)
+            released = releases.release_size(len(records.labels), records.weights.bound)
+            spent, size = SIZE_SHARE, max(released, 1.0)
         plan = Plan.from_sizes(
             size,
             releases.whole.sigma / releases.whole.contribution.largest,

@@ -18,7 +18,7 @@ from .model import LOGIT_EDGES, MergedCells, ResidualSums, reference_logits
 
 # Shares of the budget, chosen on the eight data sets of benchmarks/data.py at epsilon from 0.1 to
 # 3. Results hardly depend on them: halving or doubling one changes the mean AUC by at most .001.
-_SIZE_SHARE = 0.01
+SIZE_SHARE = 0.01
 _BIN_SHARE = 0.04
 _CALIBRATION_SHARE = 0.05
 # Largest shares of the tables of pairs and of the residual sums. Both decrease to 0 as the signal
@@ -119,11 +119,15 @@ class Releases:
             raise AssertionError("a step was about to be released before it was charged")
         return mechanism.noisy(values, self._generator, self._grid)
 
-    def release_size(self, n_records: int) -> float:
-        """Release the number of records with a small share of the budget."""
-        self._spend(_SIZE_SHARE)
-        mechanism = noise_for_share(self.whole, _SIZE_SHARE)
-        return float(self._add_noise(mechanism, np.array([float(n_records)]))[0])
+    def release_size(self, n_records: int, max_weight: float) -> float:
+        """Release the number of records with a small share of the budget.
+
+        A record counts once, whatever its weight is, in a unit of at most the bound of the weights.
+        """
+        self._spend(SIZE_SHARE)
+        unit = 2.0 ** np.floor(np.log2(max_weight))  # a multiple of the grid
+        mechanism = noise_for_share(self.whole, SIZE_SHARE, unit / max_weight)
+        return float(self._add_noise(mechanism, np.array([n_records * unit]))[0] / unit)
 
     def release_tables(
         self, tables: Sequence[np.ndarray], share: float
