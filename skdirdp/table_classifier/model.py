@@ -370,6 +370,43 @@ class NewtonStep:
     variance: np.ndarray
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """Model after some steps, and the variances of its effects that are due to the noise."""
+
+    model: AdditiveModel
+    variances: list[np.ndarray]  # of the shapes of the effects
+    class_shares: np.ndarray
+
+    @classmethod
+    def from_tables(cls, tables: ClassTables) -> "Estimate":
+        """Return naive Bayes."""
+        return cls(tables.naive_bayes(), tables.effect_variances(), tables.class_shares)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(effect) for effect in self.model.effects]
+
+    def correct(self, covariance: Covariance) -> "Estimate":
+        """Correct naive Bayes for the dependence of columns."""
+        factor, intercept, effects = covariance.correction()
+        model = replace(self.model.scaled(factor), intercept=np.log(self.class_shares))
+        model = model.add(intercept, covariance.cells.spread(effects, self._sizes))
+        return replace(self, model=model, variances=[factor**2 * v for v in self.variances])
+
+    def step(self, covariance: Covariance, sums: ResidualSums) -> "Estimate":
+        """Add a Newton step."""
+        step, cells = covariance.newton_step(sums), covariance.cells
+        model = self.model.add(step.intercept, cells.spread(step.effects, self._sizes))
+        left = cells.spread(step.shrinkage**2, self._sizes)
+        added = cells.spread(step.variance, self._sizes)
+        variances = [
+            left[k] * variance + added[k] if k in cells.columns else variance
+            for k, variance in enumerate(self.variances)
+        ]
+        return replace(self, model=model, variances=variances)
+
+
 def _double_centre(block: np.ndarray) -> np.ndarray:
     rows, columns = block.mean(axis=1, keepdims=True), block.mean(axis=0, keepdims=True)
     return block - rows - columns + block.mean()
