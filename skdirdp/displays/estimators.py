@@ -143,7 +143,7 @@ class EffectsDisplay(Display):
     >>> schema = Schema({"dose": (0.0, 1.0), "sex": ["f", "m"], "ill": [0, 1]})
     >>> model = PrivateTableClassifier(schema).fit(table, y="ill")
     >>> display = EffectsDisplay.from_estimator(model)
-    >>> len(display.axes_), display.class_label
+    >>> len(display.axes_), int(display.class_label)
     (2, 1)
     """
 

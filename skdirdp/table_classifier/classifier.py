@@ -523,7 +523,12 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                         "they are not. Leave classes out"
                     )
                 self.classes_ = check_classes(known)
-            values, labelled = read_labels(schema, y, part.y)
+            column = part.y
+            if isinstance(column, str):  # the columns of an array are those of the schema
+                if y not in records.columns:
+                    raise ValueError(f"y must be the name of a column of X; {y!r} is not one")
+                column = records.columns[y]
+            values, labelled = read_labels(schema, y, column)
             labels = encode_labels(values, self.classes_)
         else:
             labels = self._encode_given_labels(part.y, records.n_records, leaks)
