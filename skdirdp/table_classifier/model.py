@@ -46,16 +46,20 @@ class AdditiveModel:
     effects: list[np.ndarray]  # of shape (n_cells of the column, n_classes)
 
     def scores(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the scores of records, given the cell of each record in each column."""
-        scores = np.empty((len(columns[0]), len(self.intercept)))
-        by_class = [np.ascontiguousarray(effect.T) for effect in self.effects]
+        """Return the scores of records, minus those of the first class.
+
+        `columns` has the cell of each record in each column.
+        """
+        scores = np.zeros((len(columns[0]), len(self.intercept)))
+        intercept = self.intercept - self.intercept[0]
+        by_class = [np.ascontiguousarray((effect - effect[:, :1]).T[1:]) for effect in self.effects]
         for rows in row_blocks(len(scores), 1, _BLOCK_ROWS):
-            block = np.tile(self.intercept[:, np.newaxis], (1, len(scores[rows])))
+            block = np.tile(intercept[1:, np.newaxis], (1, len(scores[rows])))
             for effects, cells in zip(by_class, columns, strict=True):
                 positions = cells[rows].astype(np.intp)
                 for total, effect in zip(block, effects, strict=True):
                     total += effect[positions]
-            scores[rows] = block.T
+            scores[rows, 1:] = block.T
         return scores
 
     def add(self, intercept: np.ndarray, effects: Sequence[np.ndarray]) -> "AdditiveModel":

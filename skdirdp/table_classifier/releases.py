@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.optimize import isotonic_regression
 from scipy.special import softmax
 
-from .._contributions import Weights, count_cells, sum_vectors
+from .._contributions import Weights, column_blocks, count_cells, sum_vectors
 from .._persons import CountedRows
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
@@ -301,12 +301,14 @@ class RecordCounts:
         """Return the counts of pairs of merged cells of different columns, in upper blocks."""
         self._merged = cells.encode(self._columns)
         counts = np.zeros((cells.starts[-1], cells.starts[-1]))
-        for i, (first, a) in enumerate(zip(self._merged, cells.blocks, strict=True)):
-            for second, b in zip(self._merged[i + 1 :], cells.blocks[i + 1 :], strict=True):
-                shape = (a.stop - a.start, b.stop - b.start)
-                joint = first * np.int32(shape[1]) + second
-                found = count_cells(joint, shape[0] * shape[1], self._weights)
-                counts[a, b] = found.reshape(shape)
+        blocks = column_blocks(self._merged, cells.sizes)
+        for i, first in enumerate(blocks):
+            for second in blocks[i:]:
+                a, b = (
+                    slice(cells.starts[each.start], cells.starts[each.start + len(each.sizes)])
+                    for each in (first, second)
+                )
+                counts[a, b] = first.count_pairs(second, self._weights)
         return counts
 
     def calibration(self, model: AdditiveModel) -> np.ndarray:
