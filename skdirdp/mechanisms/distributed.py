@@ -156,10 +156,25 @@ class DistributedDirichletMechanism(PrivacyCurves):
         -------
         ndarray of int of the same shape
         """
-        counts, grid = check_counts(counts), self._grid(grid)
+        counts = check_counts(counts)
         self.check_table(counts, grid)
-        numerators, places = self._shapes(counts, grid)
-        return negative_binomial(numerators, places, self.ratio, noise_generator(random_state))
+        return self.draw(counts, noise_generator(random_state), grid)
+
+    def draw(
+        self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
+    ) -> np.ndarray:
+        """Draw the share of a table that passed `check_table`, after it was charged.
+
+        Parameters
+        ----------
+        counts : ndarray
+            Counts of the party.
+        generator : Generator
+        grid : float, optional
+            As in `parameters`.
+        """
+        shapes = self._shapes(counts, self._grid(grid))
+        return negative_binomial(*shapes, self.ratio, generator)
 
     def largest_sum(self, total: float, grid: float | None = None) -> int:
         """Return a number that a sum exceeds with a probability of at most 2^-64.

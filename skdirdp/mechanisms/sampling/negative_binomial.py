@@ -305,8 +305,9 @@ def _thin_block(numerators, places, lifted, stream, margin):
         left = np.arange(n.size)
         undecided = []
         for _ in range(_MAX_CORRECTIONS):
-            some = (values[left] for values in (k, n, a, length, error))
-            step, unclear = _correction(*some, margin)
+            step, unclear = _correction(
+                k[left], n[left], a[left], length[left], error[left], margin
+            )
             undecided.append(left[unclear])
             left = left[(step != 0) & ~unclear]
             k[left] += step[(step != 0) & ~unclear]
