@@ -36,6 +36,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "text-choices": ("text", "TextChoices"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
+    "federated": ("federated", "Federated"),
     "selection": ("selection", "Selection"),
     "selection-worth": ("selection", "SelectionWorth"),
     "speed": ("speed", "Speed"),
