@@ -280,10 +280,13 @@ def test_flower_is_as_before_after_a_message():
 
 
 def test_rounds_that_flower_cannot_run_are_refused():
-    for options, message in (
+    cases = (
         ({"bits": 60}, "bits"),
-        ({"n_parties": 1, "max_dropouts": 0}, "n_par"),
-    ):
+        ({"n_parties": 1, "max_dropouts": 0}, "n_parties"),
+        ({"max_dropouts": 2}, "2 max_dropouts"),
+        ({"max_dropouts": 1, "max_colluders": 2}, "max_colluders"),
+    )
+    for options, message in cases:
         fit = make_round(**options)
         with pytest.raises(ValueError, match=message):
             Nodes({1: fit}).run(fit)

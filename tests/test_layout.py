@@ -35,6 +35,7 @@ LAYERS: tuple[set[str], ...] = (
     {"pipeline"},
     {"model_selection"},
     {"__init__"},
+    {"federated"},
     {"command"},
     {"__main__"},
 )
@@ -187,8 +188,8 @@ def test_no_file_is_above_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-def test_there_are_at_most_110_modules():
-    assert len(FILES) <= 110
+def test_there_are_at_most_120_modules():
+    assert len(FILES) <= 120
 
 
 # Conversions -------------------------------------------------------------------------

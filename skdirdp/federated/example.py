@@ -153,8 +153,11 @@ def run_in_simulation() -> None:
     """
     from flwr.simulation import run_simulation
 
-    resources = {"client_resources": {"num_cpus": 1}, "init_args": {"include_dashboard": False}}
-    run_simulation(server_app, client_app, N_HOSPITALS, backend_config=resources)  # type: ignore[arg-type]
+    resources: Any = {
+        "client_resources": {"num_cpus": 1},
+        "init_args": {"include_dashboard": False},
+    }
+    run_simulation(server_app, client_app, N_HOSPITALS, backend_config=resources)
 
 
 def run_in_processes(timeout: float = 1800.0) -> None:

@@ -129,6 +129,15 @@ def _check_round(fit: FederatedRound) -> None:
         raise ValueError(f"bits must be at most {MAX_BITS} with Flower; got {fit.bits}")
     if fit.n_parties < 2:
         raise ValueError("n_parties must be at least 2: with one party, its share is the sum")
+    # A server that calls a party active to some and missing to others gets both of its secrets if
+    # 2 (least - colluders) honest parties and the colluders answer. So few parties must not exist.
+    least, colluders = fit.n_parties - fit.max_dropouts, fit.max_colluders
+    if 2 * least <= fit.n_parties + colluders:
+        raise ValueError(
+            "n_parties must be larger than 2 max_dropouts + max_colluders with Flower; got "
+            f"n_parties={fit.n_parties}, max_dropouts={fit.max_dropouts}, "
+            f"max_colluders={colluders}"
+        )
 
 
 # Parties ----------------------------------------------------------------------------
@@ -212,7 +221,7 @@ def _check_stage(fit: FederatedRound, message: Message) -> None:
     """Refuse a message of the server that would reveal more than the contract allows."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
         raise ContractError("shares are sent with SecAgg+ only")
-    configs = message.content.config_records[RECORD_KEY_CONFIGS]
+    configs: Any = message.content.config_records[RECORD_KEY_CONFIGS]
     stage, least = configs.get(Key.STAGE), fit.n_parties - fit.max_dropouts
     if stage == Stage.SETUP:
         expected = {
@@ -231,12 +240,11 @@ def _check_stage(fit: FederatedRound, message: Message) -> None:
         if len(configs) - 1 != fit.n_parties:
             raise ContractError("all parties must be present before shares are drawn")
     elif stage == Stage.COLLECT_MASKED_VECTORS:
-        if len(set(configs[Key.SOURCE_LIST])) != fit.n_parties - 1:  # type: ignore[arg-type]
+        if len(set(configs[Key.SOURCE_LIST])) != fit.n_parties - 1:
             raise ContractError("all parties must be present before shares are drawn")
     elif stage == Stage.UNMASK:
         active, dead = (
-            set(configs[name])  # type: ignore[arg-type]
-            for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
+            set(configs[name]) for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
         )
         if active & dead or len(active) < least:
             raise ContractError(
@@ -301,8 +309,8 @@ def run_round(fit: FederatedRound, grid: Any, context: Context, timeout: float =
     _check_round(fit)
     nodes = _wait_for_parties(fit, grid, timeout)
     _agree(fit, grid, nodes, timeout)
-    strategy = _OneSum(fit, nodes)
-    legacy = LegacyContext(context, strategy=strategy)  # type: ignore[arg-type]
+    strategy: Any = _OneSum(fit, nodes)
+    legacy = LegacyContext(context, strategy=strategy)
     legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
     legacy.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
     workflow = _ExactSecAggPlus(fit, timeout)
