@@ -1,4 +1,4 @@
-"""What a fit of `PrivateBayesNet` released step by step, and what other data would have said."""
+"""Releases of a fit of `PrivateBayesNet` step by step, and those for other data."""
 
 from contextlib import contextmanager
 from unittest.mock import patch

@@ -7,7 +7,7 @@ something is drawn.
 
 from .estimators import BudgetCurveDisplay, HistogramDisplay
 from .network import BayesNetDisplay, MarginsDisplay
-from .privacy import LedgerDisplay, PrivacyProfileDisplay
+from .privacy import LedgerDisplay, PrivacyProfileDisplay, TradeOffDisplay
 
 __all__ = [
     "BayesNetDisplay",
@@ -16,4 +16,5 @@ __all__ = [
     "LedgerDisplay",
     "MarginsDisplay",
     "PrivacyProfileDisplay",
+    "TradeOffDisplay",
 ]
