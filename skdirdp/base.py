@@ -31,6 +31,7 @@ from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.tables import CountTable
+from .reporting.exports import card_sections, registry_entry
 from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
 
@@ -128,6 +129,33 @@ class PrivacyReport(AttackBounds):
         steps = [(name, step.mechanisms) for name, step in getattr(self, "steps", ())]
         page = model_page(self, self._claim(), steps)
         return write(path, page)
+
+    def registry_entry(self, name: str | None = None) -> dict[str, Any]:
+        """Return an entry in the shape of the Differential Privacy Deployments Registry.
+
+        Parameters
+        ----------
+        name : str, default=None
+            Name of the published product.
+
+        Returns
+        -------
+        dict
+            Values for JSON or YAML. Fields that only the curator knows are None.
+        """
+        means = self._means()
+        claim, leaks = self._claim(), self.not_covered
+        return registry_entry(claim, mechanisms=means, attacks=self, name=name, not_covered=leaks)
+
+    def card_sections(self) -> dict[str, str]:
+        """Return sections for a model card, as for ``skops.card.Card.add``.
+
+        Returns
+        -------
+        dict of str
+            Markdown by title.
+        """
+        return card_sections(self._claim(), self.statement(), self, self.not_covered)
 
     def _claim(self) -> Claim:
         return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)

@@ -762,8 +762,8 @@ def test_parameters_may_change_between_fits(drawn):
 def test_an_encoder_with_public_categories_may_be_between_private_steps():
     between = OneHotEncoder(categories=[range(4)] * 3, sparse_output=False)
     last = DirichletNB(classes=[0, 1], max_count=1, max_total=3)
-    pipe = make_private_pipeline(bins(), between, last).fit(X, Y)
-    assert pipe.score(X, Y) > 0.6
+    pipe = make_private_pipeline(bins(), between, last, epsilon=3.0).fit(X, Y)
+    assert pipe.score(X, Y) > 0.75  # 0.84 on average, with a standard deviation of 0.01
     assert pipe.privacy_.not_covered == ()
 
 

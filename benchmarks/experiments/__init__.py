@@ -34,6 +34,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "filters": ("filters", "Filters"),
     "text": ("text", "Text"),
     "text-choices": ("text", "TextChoices"),
+    "audit": ("audit", "Audit"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
     "federated": ("federated", "Federated"),

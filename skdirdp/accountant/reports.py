@@ -12,6 +12,7 @@ import numpy as np
 
 from .._messages import plural
 from ..reporting import pages
+from ..reporting.exports import registry_entry
 from ..reporting.pages import Markup, table, tag
 from ..reporting.redact import without_password
 from ..reporting.statements import (
@@ -227,6 +228,23 @@ class ReportsMixin:
         str
         """
         return ledger_statement(_facts(self))
+
+    def registry_entry(self) -> dict[str, Any]:
+        """Return an entry in the shape of the Differential Privacy Deployments Registry.
+
+        Returns
+        -------
+        dict
+            Values for JSON or YAML, with the claim of `statement`. Fields that only the curator
+            knows are None.
+        """
+        facts = _facts(self)
+        if facts.attacks is None:
+            raise ValueError("the ledger must have at least 1 charge; got 0")
+        kinds = Counter(row["mechanism"] for row in self.history())  # type: ignore[attr-defined]
+        means = ", ".join(f"{plural(count, 'charge')} of {kind}" for kind, count in kinds.items())
+        given: dict[str, Any] = {"mechanisms": means, "name": facts.name, "several": True}
+        return registry_entry(facts.claim, attacks=facts.attacks, **given)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write an HTML page with the limit, the statement, plots and tables of the charges.

@@ -260,7 +260,8 @@ class PrivateBayesNet(BaseBayesNet):
         Parameters
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
-            All columns are learnt.
+            All columns are learnt. With a schema, X may also be a Dask collection, a PyArrow
+            dataset or a lazy frame, whose records are then read into memory.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
             Person of each record, as whole numbers or strings. Only the first `max_rows`

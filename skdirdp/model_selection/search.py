@@ -123,7 +123,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             )
         with self._fitting():
             self._validate_params()
-            self._fit(collected(self.estimator, X), y, params)
+            self._fit(collected(self.estimator, X, y, *params.values()), y, params)
         return self
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
