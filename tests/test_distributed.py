@@ -81,7 +81,7 @@ def probabilities(shape, ratio, most):
 @pytest.mark.parametrize("ratio", [1, 7, 64, 1024])
 def test_delta_of_the_sum_is_never_above_that_of_the_central_pair(r, alpha, ratio):
     central = DirichletMechanism(r, alpha, adjacency="add_remove")
-    most = int((ratio + 1) * (alpha + r + 25))
+    most = int((ratio + 1) * (alpha + r + 18))
     more, less = (probabilities(shape, ratio, most) for shape in (alpha + r, alpha))
     beyond = 1 - float(min(sum(more), sum(less)))
     deltas = {}
@@ -118,7 +118,7 @@ def test_delta_of_a_replacement_is_never_above_the_central_one_and_approaches_it
     assert replacement_delta(r, alpha, 64, 0.1) > 0.95 * central.delta(0.1)
 
 
-def attack(mechanism, n_honest, epsilon, size=200_000, seed=0):
+def attack(mechanism, n_honest, epsilon, size=100_000, seed=0):
     """Lower and upper confidence limits of delta, from colluders who see all but honest shares.
 
     The honest parties hold one record, in the first or in the second cell. The colluders know

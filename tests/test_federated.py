@@ -185,11 +185,34 @@ def test_a_schema_encodes_the_records_and_names_the_labels():
         X.iloc[0, 0] = "unknown"
         return {"X": X, "y": "ill"}
 
+    # A party may have no record with a label, and takes part like all others.
+    unlabelled = part(3)
+    unlabelled["X"]["ill"] = None
+    fit.draw_share(unlabelled, accountant=Unlimited())
     fitted = run(fit, [part(seed) for seed in range(3)])
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert np.exp(fitted.feature_log_prob_[0][1, 2]) > 0.9
     assert '"age" = { numbers = [0, 100]' in fit.contract["schema"]["schema"]
     assert fit.contract["columns"] == ["age", "sex"]
+
+
+def test_persons_of_a_schema_are_bounded_in_each_party():
+    schema = Schema(
+        {"id": Schema.key(), "ill": Schema.categories(["no", "yes"]), "sex": ["f", "m"]},
+        person="id",
+        max_rows=2,
+    )
+    X = pd.DataFrame({"id": np.repeat([1, 2], 100), "ill": ["no", "yes"] * 100, "sex": "f"})
+    model = DirichletCategoricalNB(n_samples=4, epsilon=50.0)
+    fit = make_round(model, {"X": X[:1], "y": "ill"}, schema=schema, n_parties=1)
+    assert fit.contract["unit"] == [2, True]
+    fitted = run(fit, [{"X": X, "y": "ill"}])
+    # Two persons with two records each, and not 200 records.
+    drawn = fit.distributed(fitted.privacy_.mechanism)
+    share = fit.draw_share({"X": X, "y": "ill"}, accountant=Unlimited())
+    noisy = drawn.noisy_counts(share.values[:2], 1, 2.0**-20)
+    deviation = np.sqrt(drawn.as_drawn(1, 2.0**-20).noise.variance_at(2.0))
+    assert np.abs(noisy - 2).max() < 6 * deviation < 50
 
 
 def test_persons_in_several_parties_count_their_records_in_all_of_them():

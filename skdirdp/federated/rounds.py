@@ -8,7 +8,8 @@ counted, and sums are post-processed, by the same code as in a fit of one data o
 
 import hashlib
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -16,7 +17,9 @@ from uuid import uuid4
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
+from .._persons import SHARED_GROUPS
 from .._random import noise_generator
 from .._validation import check_integer
 from ..base import Budget, CountingEstimator, Release, ReleaseContext, ReleasePlan, Unit
@@ -24,7 +27,8 @@ from ..exceptions import ContractError, DuplicateChargeError
 from ..mechanisms import DirichletMechanism, DistributedDirichletMechanism, Mechanism
 from ..mechanisms.distributed import MAX_PARTIES
 from ..mechanisms.sampling import check_platform
-from ..schema import Records, Schema, declared_labels, read_labels, to_toml
+from ..pipeline.inputs import open_inputs
+from ..schema import Schema, to_toml
 
 #: Version of the contract and of the messages.
 PROTOCOL = 1
@@ -329,10 +333,12 @@ class FederatedRound:
     def _fit(self, context: "_RoundContext", records: Mapping[str, Any]) -> Any:
         """Fit a copy of the estimator in a context; return None if the context stops it."""
         estimator = clone(self._estimator)
-        arguments = dict(records)
-        with context.active():
+        with ExitStack() as stack:
+            stack.enter_context(context.active())
+            arguments = dict(records)
             if self.schema is not None:
-                arguments = context.encode(estimator, self.schema, arguments)
+                encoded = context.encoded(estimator, self.schema, arguments)
+                arguments = stack.enter_context(encoded)
             try:
                 return estimator.fit(**arguments)
             except _ShareDrawn:
@@ -477,30 +483,24 @@ class _RoundContext(ReleaseContext):
         super().__init__(fit.budget)
         self.fit = fit
 
-    def encode(self, estimator: Any, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Encode records by the schema of the round; records without a label are left out."""
-        records = schema.records(arguments["X"], optional=True)
-        ids = schema.person_ids(records)
-        if ids is not None:
-            if "groups" in arguments:
-                raise ValueError("groups must not be given: the ids are those of the schema")
-            arguments["groups"] = ids
-            estimator.set_params(max_rows=schema.max_rows)
-        label, rows = arguments.get("y"), None
-        columns = dict(records.columns)
-        if isinstance(label, str):
-            if label not in columns:
-                raise ValueError(f"y must be the name of a column of X; {label!r} is not one")
-            arguments["y"], rows = read_labels(schema, label, columns.pop(label))
-            self.known["classes"] = declared_labels(schema, label)
+    @contextmanager
+    def encoded(
+        self, estimator: Any, schema: Schema, arguments: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield arguments with X encoded by the schema of the round, as a pipeline reads it."""
         encoder = schema.encoder()
-        arguments["X"] = encoder.fit_transform(Records(columns, records.n_records))
-        self.known["n_categories"] = encoder.n_categories_
-        self.known["columns"] = encoder.get_feature_names_out().tolist()
-        if rows is not None:
-            for name, values in arguments.items():
-                arguments[name] = np.asarray(values)[rows]
-        return arguments
+        pipeline = Pipeline([("schema", encoder), ("estimator", estimator)])
+        X, y, groups = (arguments.pop(name, None) for name in ("X", "y", "groups"))
+        inputs = open_inputs(pipeline, X, y, {}, groups)
+        X = encoder.fit_transform(inputs.X)
+        columns = encoder.get_feature_names_out().tolist()
+        self.known = {"columns": columns, **inputs.known_after(encoder)}
+        # Records without a label are not counted, and ids are those of the schema.
+        token = SHARED_GROUPS.set(inputs.shared_groups())
+        try:
+            yield {"X": X, "y": inputs.y, **arguments}
+        finally:
+            SHARED_GROUPS.reset(token)
 
     def protected_unit(self, unit: Unit) -> Unit:
         return Unit(unit.max_rows * self.fit.person_parties, unit.by_ids)
