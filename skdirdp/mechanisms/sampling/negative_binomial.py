@@ -204,10 +204,8 @@ def _propose(numerators, places, ratio, stream: BitStream, margin, cells):
         j = np.floor((length - error) / tail.slope)
         decided &= in_centre | (j == np.floor((length + error) / tail.slope))
         k = np.where(in_centre, envelope.low + offset, tail.start + np.where(in_left, -j, j))
-        # Negative integers have probability 0.
-        accepted = np.zeros(size, bool)
         undecided = ~decided
-        possible = k >= 0
+        possible = k >= 0  # other integers have probability 0
         value, scale = envelope.log_f(np.where(possible, k, envelope.mode))
         bound, bound_scale = tail.log_height()
         drop = tail.slope * j
