@@ -489,6 +489,12 @@ class CountingEstimator(PrivateEstimator):
             )
         return declared
 
+    def _set_feature_names(self, names: Sequence[Any]) -> None:
+        """Set the number of features, and their names if all are strings."""
+        self.n_features_in_ = len(names)
+        if self.n_features_in_ and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(list(names), dtype=object)
+
     def _for_workers(self) -> Any:
         """Return a copy that counts or scores, without the accountant and the seed."""
         copy = object.__new__(type(self))
