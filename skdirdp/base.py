@@ -245,10 +245,11 @@ class PrivateEstimator(BaseEstimator):
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
     ) -> np.random.Generator | None:
         """Charge the accountant, and return the generator of the noise, None without noise."""
-        if ReleaseContext.current() is not None:
+        context = ReleaseContext.current()
+        if context is not None:
             raise TypeError(
-                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise cannot be "
-                "calibrated with that of other steps. Fit it by itself"
+                f"{type(self).__name__} cannot be {context.role}: its noise cannot be calibrated "
+                "with that of other steps or parties. Fit it by itself"
             )
         # An unsupported platform or an invalid seed is refused before the charge.
         generator = None
@@ -390,6 +391,8 @@ class ReleaseContext:
 
     #: Whether an estimator is fitted more than once.
     in_pipeline: ClassVar[bool] = False
+    #: Place of an estimator in the fit, for errors.
+    role: ClassVar[str] = "a step of a PrivatePipeline"
 
     def __init__(self, budget: Budget):
         self.budget = budget

@@ -21,6 +21,7 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
+    PrivateTableClassifier,
     Schema,
 )
 from skdirdp.exceptions import BudgetExceededError, ContractError, DuplicateChargeError
@@ -313,6 +314,13 @@ def test_columns_must_have_the_names_of_the_example():
 def test_an_estimator_that_cannot_be_fitted_in_a_round_is_refused(model, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make_round(model)
+
+
+def test_an_estimator_that_releases_tables_one_after_the_other_is_refused():
+    schema = Schema({"age": Schema.numbers(0, 100), "ill": Schema.categories(["no", "yes"])})
+    example = {"X": pd.DataFrame({"age": [1, 2], "ill": ["no", "yes"]}), "y": "ill"}
+    with pytest.raises(TypeError, match="cannot be fitted in a federated round"):
+        make_round(PrivateTableClassifier(schema, n_samples=100), example)
 
 
 def test_sums_that_may_not_fit_the_modulus_are_refused_before_any_charge():

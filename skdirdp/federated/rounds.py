@@ -200,6 +200,8 @@ class FederatedRound:
         self._example = dict(example)
         rehearsal = _ServerContext(self, None)
         self._fit(rehearsal, self._example)
+        if rehearsal.plan is None:
+            raise _unsupported(estimator)
         plan = rehearsal.plan
         self._tables, self._mechanisms = plan.tables, plan.mechanisms
         self._columns = rehearsal.columns
@@ -479,6 +481,8 @@ class _ShareDrawn(Exception):
 class _RoundContext(ReleaseContext):
     """Context of a fit within a round."""
 
+    role = "fitted in a federated round"
+
     def __init__(self, fit: FederatedRound):
         super().__init__(fit.budget)
         self.fit = fit
@@ -631,15 +635,19 @@ class _ServerContext(_RoundContext):
         return plan.as_releases(drawn, mechanisms)
 
 
+def _unsupported(estimator: Any) -> TypeError:
+    return TypeError(
+        "estimator must release count tables of public size once, such as DirichletNB; got "
+        f"{type(estimator).__name__}"
+    )
+
+
 def _check_estimator(estimator: Any, schema: Schema | None) -> None:
     """Raise an error if an estimator cannot be fitted in a round."""
     # An estimator that takes no public number of records releases some tables before others.
     is_counting = isinstance(estimator, CountingEstimator) and not estimator._selects_names
     if not is_counting or "n_samples" not in estimator.get_params(deep=False):
-        raise TypeError(
-            "estimator must release count tables of public size, such as DirichletNB; got "
-            f"{type(estimator).__name__}"
-        )
+        raise _unsupported(estimator)
     if not Budget.from_estimator(estimator).is_private:
         raise ValueError("epsilon must be finite; got infinity")
     if estimator.n_samples is None:
