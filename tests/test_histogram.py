@@ -26,14 +26,13 @@ from skdirdp.histogram import DirichletHistogramTransformer
 from skdirdp.histogram.histogram import (
     assign_bins,
     count_fine_bins,
-    fine_grid,
     observed_bounds,
-    quantile_borders,
 )
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import CountTable
 from skdirdp.postprocessing.estimates import project_counts
+from skdirdp.schema import fine_grid, quantile_borders
 from tests.probes import Recorder, drawn_tables
 
 INF = float("inf")
@@ -680,8 +679,8 @@ def test_a_public_number_of_records_reduces_the_noise(ordered):
     )
     fits = 400
     found = [model.fit_counts([[950, 50]], n_samples=1000).histogram_[0] for _ in range(fits)]
-    # Half of the noise of either bin is told by their sum. Without it the noise of the small one
-    # would count nearly in full, and the deviation be 1.35 times as large.
+    # Half of the noise of either bin follows from their sum. Without it the noise of the small one
+    # would count nearly in full, and the deviation would be 1.35 times as large.
     deviation = model.privacy_.mechanism.sigma / np.sqrt(2) / 1000
     assert np.std(found, axis=0)[1] == pytest.approx(deviation, rel=4 / np.sqrt(2 * fits))
 
@@ -846,7 +845,7 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"n_bins": [2, 3, 600]}, "got 600 and 512 for feature 2"),
         ({"bounds": (1, 1 + 1e-15)}, "got 10 and 5 for feature 0"),
         ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must allow n_bins=10"),
-        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must have room"),
+        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must allow"),
         ({"n_categories": [3, None]}, "one entry per feature, 3; got 2"),
         ({"n_categories": [0, None, None]}, "n_categories must be at least 1"),
         ({"encode": "dummy"}, "encode"),

@@ -10,11 +10,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "skdirdp"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "text"}
+FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "table_classifier", "text"}
 SERVICES = {
     "exceptions",
     "numerics",
     "schema",
+    "_docs",
     "_messages",
     "_random",
     "_sklearn_compat",
@@ -36,6 +37,7 @@ LAYERS: tuple[set[str], ...] = (
     {"model_selection"},
     {"audit"},
     {"__init__"},
+    {"federated"},
     {"command"},
     {"__main__"},
 )
@@ -188,8 +190,8 @@ def test_no_file_is_above_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-def test_there_are_at_most_120_modules():
-    assert len(FILES) <= 120
+def test_there_are_at_most_130_modules():
+    assert len(FILES) <= 130
 
 
 # Conversions -------------------------------------------------------------------------

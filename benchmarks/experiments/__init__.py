@@ -37,6 +37,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "audit": ("audit", "Audit"),
     "peer-accountant": ("peer_accountant", "PeerAccountant"),
     "ledger-postgres": ("ledger_postgres", "LedgerPostgres"),
+    "federated": ("federated", "Federated"),
     "selection": ("selection", "Selection"),
     "selection-worth": ("selection", "SelectionWorth"),
     "speed": ("speed", "Speed"),

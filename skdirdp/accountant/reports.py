@@ -124,12 +124,15 @@ class History(list[Mapping[str, Any]]):
         self._running_total = running_total
         self._limit = limit
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        """Return column names and cells; a long history shows both ends and no totals."""
-        totals = None
+    def _totals(self) -> list[float] | None:
         if self._running_total is not None and 0 < len(self) <= self._SHOWN:
             with suppress(ValueError):  # a ledger without a total, or out of reach
-                totals = self._running_total(after=range(1, len(self) + 1))
+                return self._running_total(after=range(1, len(self) + 1))
+        return None
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return column names and cells; a long history shows both ends and no totals."""
+        totals = self._totals()
         left_out = {name for name in self._OPTIONAL if all(row.get(name) is None for row in self)}
         if totals is None:
             left_out.add("total")

@@ -26,7 +26,7 @@ class FitReleases(ReleaseContext):
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         releases = plan.draw(noise_generator())
-        self.requests = plan._requests
+        self.requests = plan.requests
         self.drawn = [each.drawn for each in releases if each.mechanism is not None]
         plan.estimator.privacy_ = plan.report(self.budget)
         return releases
