@@ -36,6 +36,8 @@ def releases_of(estimator: CountingEstimator, data: tuple[Any, ...]) -> FitRelea
     """Fit a copy of an estimator, and return its tables with what was drawn."""
     model = clone(estimator)
     context = FitReleases(Budget.from_estimator(model))
+    if not context.is_private:
+        raise ValueError("epsilon must be finite for an audit; got an estimator without noise")
     with context.active():
         model.fit(*data)
     return context

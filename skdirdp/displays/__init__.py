@@ -5,7 +5,7 @@ As in scikit-learn, ``from_estimator`` and the other ``from_...`` methods comput
 something is drawn.
 """
 
-from .estimators import BudgetCurveDisplay, HistogramDisplay
+from .estimators import BudgetCurveDisplay, EffectsDisplay, HistogramDisplay
 from .network import BayesNetDisplay, MarginsDisplay
 from .privacy import AuditDisplay, LedgerDisplay, PrivacyProfileDisplay, TradeOffDisplay
 
@@ -13,6 +13,7 @@ __all__ = [
     "AuditDisplay",
     "BayesNetDisplay",
     "BudgetCurveDisplay",
+    "EffectsDisplay",
     "HistogramDisplay",
     "LedgerDisplay",
     "MarginsDisplay",

@@ -46,16 +46,20 @@ class AdditiveModel:
     effects: list[np.ndarray]  # of shape (n_cells of the column, n_classes)
 
     def scores(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the scores of records, given the cell of each record in each column."""
-        scores = np.empty((len(columns[0]), len(self.intercept)))
-        by_class = [np.ascontiguousarray(effect.T) for effect in self.effects]
+        """Return the scores of records, minus those of the first class.
+
+        `columns` has the cell of each record in each column.
+        """
+        scores = np.zeros((len(columns[0]), len(self.intercept)))
+        intercept = self.intercept - self.intercept[0]
+        by_class = [np.ascontiguousarray((effect - effect[:, :1]).T[1:]) for effect in self.effects]
         for rows in row_blocks(len(scores), 1, _BLOCK_ROWS):
-            block = np.tile(self.intercept[:, np.newaxis], (1, len(scores[rows])))
+            block = np.tile(intercept[1:, np.newaxis], (1, len(scores[rows])))
             for effects, cells in zip(by_class, columns, strict=True):
                 positions = cells[rows].astype(np.intp)
                 for total, effect in zip(block, effects, strict=True):
                     total += effect[positions]
-            scores[rows] = block.T
+            scores[rows, 1:] = block.T
         return scores
 
     def add(self, intercept: np.ndarray, effects: Sequence[np.ndarray]) -> "AdditiveModel":
@@ -368,6 +372,43 @@ class NewtonStep:
     effects: np.ndarray
     shrinkage: np.ndarray  # part of an earlier error that is left
     variance: np.ndarray
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Model after some steps, and the variances of its effects that are due to the noise."""
+
+    model: AdditiveModel
+    variances: list[np.ndarray]  # of the shapes of the effects
+    class_shares: np.ndarray
+
+    @classmethod
+    def from_tables(cls, tables: ClassTables) -> "Estimate":
+        """Return naive Bayes."""
+        return cls(tables.naive_bayes(), tables.effect_variances(), tables.class_shares)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(effect) for effect in self.model.effects]
+
+    def correct(self, covariance: Covariance) -> "Estimate":
+        """Correct naive Bayes for the dependence of columns."""
+        factor, intercept, effects = covariance.correction()
+        model = replace(self.model.scaled(factor), intercept=np.log(self.class_shares))
+        model = model.add(intercept, covariance.cells.spread(effects, self._sizes))
+        return replace(self, model=model, variances=[factor**2 * v for v in self.variances])
+
+    def step(self, covariance: Covariance, sums: ResidualSums) -> "Estimate":
+        """Add a Newton step."""
+        step, cells = covariance.newton_step(sums), covariance.cells
+        model = self.model.add(step.intercept, cells.spread(step.effects, self._sizes))
+        left = cells.spread(step.shrinkage**2, self._sizes)
+        added = cells.spread(step.variance, self._sizes)
+        variances = [
+            left[k] * variance + added[k] if k in cells.columns else variance
+            for k, variance in enumerate(self.variances)
+        ]
+        return replace(self, model=model, variances=variances)
 
 
 def _double_centre(block: np.ndarray) -> np.ndarray:
