@@ -7,7 +7,7 @@ section 19, has the formulas.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
@@ -205,19 +205,19 @@ class MergedCells:
         stacked = np.vstack([np.empty((0, n_classes)), *(found[k] for k in kept)])
         return cls(kept, [groups[k] for k in kept], stacked, shares)
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         return [int(group.max()) + 1 for group in self.groups]
 
-    @property
+    @cached_property
     def starts(self) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
 
-    @property
+    @cached_property
     def blocks(self) -> list[slice]:
         return [slice(a, b) for a, b in pairwise(self.starts)]
 
-    @property
+    @cached_property
     def shares(self) -> np.ndarray:
         """Shares of the groups of a column."""
         return self.profiles @ self.class_shares
@@ -276,12 +276,10 @@ class Covariance:
         The counts of a column with itself are not needed: they follow from the shares.
         """
         shares = cells.shares
-        total = noisy / n_records
-        for i, a in enumerate(cells.blocks):
-            for j, b in enumerate(cells.blocks):
-                if i != j:  # the margins are known, and are those of independent columns
-                    total[a, b] = _double_centre(total[a, b] - np.outer(shares[a], shares[b]))
-            total[a, a] = np.diag(shares[a]) - np.outer(shares[a], shares[a])
+        # The margins of a pair are known, and are those of independent columns.
+        total = _centre_blocks(noisy / n_records - np.outer(shares, shares), cells)
+        for b in cells.blocks:
+            total[b, b] = np.diag(shares[b]) - np.outer(shares[b], shares[b])
         scale = np.repeat(np.sqrt(weights), cells.sizes)
         # Bound on the spectral norm of a symmetric matrix of independent normal variables.
         norm = 2 * sigma * np.sqrt(len(shares)) / n_records
@@ -423,9 +421,14 @@ class Estimate:
         return replace(self, model=model, variances=variances)
 
 
-def _double_centre(block: np.ndarray) -> np.ndarray:
-    rows, columns = block.mean(axis=1, keepdims=True), block.mean(axis=0, keepdims=True)
-    return block - rows - columns + block.mean()
+def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
+    """Subtract the means of the rows and columns of each block of two columns."""
+    sizes, firsts = np.array(cells.sizes), cells.starts[:-1]
+    by_row = np.add.reduceat(matrix, firsts, axis=1) / sizes
+    by_column = np.add.reduceat(matrix, firsts, axis=0) / sizes[:, np.newaxis]
+    by_block = np.add.reduceat(by_row, firsts, axis=0) / sizes[:, np.newaxis]
+    spread = by_row - np.repeat(by_block, sizes, axis=0)
+    return matrix - np.repeat(spread, sizes, axis=1) - np.repeat(by_column, sizes, axis=0)
 
 
 def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
