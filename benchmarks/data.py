@@ -254,7 +254,7 @@ def load_complete_mushroom() -> pd.DataFrame:
 
 
 def packaged(package: str, file: str) -> Path:
-    """Where a file is that came with a package."""
+    """Return the path of a file that is part of a package."""
     try:
         listed = files(package) or []
     except PackageNotFoundError as error:

@@ -1,4 +1,4 @@
-"""How far released tables are from the true ones, in expectation over the noise."""
+"""Expected divergence between released and true tables."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

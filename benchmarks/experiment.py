@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Settings:
-    """How experiments are run.
+    """Settings of a run of experiments.
 
     Attributes
     ----------

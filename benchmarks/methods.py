@@ -48,7 +48,7 @@ def by_method(results: pd.DataFrame, metric: str) -> pd.DataFrame:
 def ratio_claims(
     results: pd.DataFrame, what: str, promised: tuple[float, float] | None
 ) -> list[Claim]:
-    """How expected KL divergences compare with Algorithm 1's, everywhere and at (1, 1e-5)-DP.
+    """Verdicts on expected KL divergences relative to Algorithm 1, overall and at (1, 1e-5)-DP.
 
     `promised` are the largest mean ratios of the exact Dirichlet mechanism and with "auto".
     """

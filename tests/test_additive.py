@@ -85,7 +85,7 @@ def test_limits_hold_for_all_runs_at_once_and_are_not_wide(make, smoothing, runs
     # which a cell with a third of the records has the most
     cells = np.minimum(stop - first, size - (stop - first))
     alone = 2 * 8.0 * np.sqrt(cells) * norm.isf((1 - confidence) / (2 * len(first)))
-    # Laplace noise has heavier tails, and negative counts are not told apart
+    # Laplace noise has heavier tails, and negative counts are not distinguished
     assert np.all(np.mean(widths, axis=0) < {"gaussian": 3, "laplace": 6}[make.name] * alone)
 
 

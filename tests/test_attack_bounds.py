@@ -321,6 +321,37 @@ def test_percentages_are_rounded_up(share, text):
     assert percent_up(share) == text
 
 
+def test_a_registry_entry_has_the_claim_and_leaves_the_rest_to_the_curator():
+    privacy = fitted(epsilon=1.0).privacy_
+    entry = json.loads(json.dumps(privacy.registry_entry("triage")))["deployment"]
+    assert entry["basic"]["name"] == "triage"
+    assert entry["basic"]["data_curators"] is None
+    assert entry["dp_variant"]["variant_name"] == "Approximate DP"
+    loss = entry["privacy_loss"]
+    assert loss["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-5}
+    assert loss["privacy_unit"] == "Record-level"
+    assert percent_up(privacy.true_positive_rate(0.01)) in loss["privacy_parameters_details"]
+    with pytest.raises(ValueError, match="finite"):
+        fitted(epsilon=math.inf).privacy_.registry_entry()
+
+
+def test_a_registry_entry_of_a_ledger_states_its_limit():
+    accountant = PrivacyAccountant(epsilon=2.0, name="visits")
+    with pytest.raises(ValueError, match="at least 1 charge"):
+        accountant.registry_entry()
+    accountant.charge(DirichletMechanism(0.05, 2.0))
+    entry = accountant.registry_entry()["deployment"]
+    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == 2.0
+    assert "1 charge of DirichletMechanism" in entry["implementation"]["mechanisms"]
+
+
+def test_a_model_card_has_the_statement():
+    card = pytest.importorskip("skops.card")
+    model = fitted(epsilon=1.0)
+    text = card.Card(model).add(**model.privacy_.card_sections()).render()
+    assert model.privacy_.statement() in text
+
+
 # --- epsilon_for ------------------------------------------------------------------
 
 

@@ -59,12 +59,12 @@ def complaint(capsys, code, *arguments):
     """Return the one line of an error message."""
     capsys.readouterr()
     assert run(*arguments) == code
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    assert told.err.startswith("skdirdp: ")
-    assert "Traceback" not in told.err
-    return told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert captured.err.startswith("skdirdp: ")
+    assert "Traceback" not in captured.err
+    return captured.err
 
 
 # Making a ledger
@@ -173,10 +173,10 @@ def test_show_lists_charges_that_have_no_total(folder, capsys):
         for charged in (vectors, PureDP(0.1)):
             transaction.append(encode(charged), 1, None, None)
     assert run("show", "mixed.sqlite") == DAMAGED
-    told = capsys.readouterr()
-    assert "SimplexMechanism" in told.out
-    assert told.err.count("\n") == 1
-    assert "different adjacencies" in told.err
+    captured = capsys.readouterr()
+    assert "SimplexMechanism" in captured.out
+    assert captured.err.count("\n") == 1
+    assert "different adjacencies" in captured.err
     complaint(capsys, DAMAGED, "total", "mixed.sqlite")
 
 
@@ -258,11 +258,11 @@ def test_something_else_than_a_ledger_is_refused_and_left_alone(action, folder, 
 def test_a_server_out_of_reach_is_one_line_without_the_password(action, folder, capsys):
     capsys.readouterr()
     code = run(action, ADDRESS)
-    told = capsys.readouterr()
+    captured = capsys.readouterr()
     assert code in (REFUSED, DAMAGED)
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    assert "s3kret" not in told.err
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert "s3kret" not in captured.err
 
 
 @pytest.mark.parametrize(
@@ -416,8 +416,8 @@ def test_merging_beyond_the_limit_is_recorded_and_reported(folder, capsys):
 def test_merging_incompatible_ledgers_is_refused(study, capsys):
     run("create", "b.sqlite", "--unit", "visit")
     PrivacyAccountant(path="b.sqlite").charge(PureDP(0.1, "replace_person"))
-    told = complaint(capsys, REFUSED, "merge", "study.sqlite", "b.sqlite")
-    assert "unit must be the same" in told
+    captured = complaint(capsys, REFUSED, "merge", "study.sqlite", "b.sqlite")
+    assert "unit must be the same" in captured
     Path("c.json").write_text("{}")
     assert "not the export" in complaint(capsys, DAMAGED, "merge", "study.sqlite", "c.json")
     complaint(capsys, DAMAGED, "merge", "study.sqlite", "none.sqlite")
@@ -440,9 +440,9 @@ def test_help_and_version_are_no_errors(capsys):
 @pytest.mark.parametrize("arguments", [["ledger"], ["nothing"], ["ledger", "nothing"], ["--what"]])
 def test_a_wrong_command_is_one_line(arguments, capsys):
     assert main(arguments) == USAGE
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
 
 
 def test_the_bare_command_is_the_demonstration(monkeypatch, capsys):
@@ -470,9 +470,9 @@ def test_the_module_runs_the_command(study, folder):
 
 
 def test_ascii_terminals_and_closed_pipes_are_no_errors(study, folder):
-    told = process("ledger", "show", "study.sqlite", env={"PYTHONIOENCODING": "ascii"})
-    assert told.returncode == DONE
-    assert rb"\u03b5 = 3" in told.stdout
+    captured = process("ledger", "show", "study.sqlite", env={"PYTHONIOENCODING": "ascii"})
+    assert captured.returncode == DONE
+    assert rb"\u03b5 = 3" in captured.stdout
     module = f"{sys.executable} -m skdirdp"
     line = f"{module} ledger show study.sqlite --json | head -c 5; exit ${{PIPESTATUS[0]}}"
     left = subprocess.run(

@@ -625,7 +625,7 @@ def test_extreme_charges_have_a_total(extreme, releases):
 
 
 def extreme_number(rng, low=-300, high=200):
-    """Of any size: half of them as in use, the others as floats go."""
+    """Return a number of any size: half of them are ordinary, the others any float."""
     ends = (-3, 3) if rng.random() < 0.5 else (low, high)
     return float(10.0 ** rng.uniform(*ends))
 

@@ -21,7 +21,7 @@ DOCS = ROOT / "docs"
 
 # Modules whose names are public.
 MODULES = ("", ".mechanisms", ".accounting", ".utility", ".displays", ".pipeline", ".posterior")
-MODULES += (".exceptions", ".model_selection", ".postprocessing")
+MODULES += (".exceptions", ".audit", ".model_selection", ".postprocessing")
 ALSO = ("PrivacyReport", "posterior.PosteriorPrivacy", "accountant.History")
 
 # Pages whose Python blocks run from top to bottom, without anything from outside.
@@ -37,6 +37,7 @@ SELF_CONTAINED += (
     "synthesis",
     "model_selection",
     "postprocessing",
+    "audit",
 )
 
 

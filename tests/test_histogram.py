@@ -679,8 +679,8 @@ def test_a_public_number_of_records_reduces_the_noise(ordered):
     )
     fits = 400
     found = [model.fit_counts([[950, 50]], n_samples=1000).histogram_[0] for _ in range(fits)]
-    # Half of the noise of either bin is told by their sum. Without it the noise of the small one
-    # would count nearly in full, and the deviation be 1.35 times as large.
+    # Half of the noise of either bin follows from their sum. Without it the noise of the small one
+    # would count nearly in full, and the deviation would be 1.35 times as large.
     deviation = model.privacy_.mechanism.sigma / np.sqrt(2) / 1000
     assert np.std(found, axis=0)[1] == pytest.approx(deviation, rel=4 / np.sqrt(2 * fits))
 
@@ -845,7 +845,7 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"n_bins": [2, 3, 600]}, "got 600 and 512 for feature 2"),
         ({"bounds": (1, 1 + 1e-15)}, "got 10 and 5 for feature 0"),
         ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must allow n_bins=10"),
-        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must have room"),
+        ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must allow"),
         ({"n_categories": [3, None]}, "one entry per feature, 3; got 2"),
         ({"n_categories": [0, None, None]}, "n_categories must be at least 1"),
         ({"encode": "dummy"}, "encode"),

@@ -15,6 +15,7 @@ SERVICES = {
     "exceptions",
     "numerics",
     "schema",
+    "_docs",
     "_messages",
     "_random",
     "_sklearn_compat",
@@ -34,7 +35,9 @@ LAYERS: tuple[set[str], ...] = (
     FAMILIES,
     {"pipeline"},
     {"model_selection"},
+    {"audit"},
     {"__init__"},
+    {"federated"},
     {"command"},
     {"__main__"},
 )
@@ -187,8 +190,8 @@ def test_no_file_is_above_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-def test_there_are_at_most_120_modules():
-    assert len(FILES) <= 120
+def test_there_are_at_most_130_modules():
+    assert len(FILES) <= 130
 
 
 # Conversions -------------------------------------------------------------------------

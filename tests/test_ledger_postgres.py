@@ -129,7 +129,7 @@ def wait_for_more(logs, number):
 
 
 def kill_server(times, seed=0):
-    """How many were released, charged without a release, and met an error."""
+    """Return the numbers of releases, of charges without a release, and of errors."""
     rng = random.Random(seed)
     with running_server() as server, tempfile.TemporaryDirectory() as folder:
         PrivacyAccountant(epsilon=1000.0, path=server.url, name="killed")

@@ -264,7 +264,7 @@ def test_the_default_bound_on_rows_has_the_least_regret(d):
     totals = np.arange(1.0, d + 1)
 
     def regret(bound):
-        """How much better the best bound is for the worst total."""
+        """Return the advantage of the best bound for the worst total."""
         return max(np.sqrt(totals) / (np.minimum(totals, bound) / np.sqrt(bound)))
 
     least = min(regret(bound) for bound in np.geomspace(1, d, 400))

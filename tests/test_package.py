@@ -92,16 +92,16 @@ def test_to_a_type_checker_a_public_name_is_its_class():
     names = [name for name in skdirdp.__all__ if inspect.isclass(getattr(skdirdp, name))]
     lines += [f"reveal_type(skdirdp.{name})" for name in names]
     options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
-    told = subprocess.run(
+    captured = subprocess.run(
         [sys.executable, "-m", "mypy", *options, "-c", "\n".join(lines)],
         capture_output=True,
         text=True,
         cwd=ROOT,
         check=False,
     ).stdout
-    classes = re.findall(r'Revealed type is "def .* -> skdirdp\.(?:\w+\.)*(\w+)"', told)
-    assert classes == names, told
-    assert 'Module has no attribute "GaussianNB"' in told
+    classes = re.findall(r'Revealed type is "def .* -> skdirdp\.(?:\w+\.)*(\w+)"', captured)
+    assert classes == names, captured
+    assert 'Module has no attribute "GaussianNB"' in captured
 
 
 def test_a_script_of_a_user_passes_strict_type_checks():

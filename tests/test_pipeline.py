@@ -212,7 +212,7 @@ def test_by_default_preprocessing_gets_a_small_share_if_it_is_noisy():
 
 
 def gaussian_mu(epsilon, delta):
-    """Of noise that uses up the budget, by the analytic Gaussian formula."""
+    """Return mu of the noise that uses the whole budget, by the analytic Gaussian formula."""
 
     def excess(mu):
         tails = norm.cdf(mu / 2 - epsilon / mu), norm.cdf(-mu / 2 - epsilon / mu)
@@ -762,8 +762,8 @@ def test_parameters_may_change_between_fits(drawn):
 def test_an_encoder_with_public_categories_may_be_between_private_steps():
     between = OneHotEncoder(categories=[range(4)] * 3, sparse_output=False)
     last = DirichletNB(classes=[0, 1], max_count=1, max_total=3)
-    pipe = make_private_pipeline(bins(), between, last).fit(X, Y)
-    assert pipe.score(X, Y) > 0.6
+    pipe = make_private_pipeline(bins(), between, last, epsilon=3.0).fit(X, Y)
+    assert pipe.score(X, Y) > 0.75  # 0.84 on average, with a standard deviation of 0.01
     assert pipe.privacy_.not_covered == ()
 
 
@@ -780,10 +780,12 @@ def test_a_pipeline_prints_and_draws():
     assert "epsilon=0.5" in repr(pipe.set_params(epsilon=0.5))
     pipe.fit(X, Y)
     assert "PrivatePipeline" in pipe._repr_html_()
-    told = str(pipe.privacy_)
-    assert told.startswith("(0.5, 1e-05)-differentially private against replacing one record; 7 ")
-    assert "'bins' alone (0." in told
-    assert "'model' alone (0." in told
+    captured = str(pipe.privacy_)
+    assert captured.startswith(
+        "(0.5, 1e-05)-differentially private against replacing one record; 7 "
+    )
+    assert "'bins' alone (0." in captured
+    assert "'model' alone (0." in captured
 
 
 def test_displays_accept_pipelines():

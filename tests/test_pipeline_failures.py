@@ -342,10 +342,10 @@ class Telling(TransformerMixin, BaseEstimator):
 
 def everything_told(error):
     """All that is printed of an error, and of those that it knows of."""
-    told = "".join(traceback.format_exception(error))
+    captured = "".join(traceback.format_exception(error))
     assert error.__context__ is None
     assert error.__cause__ is None
-    return told + repr(error) + repr(vars(error))
+    return captured + repr(error) + repr(vars(error))
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
@@ -371,10 +371,10 @@ def test_errors_of_other_steps_are_reported_without_their_message(
     pipe = PrivatePipeline(steps, accountant=accountant)
     with pytest.raises(raised) as caught:
         pipe.fit(X, Y)
-    told = everything_told(caught.value)
-    assert "271828" not in told
-    assert f"step 'telling' (Telling) failed with {error.__name__}" in told
-    assert told.count(outcome) >= 1
+    captured = everything_told(caught.value)
+    assert "271828" not in captured
+    assert f"step 'telling' (Telling) failed with {error.__name__}" in captured
+    assert captured.count(outcome) >= 1
     assert len(accountant) == charges
 
 
@@ -411,12 +411,12 @@ def test_an_unknown_category_is_not_shown():
     )
     with pytest.raises(ValueError, match="unknown") as caught:
         pipe.fit(answers, np.resize(Y, 15))
-    told = everything_told(caught.value)
-    assert "secret" not in told
+    captured = everything_told(caught.value)
+    assert "secret" not in captured
     assert (
         "step 'codes' (OrdinalEncoder): Found unknown categories in column 0 during transform; "
         "categories must contain all values that may occur"
-    ) in told
+    ) in captured
 
 
 def test_the_error_names_a_column_that_does_not_exist():

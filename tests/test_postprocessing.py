@@ -94,7 +94,7 @@ def test_the_best_attack_on_noisy_counts_attains_the_claim(mechanism, epsilon):
     neighbours = ([1.0, 0.0], [0.0, 1.0]) if mechanism.adjacency == "replace" else ([0.0], [1.0])
 
     def share_beyond(counts):
-        """Of releases, those whose likelihood ratio is above exp(epsilon)."""
+        """Return the share of releases whose likelihood ratio is above exp(epsilon)."""
         (noisy,) = Mechanism.draw_all(
             [Request(mechanism, np.tile(counts, (n, 1)), 1.0, as_counts=True)], generator
         )

@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from unittest.mock import patch
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ import pytest
 from sklearn.base import clone
 
 from skdirdp import Schema
+from skdirdp.schema import NO_PERSON
 from skdirdp.schema import columns as record_columns
 from skdirdp.schema import kinds as record_kinds
 
@@ -326,6 +328,15 @@ def test_a_missing_value_is_missing_in_every_type(declared, cell):
     assert schema.encode([[cell, cell, cell]]).to_numpy().tolist() == [[2, 109]]
     ids = schema.person_ids(schema.records([[cell, cell, cell], ["x", 1, "7"]]))
     assert [str(each) for each in ids] == ["_Marker.NO_PERSON", "7"]
+
+
+def test_ids_of_databases_are_those_of_their_texts():
+    schema = Schema({"k": Schema.key(), "a": (0, 1)}, person="k")
+    number = UUID(int=5)
+    ids = schema.key_ids([number, str(number), Decimal("12.0"), 12, "12", Decimal("1E+999999")])
+    assert ids[0] == ids[1] == str(number)
+    assert ids[2] == ids[3] == ids[4] == 12
+    assert ids[5] is NO_PERSON
 
 
 NEW_YEAR = [dt.date(1900, 1, 1), dt.datetime(1900, 1, 1), "1900-01-01", "1900-01-01T00:00:00"]

@@ -216,6 +216,19 @@ def test_one_odd_cell_changes_no_other_in_a_column_of_objects():
         assert found[11:].tolist() == expected
 
 
+def test_categories_of_pandas_are_encoded_like_their_cells():
+    red, unknown = Colour.RED, object()
+    for cells in (["b", None, "a", "b"], [unknown, "a", None, red], [2, 1, None, 2]):
+        objects = np.array(cells, dtype=object)
+        categories = [cell for cell in dict.fromkeys(reversed(cells)) if cell is not None]
+        column = pd.Series(pd.Categorical(objects, categories=categories))
+        for found in (column, column.array, pd.Index(column)):
+            codes, distinct = distinct_cells(found, (red,))
+            expected, values = distinct_cells(objects, (red,))
+            names = [distinct[code] if code >= 0 else code for code in codes.tolist()]
+            assert names == [values[code] if code >= 0 else code for code in expected.tolist()]
+
+
 def test_objects_that_cannot_be_rebuilt_are_found_among_declared_values_only():
     states = [Colour.RED, Colour.BLUE, "other"]
     codes, distinct = distinct_cells([Colour.BLUE, "other", Hostile(), [1]], states)

@@ -371,6 +371,28 @@ def test_searches_and_scores_read_tables_that_are_not_in_memory(container):
     assert 0 <= search.best_estimator_.score(table(visits()), "ill") <= 1
 
 
+@pytest.mark.parametrize("container", names(ELSEWHERE))
+def test_the_encoder_reads_a_table_once(container):
+    table = ELSEWHERE[container]
+    expected = VISITS.encoder().fit_transform(visits())
+    np.testing.assert_array_equal(VISITS.encoder().fit_transform(table(visits())), expected)
+
+
+@pytest.mark.parametrize("container", names(ELSEWHERE))
+def test_vectors_beside_a_table_that_is_not_in_memory_are_refused(container):
+    table, frame = ELSEWHERE[container], visits()
+    model = pipeline(VISITS)
+    fits = [
+        lambda: model.fit(table(frame), frame["ill"]),
+        lambda: model.fit(table(frame), "ill", groups=frame["patient"]),
+        lambda: PrivateGridSearchCV(model, {}).fit(table(frame), frame["ill"]),
+        lambda: private_score(model.fit(frame, "ill"), table(frame), frame["ill"]),
+    ]
+    for fit in fits:
+        with pytest.raises(TypeError, match="y must be the name of a column"):
+            fit()
+
+
 def test_a_strict_schema_refuses_a_block_without_showing_it_and_before_the_charge():
     frame, recorder = visits().assign(sex="private"), Recorder()
     for container in ELSEWHERE.values():

@@ -371,7 +371,7 @@ def test_an_accountant_stores_a_selection_exactly(tmp_path):
     ids=str,
 )
 def test_a_selection_is_no_more_private_than_one_run(run, gamma, shape):
-    """Where all scores are the same, the best run is any run."""
+    """If all scores are equal, the best run is a random run."""
     best, alone = RepeatedSelection(run, gamma, shape), Composition([(run, 1)])
     epsilons, orders_ = np.array([0, 1e-3, 0.1, 1, 5, 30]), np.array([1.01, 2, 50, np.inf])
     deltas = np.asarray(best.delta(epsilons))

@@ -177,7 +177,7 @@ def test_lemma_5_bounds_the_beta_function():
 
 
 def true_delta(p, q, k, epsilon):
-    """Of two vectors that differ in entries 0 and 1: the ratio depends on their shares only.
+    """Return delta for vectors that differ in entries 0 and 1: only their shares matter.
 
     y0 / (y0 + y1) is Beta(k p0, k p1), independent of the rest, whose law is common.
     """

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from skdirdp import PrivacyAccountant, PrivateBayesNet
+from skdirdp import PrivacyAccountant, PrivateBayesNet, Schema
 from skdirdp.accounting import Composition
 from skdirdp.bayes_net.columns import BinCells, CategoryCells, ReleasedColumn
 from skdirdp.bayes_net.structure_learning import (
@@ -358,6 +358,22 @@ def test_a_bad_parameter_is_named_before_any_charge(parameters, message):
     assert recorder.charges == []
 
 
+def test_records_and_a_single_description_of_the_columns_are_needed():
+    recorder = Recorder()
+    schema = Schema({"sex": Schema.categories(["f", "m"])})
+    table = people(20)[["sex"]]
+    with pytest.raises(ValueError, match="at least one record"):
+        PrivateBayesNet(schema, accountant=recorder).fit(table.iloc[:0])
+    with pytest.raises(ValueError, match="must not be given with a schema"):
+        PrivateBayesNet(schema, states={"sex": ["f", "m"]}, accountant=recorder).fit(table)
+    assert recorder.charges == []
+
+
+def test_columns_of_a_marginal_are_distinct(fitted):
+    with pytest.raises(ValueError, match="distinct"):
+        fitted.marginal(["sex", "sex"])
+
+
 def test_too_many_columns_are_refused_before_any_charge():
     recorder = Recorder()
     X = pd.DataFrame(np.zeros((2, 1001), dtype=int))
@@ -562,6 +578,8 @@ def test_public_constraints_are_met(fitted):
         ({"sex": "x"}, "states of 'sex'"),
         ({"age": (200, 300)}, "beyond"),
         ({"age": (40, 30)}, "low <= high"),
+        ({"age": (30, 40, 50)}, "a pair \\(low, high\\) for 'age'"),
+        ({"age": "old"}, "given for 'age'"),
         ({"sex": None}, "leaves nothing"),
     ],
 )

@@ -189,10 +189,10 @@ def test_shares_sum_to_the_budget(n, spent, has_records):
 
 
 def test_steps_cannot_use_more_than_the_budget_or_precede_the_charge():
-    releases = Releases(GaussianMechanism(2.0), 2.0**-20, 3)
+    releases = Releases(GaussianMechanism(2.0), ContributionBound(), 3)
     with pytest.raises(AssertionError, match="before it was charged"):
         releases.release_tables([np.zeros(3)], 0.5)
-    releases = Releases(GaussianMechanism(2.0), 2.0**-20, 3)
+    releases = Releases(GaussianMechanism(2.0), ContributionBound(), 3)
     releases.start(np.random.default_rng(0))
     releases.release_tables([np.zeros(3)], 0.7)
     with pytest.raises(AssertionError, match="more than the whole budget"):
@@ -256,23 +256,26 @@ def test_an_odd_record_costs_no_more_than_the_claim(adjacency, seed):
     assert cost <= 1.0
 
 
-def test_weights_and_persons_cost_no_more_than_the_claim():
+@pytest.mark.parametrize("bound", [0.01, 3.0])
+def test_weights_and_persons_cost_no_more_than_the_claim(bound):
+    """The size is released too. A record counts once there, whatever its weight is."""
     table = visits(1000).assign(person=np.arange(1000) // 2)
     schema = SCHEMA.replace(
         columns={**SCHEMA.columns, "person": Schema.key()}, person="person", max_rows=2
     )
     without = table[table["person"] != 7]
-    weight = np.full(1000, 3.0)
+    weight = np.full(1000, bound)
     for adjacency in ("add_remove", "replace"):
         first = without
         if adjacency == "replace":
             other = visits(2, seed=9).assign(person=7, ward="C")
             first = pd.concat([without, other])
         first = first.reset_index(drop=True)
-        model = PrivateTableClassifier(schema, epsilon=20.0, adjacency=adjacency, max_weight=3.0)
+        options = {"epsilon": 20.0, "adjacency": adjacency, "max_weight": bound}
+        model = PrivateTableClassifier(schema, **options)
         with listening(None, Releases) as steps:
             model.fit(table, y="ill", sample_weight=weight)
-        again = PrivateTableClassifier(schema, epsilon=20.0, adjacency=adjacency, max_weight=3.0)
+        again = PrivateTableClassifier(schema, **options)
         with listening([drawn for *_, drawn in steps], Releases) as replayed:
             again.fit(first, y="ill", sample_weight=weight[: len(first)])
         ((whole, _),) = model.privacy_.mechanisms

@@ -133,7 +133,7 @@ def test_a_budget_is_used_up_and_not_exceeded(adjacency):
 
 
 def test_all_names_of_a_person_together_stay_hidden():
-    """Of up to three records of two words each; names that the person gave once or more."""
+    """Persons have up to three records of two words each, and may repeat words."""
     bound = ContributionBound(1.0, 2.0).for_person(3)
     for sigma in (0.5, 3.0, 60.0):
         mechanism = SelectionMechanism(
@@ -413,7 +413,7 @@ def test_a_vocabulary_smaller_than_max_words_is_fitted(last):
 
 
 def moved(pipe, texts, other, y):
-    """How much the counts of features differ where the first text is replaced, in total."""
+    """Return the total change of the counts of features if the first text is replaced."""
     tables = []
     for first in (texts[0], other):
         exact = clone(pipe).set_params(epsilon=INF, accountant=None)

@@ -45,7 +45,7 @@ def one_cell(direction, step, alpha, epsilon):
 
 
 def density(direction, step, alpha, t):
-    """Of the logarithm of the gamma variable, or the logit of the beta one, under P."""
+    """Density of the logarithm of the gamma variable, or of the logit of the beta one, under P."""
     if direction == "replace":
         softplus = np.logaddexp(0, t)
         return np.exp(

@@ -50,7 +50,7 @@ def squared_distance(steps, replayed):
 
 
 def log_likelihood_ratio(steps, replayed):
-    """How much more likely all that was released is for the first data than for the second."""
+    """Return the log-likelihood ratio of all releases for the first and the second data set."""
     return sum(
         float(((drawn - others) ** 2 - (drawn - values) ** 2).sum()) / (2 * mechanism.sigma**2)
         for (mechanism, values, drawn), (_, others, _) in zip(steps, replayed, strict=True)

@@ -1,4 +1,4 @@
-"""How much may be spent when every step is chosen after looking at the last."""
+"""Number of releases under a limit if every step is chosen after seeing earlier results."""
 
 import tempfile
 import time

@@ -68,7 +68,7 @@ def log_weights(mantissa: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 def deviation(kind: str, shape: float, drawn) -> float:
-    """How many standard errors a mean of our draws is from its expectation."""
+    """Return the distance of the mean of draws from its expectation, in standard errors."""
     if kind == "gamma":
         mantissa, exponent = (part.ravel() for part in drawn)
         largest = log(float(mantissa[exponent.argmax()])) + log(2) * float(exponent.max())

@@ -66,7 +66,7 @@ def model() -> DirichletCategoricalNB:
 
 
 def fit(table: Any) -> int:
-    """How many records a fit has counted."""
+    """Fit a model, and return the number of counted records."""
     n_records = model().fit(table, "y").privacy_.n_records
     assert n_records is not None
     return n_records

@@ -1,4 +1,4 @@
-"""How time and memory grow with the number of records, features, categories and classes."""
+"""Growth of time and memory with the numbers of records, features, categories and classes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -95,7 +95,7 @@ _LOOKS = {
 
 
 def released_cells(model: Any) -> float:
-    """How many probabilities a fitted private model has released."""
+    """Return the number of released probabilities of a fitted model."""
     if not hasattr(model, "privacy_"):
         return np.nan
     if hasattr(model, "probabilities_"):

@@ -112,7 +112,7 @@ def margin_distance(real: np.ndarray, other: np.ndarray, sizes: np.ndarray, orde
 
 
 def accuracy(train: np.ndarray, test: np.ndarray) -> float:
-    """Of a classifier that learnt the last column from some records, on others."""
+    """Return the accuracy of a classifier of the last column, trained on some records."""
     if len(np.unique(train[:, -1])) < 2:
         return float(np.mean(test[:, -1] == train[0, -1]))
     model = HistGradientBoostingClassifier(max_iter=50, random_state=0)

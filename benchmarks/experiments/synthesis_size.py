@@ -1,4 +1,4 @@
-"""How long large tables take to be learnt and drawn, and in how much memory."""
+"""Time and memory to learn large tables and to draw records."""
 
 import time
 from collections.abc import Callable

@@ -19,6 +19,8 @@ PEERS: dict[str, tuple[tuple[str, ...], str]] = {
     "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.9"), "diffprivlib.models"),
     "dpmm": (("dpmm==0.1.9",), "dpmm.pipelines"),
     "private_pgm": ((), "aim"),
+    "data_synthesizer": (("DataSynthesizer==0.1.13",), "DataSynthesizer.DataDescriber"),
+    "dp_accounting": (("dp-accounting==0.6.0",), "dp_accounting.pld"),
 }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._messages import plural
 from ..reporting import pages
+from ..reporting.exports import registry_entry
 from ..reporting.pages import Markup, table, tag
 from ..reporting.redact import without_password
 from ..reporting.statements import (
@@ -123,12 +124,15 @@ class History(list[Mapping[str, Any]]):
         self._running_total = running_total
         self._limit = limit
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        """Return column names and cells; a long history shows both ends and no totals."""
-        totals = None
+    def _totals(self) -> list[float] | None:
         if self._running_total is not None and 0 < len(self) <= self._SHOWN:
             with suppress(ValueError):  # a ledger without a total, or out of reach
-                totals = self._running_total(after=range(1, len(self) + 1))
+                return self._running_total(after=range(1, len(self) + 1))
+        return None
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return column names and cells; a long history shows both ends and no totals."""
+        totals = self._totals()
         left_out = {name for name in self._OPTIONAL if all(row.get(name) is None for row in self)}
         if totals is None:
             left_out.add("total")
@@ -227,6 +231,23 @@ class ReportsMixin:
         str
         """
         return ledger_statement(_facts(self))
+
+    def registry_entry(self) -> dict[str, Any]:
+        """Return an entry in the shape of the Differential Privacy Deployments Registry.
+
+        Returns
+        -------
+        dict
+            Values for JSON or YAML, with the claim of `statement`. Fields that only the curator
+            knows are None.
+        """
+        facts = _facts(self)
+        if facts.attacks is None:
+            raise ValueError("the ledger must have at least 1 charge; got 0")
+        kinds = Counter(row["mechanism"] for row in self.history())  # type: ignore[attr-defined]
+        means = ", ".join(f"{plural(count, 'charge')} of {kind}" for kind, count in kinds.items())
+        given: dict[str, Any] = {"mechanisms": means, "name": facts.name, "several": True}
+        return registry_entry(facts.claim, attacks=facts.attacks, **given)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write an HTML page with the limit, the statement, plots and tables of the charges.

@@ -73,13 +73,6 @@ class Budget(ABC):
         shares = (amount / available if available else _EXCEEDED for amount, available in needed)
         return max(shares, default=Fraction(0))
 
-    def share(self, counts: Counts) -> Fraction:
-        """Share of the budget that releases use."""
-        used: Amounts = {}
-        for kind, number in counts.items():
-            used = self.add(used, kind, number)
-        return self.share_of(used)
-
 
 @dataclass(frozen=True)
 class Copies(Budget):

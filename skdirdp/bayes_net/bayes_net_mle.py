@@ -12,6 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._messages import errors_without_data
 from .._persons import CountedRows, select_by_key, select_persons, select_rows
 from .._random import sampling_generator
@@ -40,6 +41,7 @@ from .base import BaseBayesNet, Family, Parents, log_likelihood, sample_codes
 from .structure_learning import kinds_from_states
 
 
+@shared_docs
 class PrivateBayesNetMLE(BaseBayesNet):
     """Private parameters for a Bayesian network of given structure.
 
@@ -67,47 +69,15 @@ class PrivateBayesNetMLE(BaseBayesNet):
     split : {"optimised", "even"}, default="optimised"
         How the budget is split over the nodes: to maximise the expected log-likelihood, or
         evenly, as the papers' calibrations always do.
-    columns : array-like of column names, default=None
-        Names of the columns of X if it is an array. If None, they are numbered from 0.
+    {columns}
     max_cells : int, default=10_000_000
         Largest table of a node with its parents. A larger one is an error.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_rows, postprocess}
+    {accountant, label, random_state}
 
     Attributes
     ----------
-    model_ : pgmpy DiscreteBayesianNetwork
-        Released network, built when first accessed.
+    {model_}
     probabilities_ : dict of ndarray of shape (n_configurations, n_states)
         Released P(node | parents). Configurations of the parents are in the order of
         `itertools.product` over their states.
@@ -115,20 +85,15 @@ class PrivateBayesNetMLE(BaseBayesNet):
         Parents of each node; nodes stand after their parents.
     states_ : dict of list
         States of each node.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
+    {classes_}
     alpha_ : dict of float
         Smoothing of the table of each node, in counts.
     mechanisms_ : dict of Mechanism
         Mechanism that released the table of each node with more than one state.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {privacy_}
     columns_ : list
         Columns of X. Columns that are no nodes are not used.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -375,7 +340,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
             self._postprocess(None if plan.n_records is None else float(plan.n_records))
         else:
             self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
-        self._set_columns(names)
+        self.columns_ = names
+        self._set_feature_names(names)
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""

@@ -7,9 +7,10 @@ something is drawn.
 
 from .estimators import BudgetCurveDisplay, EffectsDisplay, HistogramDisplay
 from .network import BayesNetDisplay, MarginsDisplay
-from .privacy import LedgerDisplay, PrivacyProfileDisplay, TradeOffDisplay
+from .privacy import AuditDisplay, LedgerDisplay, PrivacyProfileDisplay, TradeOffDisplay
 
 __all__ = [
+    "AuditDisplay",
     "BayesNetDisplay",
     "BudgetCurveDisplay",
     "EffectsDisplay",

@@ -290,6 +290,67 @@ class TradeOffDisplay(Display):
         ax.grid(alpha=0.3)
 
 
+@dataclass(eq=False, repr=False)
+class AuditDisplay(Display):
+    """Claimed trade-off curve, and the rates of an attack; see `skdirdp.audit`.
+
+    Use `from_result` to create one. The claim is refuted if the attack is above the curve.
+
+    Parameters
+    ----------
+    false_positive_rate, true_positive_rate : ndarray of shape (n_points,)
+        Points of the curve that is claimed.
+    attack : tuple of (float, float), default=None
+        Limits of the false-positive and true-positive rate of the attack.
+    text : str, default=""
+        Title of the plot.
+
+    Attributes
+    ----------
+    ax_, figure_, line_ : matplotlib Axes, Figure and Line2D
+        Axes, figure and curve of the last plot.
+
+    Examples
+    --------
+    >>> from skdirdp.audit import audit, ready_case
+    >>> from skdirdp.displays import AuditDisplay
+    >>> result = audit(ready_case("DirichletNB"), n_runs=1000, random_state=0)
+    >>> display = AuditDisplay.from_result(result)
+    >>> display.attack == result.rates[:2]
+    True
+    """
+
+    false_positive_rate: np.ndarray
+    true_positive_rate: np.ndarray
+    attack: Point | None = None
+    text: str = ""
+
+    @classmethod
+    def from_result(cls, result: Any, *, ax: Any = None, **line_options: Any) -> "AuditDisplay":
+        """Draw the result of an audit.
+
+        Parameters
+        ----------
+        result : AuditResult
+            Result of `skdirdp.audit.audit` or `audit_one_run`.
+        ax, **line_options
+            Axes, None for a new figure, and options of matplotlib's `plot`.
+        """
+        rates, bounds = result.claim.trade_off()
+        attack = None if result.rates is None else result.rates[:2]
+        text = f"{result.verdict} ($\\varepsilon$ = {result.epsilon:.3g} is claimed)"
+        return cls(rates, bounds, attack, text).plot(ax=ax, **line_options)
+
+    def _draw(self, ax: Any, **line_options: Any) -> None:
+        points = (self.false_positive_rate, self.true_positive_rate)
+        (self.line_,) = ax.plot(*points, **{"label": "claim", **line_options})
+        ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
+        if self.attack is not None:
+            ax.plot(*[[each] for each in self.attack], "X", color="C3", label="attack, at least")
+        ax.set(title=self.text, xlabel="false-positive rate", ylabel="true-positive rate")
+        ax.grid(alpha=0.3)
+
+
 def _fitted_report(estimator: Any) -> Any:
     """Return the privacy report of a fitted estimator."""
     check_is_fitted(estimator)

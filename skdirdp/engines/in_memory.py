@@ -152,13 +152,14 @@ def count_part(counter: Counter, part: Part, previous: Any = None) -> Any:
         return FailedCount.from_error(error)
 
 
-def count_per_person(counter: Counter, groups: Any, previous: Any) -> Any:
+def count_per_person(counter: Counter, part: Part, previous: Any) -> Any:
     """Return the number of counted records of each person up to the end of a part."""
-    if isinstance(previous, FailedCount) or len(groups) == 0:
+    n_rows = len(part.groups)
+    if isinstance(previous, FailedCount) or n_rows == 0:
         return previous
     try:
         # The next part does not need the positions of the rows.
-        return replace(counter.select_rows(groups, len(groups), previous), rows=None)
+        return replace(counter.select_rows(part.groups, n_rows, previous), rows=None)
     except Exception as error:
         return FailedCount.from_error(error)
 
@@ -172,7 +173,7 @@ def count_blocks(counter: Counter, parts: Iterable[Part], by_ids: bool) -> Any:
             if isinstance(total, FailedCount):
                 break
             if by_ids:
-                previous = count_per_person(counter, part.groups, previous)
+                previous = count_per_person(counter, part, previous)
     return check_total(total)
 
 

@@ -10,6 +10,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._messages import describe, errors_without_data, warn
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
@@ -41,6 +42,7 @@ from .histogram import (
 _FLOATS = (np.float64, np.float32)
 
 
+@shared_docs
 class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     """Private bins for numeric columns; drop-in replacement for `KBinsDiscretizer`.
 
@@ -77,39 +79,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         of these, so it must be at least `n_bins`.
     fine_scale : {"mixed", "linear", "symlog"}, default="mixed"
         Spacing of the fine bins: even, even in a symmetric logarithm, or half of each.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_rows}
     postprocess : bool, default=True
         Whether to post-process the noisy counts, at no privacy cost: the Dirichlet prior is
         subtracted, and the CDF is made monotone. If False, probabilities are released, and
         their bias is corrected with `n_samples`.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {accountant, label, random_state}
 
     Attributes
     ----------
@@ -125,12 +100,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Edges of its bins.
     release_ : list of ndarray of shape (number of fine bins,)
         Noisy counts; probabilities if `postprocess=False` or `epsilon` is infinite.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {privacy_, n_features_in_, feature_names_in_}
 
     Notes
     -----
@@ -399,9 +369,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             records = self.schema.records(sample, optional=True)
             names = [name for name in self.schema.features if name in records.columns]
         self._columns_ = SchemaColumns.from_names(self.schema, names)
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self._set_feature_names(names)
         return self._columns_
 
     def _declare_features(self, columns: Any) -> None:

@@ -500,7 +500,7 @@ def private_score(
     if hasattr(estimator, "fit"):
         check_is_fitted(estimator)  # otherwise all records would fail and count as lost
     scorer = set_range(get_scorer(scoring, estimator, y), estimator)
-    X = collected(estimator, X)
+    X = collected(estimator, X, y)
     persons = scored_persons(estimator, X, y, scorer)
     unit = RECORD if persons is None else persons.unit
     budget = Budget(epsilon, delta, order, adjacency)

@@ -499,12 +499,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             weighted=self.max_weight is not None,
         )
 
-    def _name_features(self, names: Any, n_features: int) -> None:
-        """Set the number of features, and their names if all are strings."""
-        self.n_features_in_ = n_features
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(list(names), dtype=object)
-
     # Releasing ---------------------------------------------------------------------
 
     def _check_alpha(self) -> Any:

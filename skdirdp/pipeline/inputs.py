@@ -71,6 +71,7 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     _check_encoders(pipe, schema)
     if schema is None:
         return FitInputs(X, y, params, groups)
+    _check_by_name(X, y, groups, *params.values())
     records = schema.records(X, optional=True)
     labelled = classes = None
     if isinstance(y, str):
@@ -95,11 +96,22 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     )
 
 
-def collected(estimator: Any, X: Any) -> Any:
+def _check_by_name(X: Any, y: Any, *others: Any) -> None:
+    """Refuse vectors beside a table that is not in memory, whose rows may have another order."""
+    is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
+    if is_given and not is_in_memory(X):
+        raise TypeError(
+            "y must be the name of a column, and groups and weights must not be given, if X is not "
+            f"in memory; X is {type(X).__name__}"
+        )
+
+
+def collected(estimator: Any, X: Any, y: Any, *others: Any) -> Any:
     """Return a table that is not in memory as a DataFrame, by the schema of an estimator."""
     schema = find_schema(estimator)
     if schema is None or is_in_memory(X):
         return X
+    _check_by_name(X, y, *others)
     return pd.DataFrame(schema.records(X, optional=True).columns)
 
 
@@ -152,7 +164,7 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:
     """Return the records that have a label, their labels and their positions."""
-    X = collected(estimator, X)
+    X = collected(estimator, X, y)
     labels = labels_by_name(estimator, X, y)
     schema: Any = find_schema(estimator)
     rows = np.flatnonzero([label is not None for label in labels])

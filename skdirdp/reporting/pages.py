@@ -178,11 +178,12 @@ def _strength(claim: Claim, attacks: AttackBounds) -> list[Any]:
     start = (
         f"Suppose that somebody knows everything else, and tries to find out {claim.question}. The "
         "tables have the best that any method can do. A false alarm is a wrong accusation; without "
-        "a release, detections are as rare as false alarms."
+        "a release, detections are as rare as false alarms. The second table is for "
+        f"{percent_up(EXAMPLE_RATE)} false alarms."
     )
     alarms = ["false alarms", "detections, at most"]
     rates = [(percent_up(x), percent_up(float(attacks.true_positive_rate(x)))) for x in _RATES]
-    beliefs = ["believed before", f"after an alarm ({percent_up(EXAMPLE_RATE)} false), at most"]
+    beliefs = ["believed before", "after an alarm, at most"]
     posteriors = [(percent_up(x), percent_up(attacks.posterior(x))) for x in _PRIORS]
     guess = percent_up(attacks.advantage() / 2, 50)
     end = (

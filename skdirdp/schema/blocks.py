@@ -184,9 +184,15 @@ def _spark_blocks(X: Any) -> Iterator[Any]:
             yield from reader
 
 
-def empty_frame(X: Any) -> pd.DataFrame:
-    """Return a DataFrame without records, with the columns of a PyArrow dataset or stream."""
-    return X.schema.empty_table().to_pandas()
+def empty_frame(X: Any) -> Any:
+    """Return a table without records, with the columns of a table that is not in memory."""
+    if has_type(X, ARROW_TYPES):
+        return X.schema.empty_table().to_pandas()
+    if hasattr(X, "collect_schema"):  # Polars and narwhals
+        return pd.DataFrame(columns=X.collect_schema().names())
+    if hasattr(X, "columns"):
+        return pd.DataFrame(columns=list(X.columns))
+    return np.empty((0, X.shape[1]))  # Dask array
 
 
 def block_frame(block: Any) -> pd.DataFrame:

@@ -22,7 +22,6 @@ _MILLISECONDS_PER_DAY = 86_400_000
 _BLOCK_ROWS = 1 << 18
 # Longer texts are no numbers: the conversion of n digits takes n**2 steps.
 _LONGEST_NUMBER = 400
-_EPOCH = datetime(1970, 1, 1)
 _ISO_TIME = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
     r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",

@@ -199,14 +199,7 @@ def _kind_from_entries(entries: Any) -> Kind:
     if len(titles) != 1:
         raise ValueError("must have exactly one of these")
     title = titles[0]
-    domain = entries[title]
-    options = {key: value for key, value in entries.items() if key != title}
-    unknown = sorted(set(options) - _OPTIONS[title])
-    if unknown:
-        raise ValueError(f"{title} has no option {', '.join(unknown)}")
-    for flag in ("missing", "whole"):
-        if not isinstance(options.get(flag, False), bool):
-            raise ValueError(f"{flag} must be true or false")
+    domain, options = entries[title], _check_options(title, entries)
     if title == "categories":
         if not isinstance(domain, list):
             raise ValueError("categories must be a list")
@@ -219,6 +212,18 @@ def _kind_from_entries(entries: Any) -> Kind:
     if domain is not True:
         raise ValueError(f"{title} must be true")
     return {"names": Names, "key": Key, "ignore": Ignored}[title](**options)
+
+
+def _check_options(title: str, entries: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries besides the title."""
+    options = {key: value for key, value in entries.items() if key != title}
+    unknown = sorted(set(options) - _OPTIONS[title])
+    if unknown:
+        raise ValueError(f"{title} has no option {', '.join(unknown)}")
+    for flag in ("missing", "whole"):
+        if not isinstance(options.get(flag, False), bool):
+            raise ValueError(f"{flag} must be true or false")
+    return options
 
 
 #: Kinds that are declared by their title alone.

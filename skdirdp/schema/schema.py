@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
-from .blocks import check_order, collect_columns, is_in_memory, table_blocks
+from .blocks import check_order, collect_columns, empty_frame, is_in_memory, table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -720,8 +720,9 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        records = self.schema.records(X, optional=True)
-        names = records.names
+        # A stream can be read only once.
+        sample = X if is_in_memory(X) else empty_frame(X)
+        names = self.schema.records(sample, optional=True).names
         is_open = {name: isinstance(self.schema[name], Names) for name in names}
         if any(is_open.values()):
             listed = ", ".join(repr(name) for name in names if is_open[name])

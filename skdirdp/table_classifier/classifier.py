@@ -351,7 +351,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         whole = calibrate_gaussian(
             budget.epsilon, budget.delta, budget.order, relation, table.contribution
         )
-        return Releases(whole, bound.grid, len(self._columns_))
+        return Releases(whole, bound, len(self._columns_))
 
     def _public_size(self, counted: CountedRows, budget: Budget) -> float | None:
         """Return the public number of records, None if it is protected."""

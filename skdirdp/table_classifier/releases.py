@@ -19,6 +19,7 @@ from .._contributions import Weights, column_blocks, count_cells, sum_vectors
 from .._persons import CountedRows
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
+from ..mechanisms.tables import ContributionBound
 from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
 from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, reference_logits, softmax
 
@@ -97,19 +98,19 @@ class Plan:
 
 
 class Releases:
-    """Releases of a fit, one after the other. `grid` divides the contributions of records."""
+    """Releases of a fit, one after the other. `bound` holds for the weight of a record."""
 
-    def __init__(self, whole: GaussianMechanism, grid: float, n_columns: int):
+    def __init__(self, whole: GaussianMechanism, bound: ContributionBound, n_columns: int):
         self.whole = whole
         self.joint = JointMechanism.from_mechanisms([whole])
-        self._grid = grid
+        self._grid, self._max_weight = bound.grid, bound.max_count
         self._left = 1.0 + 1e-9
         self._generator: np.random.Generator | None = None
         # Noise that cannot be drawn is refused before the charge: that of the whole budget, and
         # of the smallest share.
         smallest = 1e-3 * _MIN_WEIGHT**2 / max(n_columns, 1) ** 2
         for mechanism in (whole, noise_for_share(whole, smallest, signed=True)):
-            mechanism.check_table(np.zeros(1), grid)
+            mechanism.check_table(np.zeros(1), self._grid)
 
     def start(self, generator: np.random.Generator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
@@ -129,10 +130,14 @@ class Releases:
         return mechanism.noisy(values, self._generator, self._grid)
 
     def release_size(self, n_records: int) -> float:
-        """Release the number of records with a small share of the budget."""
+        """Release the number of records with a small share of the budget.
+
+        A record counts once, whatever its weight is, in a unit of at most the bound of the weights.
+        """
         self._spend(SIZE_SHARE)
-        mechanism = noise_for_share(self.whole, SIZE_SHARE)
-        return float(self._add_noise(mechanism, np.array([float(n_records)]))[0])
+        unit = 2.0 ** np.floor(np.log2(self._max_weight))  # a multiple of the grid
+        mechanism = noise_for_share(self.whole, SIZE_SHARE, unit / self._max_weight)
+        return float(self._add_noise(mechanism, np.array([n_records * unit]))[0] / unit)
 
     def release_tables(
         self, tables: Sequence[np.ndarray], share: float
