@@ -513,6 +513,11 @@ class FamilyCounter(Counter):
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
 
+    @property
+    def block_columns(self) -> list[Hashable] | None:
+        # Cells are encoded by a schema, which the engine of a lazy frame cannot do.
+        return None if self.encoder.schema is None else list(self.encoder.kinds)
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
@@ -524,17 +529,12 @@ class FamilyCounter(Counter):
         counted = self.select_rows(part.groups, n_records, previous)
         codes = {
             node: self.encoder.encode(node, records.columns[node], counted.rows)
-            for node in self.families
+            for node in self.encoder.kinds
         }
         tables = [family.count(codes) for family in self.families.values()]
         return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
 
     def count_frame(self, frame: Any) -> TableCounts:
-        if self.encoder.schema is not None:
-            raise TypeError(
-                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
-                "lazy frame. Collect it, or write it to Parquet files"
-            )
         tables = []
         for family in frame.with_progress(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)

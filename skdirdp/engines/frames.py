@@ -21,8 +21,15 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from ..schema import collected_frame
-from .in_memory import ColumnRoles, Counter, with_progress
+from ..schema import Records, as_records, collected_frame, table_blocks
+from .in_memory import (
+    ColumnRoles,
+    Counter,
+    Part,
+    add_counts,
+    check_total,
+    with_progress,
+)
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
 _OWN = "__skdirdp_"
@@ -209,9 +216,30 @@ class LazyTable:
 
     def count(self, counter: Counter) -> Any:
         """Return the counts of the estimator."""
+        if counter.block_columns is not None:
+            return self._count_blocks(counter, counter.block_columns)
         if "groups" in self.given:
             self._check_persons(counter.max_rows)
         return counter.count_frame(self)
+
+    def _count_blocks(self, counter: Counter, features: list[Any]) -> Any:
+        """Return the counts of all records, read block by block."""
+        if "groups" in self.given:
+            raise TypeError(
+                "X must be in memory, a Dask collection or a PyArrow dataset if it has a schema "
+                "and persons: rows of a lazy frame have no fixed order, so the first rows of a "
+                "person are not defined. Collect it, or write it to Parquet files"
+            )
+        frame = self._frame.select(*(self._own[name] for name in features)).to_native()
+        total = None
+        with errors_without_data():
+            for block in table_blocks(frame):
+                found = as_records(block, None)
+                if found.n_records:
+                    columns = dict(zip(features, found.columns.values(), strict=True))
+                    part = Part(Records(columns, found.n_records))
+                    total = add_counts([total, counter.count_part(part, None)])
+        return check_total(total)
 
     def with_progress(self, tables: list[Any]) -> Any:
         """Iterate over the tables with a progress bar."""

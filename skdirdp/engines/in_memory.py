@@ -38,6 +38,11 @@ class Counter(ABC):
 
     max_rows: int
 
+    @property
+    def block_columns(self) -> list[Any] | None:
+        """Columns of a lazy frame that is read block by block; None if its engine counts."""
+        return None
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:

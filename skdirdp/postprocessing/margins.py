@@ -25,6 +25,12 @@ _Variables = frozenset[Hashable]
 _Mask = tuple[bool, ...]
 # The variance of a margin that is public, relative to that of a cell: rounding.
 _ROUNDING = 1e-9
+# Counts that are multiplied must not be 0.
+_TINY = 1e-12
+# Steps end when no margin moves by more than this factor; rounding errors are about 1e-14. Tables
+# of two variables need about ten sweeps.
+_AGREEMENT = 1e-10
+_MAX_SWEEPS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +153,79 @@ def make_consistent(
     ]
 
 
+def rake_tables(tables: Sequence[NoisyTable], total: float | None = None) -> list[np.ndarray]:
+    """Make tables of positive counts agree on all common margins, and keep them positive.
+
+    For one set of variables at a time, tables are multiplied by factors that move their margins to
+    a weighted geometric mean. Such a step is the projection by weighted Kullback-Leibler divergence
+    on the tables that agree on this set. Agreement is a linear condition that positive tables
+    satisfy, such as uniform ones, so the repeated steps converge to the nearest consistent tables
+    (Csiszar 1975, Theorem 3.2). With a single table and given margins they are iterative
+    proportional fitting.
+
+    Parameters
+    ----------
+    tables : sequence of NoisyTable
+        Positive counts. Precise tables move less than others.
+    total : float, optional
+        The public number of records in each table. If None, it is estimated.
+
+    Returns
+    -------
+    list of ndarray
+        Positive counts. All common margins agree up to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, rake_tables
+    >>> by_class = NoisyTable(np.array([60.0, 40.0]), Noise(1.0), ("class",))
+    >>> table = NoisyTable(np.array([[30.0, 34.0], [0.1, 41.0]]), Noise(1.0), ("class", "x"))
+    >>> first, second = rake_tables([by_class, table], total=100)
+    >>> bool(np.allclose(first, second.sum(axis=1)) and (second > 0).all())
+    True
+    """
+    counts = [np.maximum(table.counts, _TINY) for table in tables]
+    variances = [table.variance for table in tables]
+    shared = [
+        (variables, [i for i, table in enumerate(tables) if variables.issubset(table.axes)])
+        for variables in _shared_sets(tables, total is not None)
+    ]
+    for _ in range(_MAX_SWEEPS):
+        largest = 0.0
+        for variables, holders in shared:
+            stacks = _stacks(variables, holders, tables, counts)
+            logs = [np.log(stack.margins()) for stack in stacks]
+            if not variables and total is not None:
+                average = np.log(total)
+            else:
+                average, _ = _weighted_average(stacks, logs, variances)
+            for stack, log in zip(stacks, logs, strict=True):
+                largest = max(largest, float(np.abs(average - log).max()))
+                stack.scale(np.exp(average - log))
+                for place, moved in zip(stack.places, stack.counts, strict=True):
+                    counts[place] = moved
+        if largest <= _AGREEMENT:
+            break
+    exact = make_consistent(
+        [
+            NoisyTable(count, Noise(variance), table.axes)
+            for count, variance, table in zip(counts, variances, tables, strict=True)
+        ],
+        total,
+    )
+    return _mix_with_uniform([table.counts for table in exact])
+
+
+def _mix_with_uniform(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return consistent tables without negative counts, the nearest on the line to uniform ones."""
+    share = 0.0
+    for table in tables:
+        least, uniform = float(table.min()), float(table.sum()) / table.size
+        share = max(share, -least / (uniform - least) if least < 0 else 0.0)
+    return [np.maximum((1 - share) * table + share * table.mean(), 0.0) for table in tables]
+
+
 class _Stack(NamedTuple):
     """Tables of one shape that have the shared variables in the same dimensions."""
 
@@ -158,6 +237,11 @@ class _Stack(NamedTuple):
     def margins(self) -> np.ndarray:
         """Return the sums over all other variables."""
         return self.turned.sum(axis=tuple(range(1 + sum(self.mask), self.turned.ndim)))
+
+    def scale(self, factors: np.ndarray) -> None:
+        """Multiply the margins, by multiplying all cells that add up to a cell of them."""
+        others = self.turned.ndim - factors.ndim
+        np.multiply(self.turned, factors.reshape(factors.shape + (1,) * others), out=self.turned)
 
     def add(self, off: np.ndarray) -> None:
         """Add to the margins, by equal amounts in all cells."""
