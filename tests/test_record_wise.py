@@ -45,7 +45,9 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
+    PrivateCrosstab,
     PrivateDirichletPosterior,
+    Schema,
     make_private_pipeline,
 )
 from skdirdp import text as vectorizer
@@ -540,6 +542,26 @@ CASES = [
         {kind: [*cells, None] for kind, cells in CELLS.items()},
         frames=TYPED,
         rows=(),
+    ),
+    Case(
+        "PrivateCrosstab",
+        lambda: PrivateCrosstab(
+            Schema({"a": Schema.numbers(0, 2**54, whole=False), "b": bool, "c": STATES["c"]}),
+            [("a", "b"), ("b", "c"), ("a", "b", "c"), "a"],
+            **PRIVATE,
+        ),
+        MIXED,
+        CELLS,
+        rows=("list", "tuple", "array of objects"),
+    ),
+    Case(
+        "PrivateCrosstab, persons",
+        lambda: PrivateCrosstab({"a": [0, 1], "b": (0, 2), "c": [0, 1, 2]}, max_rows=3, **PRIVATE),
+        COUNTS,
+        {name: cells for name, cells in PERSONS.items() if name != "y"},
+        ("groups",),
+        frames=tuple(name for name in FRAMES if name not in ("polars lazy", "duckdb")),
+        rows=("list", "tuple", "array of objects"),
     ),
     Words(
         "PrivateCountVectorizer",

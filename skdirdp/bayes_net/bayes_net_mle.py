@@ -17,7 +17,7 @@ from .._persons import CountedRows, check_person, select_by_key
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
-from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
+from ..base import Budget, CountingEstimator, PrivacyReport, ReleaseContext, ReleasePlan
 from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
@@ -471,6 +471,41 @@ class PrivateBayesNetMLE(BaseBayesNet):
         nodes = [name for name in self.columns_ if name in codes]
         drawn = {n: self._encoder_.kinds[n].draw_bins(codes[n], generator) for n in nodes}
         return pd.DataFrame(drawn, columns=nodes)
+
+
+def network_from_tables(
+    structure: Parents,
+    counts: Mapping[Hashable, np.ndarray],
+    schema: Schema,
+    privacy: PrivacyReport,
+    target: Hashable | None = None,
+) -> PrivateBayesNetMLE:
+    """Return a network whose probabilities are computed from released counts.
+
+    Parameters
+    ----------
+    structure : dict of tuple
+        Parents of each node; nodes stand after their parents.
+    counts : dict of ndarray of shape (n_configurations, n_states)
+        Released counts of each node, for each configuration of its parents.
+    schema : Schema
+    privacy : PrivacyReport
+        Guarantee of the release of the counts.
+    target : node, optional
+    """
+    budget = {"epsilon": privacy.epsilon, "order": privacy.order, "adjacency": privacy.adjacency}
+    if privacy.delta is not None:
+        budget["delta"] = privacy.delta
+    model = PrivateBayesNetMLE(structure, schema=schema, target=target, alpha=0.0, **budget)
+    model.structure_ = dict(structure)
+    model._set_encoder(StateEncoder({node: schema[node] for node in structure}, schema))
+    model.probabilities_ = {
+        node: smoothed_mean(np.maximum(counts[node], 0.0), 0.0) for node in structure
+    }
+    model.mechanisms_, model.alpha_ = {}, dict.fromkeys(structure, 0.0)
+    model._set_columns([name for name in schema if name in structure])
+    model.privacy_ = privacy
+    return model
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ contribution bound of a single count. All tables are one charge: the mechanisms 
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-
+from dataclasses import replace
 from itertools import combinations, product
 from math import prod, sqrt
 from numbers import Integral
@@ -14,28 +14,32 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+from scipy.stats import entropy
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
 from .._persons import check_person
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_real, check_tables
-from ..base import CountingEstimator, PrivacyReport, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, ReleaseContext, ReleasePlan
 from ..bayes_net import PrivateBayesNetMLE
-from ..bayes_net.base import Family
-from ..bayes_net.bayes_net_mle import FamilyCounter, StateEncoder
+from ..bayes_net.base import Family, Parents
+from ..bayes_net.bayes_net_mle import FamilyCounter, StateEncoder, network_from_tables
+from ..bayes_net.clique_tree import clip_counts
 from ..engines import Part, TableCounts, open_table
+from ..inference import NoisyTable
 from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
-from ..postprocessing import NoisyTable, estimate_counts, rake_tables
+from ..postprocessing import NoisyTable as NoisyCounts
+from ..postprocessing import estimate_counts, rake_tables
 from ..schema import Names, Schema, raise_faults
-
-#: Columns of a table.
-Columns = tuple[Hashable, ...]
+from .queries import Columns, combine_margins, margin
 
 _MOST_COLUMNS = 3
 # Label of the sums in a table, as in pandas.crosstab.
 _MARGIN = "All"
+_TINY = float(np.finfo(float).tiny)
 
 
 class PrivateCrosstab(CountingEstimator):
@@ -293,7 +297,7 @@ class PrivateCrosstab(CountingEstimator):
         lacking = [name for name in schema.features if name not in names]
         raise_faults(
             "the columns of X must be those of the schema",
-            {name: "is not in the table" for name in lacking},
+            dict.fromkeys(lacking, "is not in the table"),
         )
 
     def _release_counts(
@@ -332,9 +336,7 @@ class PrivateCrosstab(CountingEstimator):
             columns: table.reshape(shape)
             for columns, table, shape in zip(weights, drawn, shapes, strict=True)
         }
-        self.mechanisms_ = dict(
-            zip(weights, (each.mechanism for each in released), strict=True)
-        )
+        self.mechanisms_ = dict(zip(weights, (each.mechanism for each in released), strict=True))
         self._set_estimates(context, plan.n_records)
         names = list(self.categories_)
         self.n_features_in_ = len(names)
@@ -347,11 +349,11 @@ class PrivateCrosstab(CountingEstimator):
         self.counts_ = self.noisy_counts_
         if context.is_private and self.postprocess:
             noisy = [
-                NoisyTable(counts, self.mechanisms_[columns].noise, columns)
+                NoisyCounts(counts, self.mechanisms_[columns].noise, columns)
                 for columns, counts in self.noisy_counts_.items()
             ]
             estimates = [
-                NoisyTable(estimate.counts, table.noise, table.axes)
+                NoisyCounts(estimate.counts, table.noise, table.axes)
                 for estimate, table in zip(estimate_counts(noisy, total), noisy, strict=True)
             ]
             self.counts_ = dict(zip(self.tables_, rake_tables(estimates, total), strict=True))
@@ -380,7 +382,7 @@ class PrivateCrosstab(CountingEstimator):
         """
         check_is_fitted(self)
         holder = self._find(columns)[0]
-        counts = _margin(self.counts_[holder], holder, columns)
+        counts = margin(self.counts_[holder], holder, columns)
         return self._as_frame(counts, columns, margins)
 
     def _find(self, columns: Sequence[Hashable]) -> list[Columns]:
@@ -403,13 +405,133 @@ class PrivateCrosstab(CountingEstimator):
             index, header = _index(labels, columns, margins), pd.Index(["count"])
             values = np.vstack([rows, rows.sum(axis=0)]) if margins else rows
             return pd.DataFrame(values, index=index, columns=header)
-        index, header = _index(labels[:-1], columns[:-1], margins), _index(
-            labels[-1:], columns[-1:], margins
+        index, header = (
+            _index(labels[:-1], columns[:-1], margins),
+            _index(labels[-1:], columns[-1:], margins),
         )
         if margins:
             rows = np.vstack([rows, rows.sum(axis=0)])
             rows = np.column_stack([rows, rows.sum(axis=1)])
         return pd.DataFrame(rows, index=index, columns=header)
+
+    def noisy_table(self, *columns: Hashable) -> NoisyTable:
+        """Return the noisy counts of some columns with their noise, for other statistics.
+
+        Parameters
+        ----------
+        *columns : columns
+            One to three columns that a released table has.
+
+        Returns
+        -------
+        inference.NoisyTable
+            Unbiased counts, with a dimension for each column. If several released tables have all
+            columns, the average of their margins, weighted by the precision of their noise.
+        """
+        check_is_fitted(self)
+        found = {table: self.noisy_counts_[table] for table in self._find(columns)}
+        return combine_margins(found, self.mechanisms_, columns, self.privacy_.n_records)
+
+    # Models -------------------------------------------------------------------------------
+
+    def network(self) -> PrivateBayesNetMLE:
+        """Return a Bayesian network made of the released tables, at no privacy cost.
+
+        Its structure is the tree of pairs of columns with the largest mutual information (Chow and
+        Liu 1968), among the pairs that a released table has.
+
+        Returns
+        -------
+        PrivateBayesNetMLE
+            Fitted. Its `model_` is a pgmpy network.
+        """
+        check_is_fitted(self)
+        structure = dependence_tree(list(self.categories_), self._pairs())
+        counts = {node: self._conditional(node, above) for node, above in structure.items()}
+        return network_from_tables(structure, counts, self.schema_, self.privacy_)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> pd.DataFrame:
+        """Draw synthetic records from `network()`, at no privacy cost.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+        random_state : int, Generator, RandomState or None, default=None
+            Seed of the draws; not related to the noise.
+
+        Returns
+        -------
+        DataFrame
+            Values in their declared types.
+        """
+        return self.network().sample(n_samples, random_state)
+
+    def classifier(self, target: Hashable) -> PrivateBayesNetMLE:
+        """Return a naive Bayes classifier made of the released tables, at no privacy cost.
+
+        Parameters
+        ----------
+        target : column
+            Column to predict from all columns that a released table has with it.
+
+        Returns
+        -------
+        PrivateBayesNetMLE
+            Fitted. `predict` and `predict_proba` take tables with the columns of the schema.
+            Missing values of the target are not predicted.
+        """
+        check_is_fitted(self)
+        self._find([target])
+        features = [
+            name
+            for name in self.categories_
+            if name != target and any({target, name} <= set(table) for table in self.tables_)
+        ]
+        if not features:
+            raise ValueError(f"no released table has {target!r} and another column")
+        kind = replace(self.schema_[target], missing=False)
+        schema = self.schema_.replace(columns={**self.schema_.columns, target: kind})
+        structure: Parents = {target: (), **dict.fromkeys(features, (target,))}
+        counts = {node: self._conditional(node, above) for node, above in structure.items()}
+        # Records without a class are left out.
+        counts = {
+            node: table[: kind.n_cells] if node in features else table[:, : kind.n_cells]
+            for node, table in counts.items()
+        }
+        return network_from_tables(structure, counts, schema, self.privacy_, target)
+
+    def _pairs(self) -> dict[Columns, np.ndarray]:
+        """Return the estimated counts of all pairs of columns that a released table has."""
+        found: dict[Columns, np.ndarray] = {}
+        for pair in combinations(self.categories_, 2):
+            holders = [table for table in self.tables_ if set(pair) <= set(table)]
+            if holders:
+                found[pair] = margin(self.counts_[holders[0]], holders[0], pair)
+        return found
+
+    def _conditional(self, node: Hashable, parents: Columns) -> np.ndarray:
+        """Return estimated counts, with a row for each configuration of the parents."""
+        columns = (*parents, node)
+        holder = self._find(columns)[0]
+        counts = margin(self.counts_[holder], holder, columns)
+        return counts.reshape(-1, counts.shape[-1])
+
+
+def dependence_tree(names: Sequence[Hashable], pairs: Mapping[Columns, np.ndarray]) -> Parents:
+    """Return the parents of each column in the tree of largest mutual information."""
+    weights = np.zeros((len(names), len(names)))
+    for (first, second), counts in pairs.items():
+        joint = clip_counts(counts)
+        information = entropy(joint.ravel(), np.outer(joint.sum(axis=1), joint.sum(axis=0)).ravel())
+        # Pairs without dependence are edges too; 0 would mean that there is none.
+        weights[names.index(first), names.index(second)] = -max(information, _TINY)
+    tree = minimum_spanning_tree(weights)
+    structure: Parents = {}
+    for root in range(len(names)):
+        if names[root] not in structure:
+            order, above = breadth_first_order(tree, root, directed=False)
+            structure |= {names[i]: (names[above[i]],) if i != root else () for i in order}
+    return structure
 
 
 def parse_tables(tables: Any, schema: Schema) -> dict[Columns, float]:
@@ -472,7 +594,9 @@ def _check_given(tables: Any, expected: Sequence[Columns]) -> dict[Columns, Any]
     """Return given counts by the columns of their table."""
     if not isinstance(tables, Mapping):
         raise TypeError(f"tables must be a dict of counts; got {type(tables).__name__}")
-    given = {table if isinstance(table, tuple) else (table,): each for table, each in tables.items()}
+    given = {
+        table if isinstance(table, tuple) else (table,): each for table, each in tables.items()
+    }
     return dict(check_tables(given, expected))
 
 
@@ -486,13 +610,6 @@ def _in_memory_part(schema: Schema, part: Part) -> Part:
     if schema.person not in records.columns:
         raise ValueError(f"X must have the column {schema.person!r}, the key of the persons")
     return Part(records, groups=records.columns[schema.person])
-
-
-def _margin(counts: np.ndarray, table: Columns, columns: Sequence[Hashable]) -> np.ndarray:
-    """Return the counts of some columns of a table, with dimensions in their order."""
-    kept = [name for name in table if name in columns]
-    summed = tuple(axis for axis, name in enumerate(table) if name not in columns)
-    return np.transpose(counts.sum(axis=summed), [kept.index(name) for name in columns])
 
 
 def _index(labels: Sequence[list], names: Sequence[Hashable], margins: bool) -> pd.Index:

@@ -1,0 +1,133 @@
+"""Statistics of released tables, by columns and categories.
+
+A query names columns and categories. The released tables that have its columns become one noisy
+table, and a query for categories becomes a set of its cells. `skdirdp.inference` does the rest.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..inference import NoisyTable
+from ..mechanisms import DirichletMechanism, GaussianMechanism, Mechanism
+from ..mechanisms.tables import Noise
+from ..schema import MISSING_STATE, Categories, Dates, Kind, rebuild
+
+#: Columns of a table.
+Columns = tuple[Hashable, ...]
+
+
+def margin(counts: np.ndarray, table: Columns, columns: Sequence[Hashable]) -> np.ndarray:
+    """Return the counts of some columns of a table, with dimensions in their order."""
+    kept = [name for name in table if name in columns]
+    summed = tuple(axis for axis, name in enumerate(table) if name not in columns)
+    return np.transpose(counts.sum(axis=summed), [kept.index(name) for name in columns])
+
+
+def combine_margins(
+    tables: Mapping[Columns, np.ndarray],
+    mechanisms: Mapping[Columns, Mechanism],
+    columns: Columns,
+    n_records: float | None,
+) -> NoisyTable:
+    """Return one noisy table of some columns from all released tables that have them.
+
+    Margins of the tables are averaged, weighted by the precision of their noise, which is public.
+    The noise of the average is independent from cell to cell, as that of each margin. A margin of k
+    cells, or an average of equally many, has exactly the law of a Gaussian or a Dirichlet release
+    with other parameters; in all other cases the law has the same variances.
+    """
+    if len(tables) == 1 and set(columns) == set(*tables):
+        ((table, counts),) = tables.items()
+        return NoisyTable(margin(counts, table, columns), mechanisms[table], n_records)
+    margins = [margin(counts, table, columns) for table, counts in tables.items()]
+    noise = [mechanisms[table].noise for table in tables]
+    if any(mechanisms[table].is_exact for table in tables):
+        (first, *_) = tables
+        return NoisyTable(margins[0], mechanisms[first], n_records)
+    n_summed = np.array(
+        [counts.size / found.size for counts, found in zip(tables.values(), margins, strict=True)]
+    )
+    variances = n_summed * [each.variance for each in noise]
+    weights = (1 / variances) / (1 / variances).sum()
+    per_count = float(weights**2 @ [each.per_count for each in noise])
+    average = np.tensordot(weights, np.array(margins), axes=1)
+    law = _mechanism(
+        Noise(float(weights**2 @ variances), per_count), mechanisms[next(iter(tables))]
+    )
+    return NoisyTable(average, law, n_records)
+
+
+def _mechanism(noise: Noise, like: Mechanism) -> Mechanism:
+    """Return a mechanism with the given noise and the bounds of another one."""
+    bounds: dict[str, Any] = {
+        "adjacency": like.adjacency,
+        "max_count": like.max_count,
+        "max_total": like.max_total,
+    }
+    if noise.per_count > 0:
+        r = 1 / noise.per_count
+        return DirichletMechanism(r, noise.variance * r**2, **bounds)
+    return GaussianMechanism(float(np.sqrt(noise.variance)), **bounds)
+
+
+def select_categories(name: Hashable, kind: Kind, wanted: Any) -> np.ndarray:
+    """Return a mask of the categories of a column that a query means.
+
+    A list means any of its members. A pair of bounds means a range of numbers or dates, which must
+    be made of whole bins. None means missing values.
+    """
+    labels = kind.labels()
+    if isinstance(wanted, list):
+        if not wanted:
+            raise ValueError(f"categories of {name!r} must be at least one; got none")
+        return np.any([select_categories(name, kind, each) for each in wanted], axis=0)
+    if wanted is None or (isinstance(wanted, str) and wanted == MISSING_STATE):
+        found = np.array([kind.missing and i == len(labels) - 1 for i in range(len(labels))])
+        if not kind.missing:
+            raise ValueError(f"column {name!r} has no category of missing values")
+        return found
+    if isinstance(kind, Categories):
+        position = kind.find(rebuild(wanted))
+        if position < 0:
+            raise ValueError(f"{wanted!r} is no category of {name!r}, {kind.describe()}")
+        return np.arange(len(labels)) == position
+    bins = labels[: len(labels) - kind.missing]
+    if isinstance(wanted, tuple) and len(wanted) == 2:
+        found = _bins_within(name, kind, bins, *wanted)
+    else:
+        found = np.array([type(label) is type(wanted) and label == wanted for label in bins])
+        if not found.any():
+            found = np.array([not isinstance(b, pd.Interval) and b == wanted for b in bins])
+        if not found.any():
+            raise ValueError(
+                f"{name!r} is counted by bins; give one of categories_[{name!r}], or a pair of "
+                "bounds"
+            )
+    return np.append(found, [False] * kind.missing)
+
+
+def _bins_within(name: Hashable, kind: Kind, bins: list, low: Any, high: Any) -> np.ndarray:
+    """Return a mask of the bins between two bounds, each of which is a border of bins."""
+    if isinstance(kind, Dates):
+        low, high = pd.Timestamp(low), pd.Timestamp(high)
+    within, beyond = [], []
+    for label in bins:
+        first, last = (label.left, label.right) if isinstance(label, pd.Interval) else (label,) * 2
+        half_open = isinstance(label, pd.Interval) and label.closed == "left"
+        within.append(bool(low <= first and last <= high))
+        beyond.append(
+            bool(
+                last < low
+                or first > high
+                or (half_open and low == last)
+                or (half_open and first == high)
+            )
+        )
+    if not any(within) or not all(np.logical_or(within, beyond)):
+        raise ValueError(
+            f"the bounds of {name!r} must be borders of its bins, which are categories_[{name!r}]"
+        )
+    return np.array(within)
