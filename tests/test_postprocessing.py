@@ -27,6 +27,7 @@ from skdirdp.postprocessing import (
     estimate_counts,
     estimate_histogram,
     make_consistent,
+    rake_tables,
     mixture,
 )
 from skdirdp.postprocessing.mixture import POOLS, ROWS, WIDE_ROWS, Cells, estimate_shares
@@ -224,6 +225,56 @@ def test_tables_with_nothing_in_common_stay_as_they_are():
 def test_axes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="axes must name each of the 2 dimensions once"):
         NoisyTable(np.zeros((2, 2)), Noise(1.0), ("a", "a"))
+
+
+def divergence_of(tables, cells):
+    """The weighted sum of divergences that raking minimises."""
+    total, start = 0.0, 0
+    for table in tables:
+        new = cells[start : start + table.counts.size]
+        start += table.counts.size
+        each = special.rel_entr(new, table.counts.ravel()) - new + table.counts.ravel()
+        total += each.sum() / (table.variance * table.counts.size)
+    return total
+
+
+@pytest.mark.parametrize("total", [None, 90.0])
+def test_raking_minimises_the_divergence_among_consistent_tables(total):
+    rng = np.random.default_rng(4)
+    axes = ["ab", "bc", "abc"]
+    tables = [
+        NoisyTable(rng.uniform(5, 20, (2,) * len(names)), Noise(1.0 + k), tuple(names))
+        for k, names in enumerate(axes)
+    ]
+    found = rake_tables(tables, total)
+    cells = np.concatenate([table.ravel() for table in found])
+    # All constraints as sums of cells that must be equal.
+    matrix, constant = operator_of(tables, total)
+    consistent = matrix @ cells + constant
+    np.testing.assert_allclose(consistent, cells, atol=1e-8)
+    # The gradient is orthogonal to every direction that keeps the tables consistent.
+    weights = np.concatenate(
+        [np.full(each.counts.size, 1 / (each.variance * each.counts.size)) for each in tables]
+    )
+    start = np.concatenate([table.counts.ravel() for table in tables])
+    gradient = weights * np.log(cells / start)
+    np.testing.assert_allclose(gradient @ matrix, 0.0, atol=1e-9)
+    nearby = cells + 1e-2 * matrix @ rng.standard_normal(len(cells))
+    assert divergence_of(tables, nearby) > divergence_of(tables, cells)
+
+
+def test_raking_keeps_tables_positive_where_least_squares_does_not():
+    rng = np.random.default_rng(0)
+    tables = [
+        NoisyTable(rng.gamma(0.1, 10.0, (4, 5)) + 1e-9, Noise(4.0), axes)
+        for axes in [("a", "b"), ("a", "c"), ("a", "d")]
+    ]
+    assert min(table.counts.min() for table in make_consistent(tables, 20.0)) < 0
+    found = rake_tables(tables, 20.0)
+    assert min(table.min() for table in found) >= 0
+    for table in found:
+        np.testing.assert_allclose(table.sum(axis=1), found[0].sum(axis=1), atol=1e-9)
+        assert table.sum() == pytest.approx(20.0)
 
 
 # The prior -------------------------------------------------------------------------

@@ -156,12 +156,12 @@ def make_consistent(
 def rake_tables(tables: Sequence[NoisyTable], total: float | None = None) -> list[np.ndarray]:
     """Make tables of positive counts agree on all common margins, and keep them positive.
 
-    For one set of variables at a time, tables are multiplied by factors that move their margins to
-    a weighted geometric mean. Such a step is the projection by weighted Kullback-Leibler divergence
-    on the tables that agree on this set. Agreement is a linear condition that positive tables
-    satisfy, such as uniform ones, so the repeated steps converge to the nearest consistent tables
-    (Csiszar 1975, Theorem 3.2). With a single table and given margins they are iterative
-    proportional fitting.
+    The result minimises the Kullback-Leibler divergences from the given tables, each divided by the
+    number of cells and the variance of the noise. For one set of variables at a time, tables are
+    multiplied by factors that move their margins to a weighted geometric mean. This is the
+    projection on the tables that agree on the set. Agreement is a linear condition, and positive
+    tables satisfy all conditions, such as uniform ones, so the repeated steps converge to the
+    minimum (Bregman 1967). With given margins they are iterative proportional fitting.
 
     Parameters
     ----------
