@@ -285,10 +285,19 @@ def test_nothing_exact_is_kept():
     assert pickle.loads(kept).table("a").equals(tabs.table("a"))
 
 
-def test_the_number_of_records_is_reported_as_leaked_unless_given(visits):
+def test_the_number_of_records_leaks_only_by_the_choice_of_a_mechanism(visits):
     with pytest.warns(PrivacyLeakWarning, match="n_samples"):
-        tabs = PrivateCrosstab(SCHEMA, adjacency="add_remove").fit(visits)
+        tabs = PrivateCrosstab(SCHEMA, adjacency="add_remove", mechanism="auto").fit(visits)
     assert tabs.privacy_.not_covered == ("n_samples",)
+    # The noise of a given mechanism does not depend on it.
+    for mechanism in MECHANISMS[:3]:
+        options = {"adjacency": "add_remove", "mechanism": mechanism}
+        some, more = (
+            PrivateCrosstab(SCHEMA, n_samples=n_samples, **options).fit(visits)
+            for n_samples in (None, 10**6)
+        )
+        assert some.privacy_ == more.privacy_
+        assert some.privacy_.not_covered == ()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable as NoisyCounts
 from ..postprocessing import estimate_counts, rake_tables
 from ..schema import Names, Schema, raise_faults
-from .queries import Columns, combine_margins, margin
+from .queries import Columns, TableQueries, combine_margins, margin
 
 _MOST_COLUMNS = 3
 # Label of the sums in a table, as in pandas.crosstab.
@@ -42,7 +42,7 @@ _MARGIN = "All"
 _TINY = float(np.finfo(float).tiny)
 
 
-class PrivateCrosstab(CountingEstimator):
+class PrivateCrosstab(TableQueries, CountingEstimator):
     """Private tables of counts, with estimates and tests that take the noise into account.
 
     Counts records by one, two or three columns. All tables are released together, for one budget
@@ -74,8 +74,8 @@ class PrivateCrosstab(CountingEstimator):
         Whether neighbouring data sets differ by replacing one record, or by adding or
         removing one.
     n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
+        Public number of records, by which "auto" selects the mechanism. If None, the actual
+        number is used, which is public only under replacement.
     max_rows : int, default=1
         Public bound on the records of one person; all of them are protected together. If
         `groups` is passed to `fit`, only the first `max_rows` records of each person are
@@ -308,7 +308,9 @@ class PrivateCrosstab(CountingEstimator):
         counts: TableCounts,
     ) -> None:
         """Release the counts of all tables, and set the fitted attributes."""
-        n_samples, leaks = self._public_n_samples(counts.counted, context.budget)
+        n_samples, leaks = 1.0, []
+        if self.mechanism == "auto":  # the noise of one mechanism follows from the budget alone
+            n_samples, leaks = self._public_n_samples(counts.counted, context.budget)
         tables = [
             # The cells of a table are one row. Counts are drawn, and not smoothed.
             CountTable(

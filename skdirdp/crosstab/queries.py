@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..inference import NoisyTable
+from .. import inference
+from ..inference import Estimate, NoisyTable
 from ..mechanisms import DirichletMechanism, GaussianMechanism, Mechanism
 from ..mechanisms.tables import Noise
 from ..schema import MISSING_STATE, Categories, Dates, Kind, rebuild
@@ -131,3 +132,105 @@ def _bins_within(name: Hashable, kind: Kind, bins: list, low: Any, high: Any) ->
             f"the bounds of {name!r} must be borders of its bins, which are categories_[{name!r}]"
         )
     return np.array(within)
+
+
+class TableQueries:
+    """Estimates and tests from released tables, by columns and categories.
+
+    A subclass has the fitted attributes, and `noisy_table`.
+    """
+
+    categories_: dict[Hashable, list[Hashable]]
+    schema_: Any
+
+    def noisy_table(self, *columns: Hashable) -> NoisyTable:
+        """Return the noisy counts of some columns with their noise."""
+        raise NotImplementedError
+
+    def share(
+        self,
+        event: Any,
+        given: Any = None,
+        *,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate the share of records in some categories.
+
+        Parameters
+        ----------
+        event : dict, column or tuple of columns
+            Category of each column, a list of categories, or a pair of bounds of numbers or dates;
+            None means missing values. If it is a column or several, the share of each category or
+            combination of categories.
+        given : dict or column, default=None
+            Categories among whose records the share is taken. If it is a column, the share among
+            the records of each of its categories.
+        confidence : float in (0, 1), default=0.95
+            Probability that an interval contains the true value.
+        population : bool, default=True
+            Whether the interval is for the population that the records were drawn from, or for the
+            counted records themselves.
+
+        Returns
+        -------
+        inference.Estimate
+            With a dimension for `given` if it is a column, and one for each column of `event`.
+        """
+        query = _Query(self, event, given)
+        inside, condition = query.masks(event), query.masks(given)
+        ones = (1,) * (inside.ndim - 1)
+        among = condition.reshape(*condition.shape[:-1], *ones, condition.shape[-1])
+        shape = np.broadcast_shapes(inside.shape, among.shape)
+        cells, among = (
+            np.broadcast_to(each, shape).reshape(-1, *query.table.shape) for each in (inside, among)
+        )
+        level = {"confidence": confidence, "population": population}
+        found = inference.share(query.table, cells, among, **level)
+        values = (np.reshape(each, shape[:-1]) for each in (found.value, found.low, found.high))
+        return Estimate(*values, confidence)
+
+
+class _Query:
+    """Noisy table of all columns of some conditions, and the cells that a condition means."""
+
+    def __init__(self, tables: Any, *conditions: Any):
+        self._schema = tables.schema_
+        found = (name for each in conditions for name in self._columns(each))
+        self.columns = tuple(dict.fromkeys(found))
+        self.table: NoisyTable = tables.noisy_table(*self.columns)
+
+    def _columns(self, condition: Any) -> list[Hashable]:
+        """Return the columns of a condition: None, a dict, a column, or a tuple of columns."""
+        if condition is None:
+            return []
+        if isinstance(condition, Mapping):
+            if not condition:
+                raise ValueError("a condition must name at least one column; got an empty dict")
+            return list(condition)
+        # A tuple may be the name of a column.
+        is_column = not isinstance(condition, tuple) or condition in self._schema
+        return [condition] if is_column else list(condition)
+
+    def masks(self, condition: Any) -> np.ndarray:
+        """Return the cells of a condition along the last dimension.
+
+        Columns have a dimension each before it, for their categories.
+        """
+        shape = self.table.shape
+        if condition is None:
+            return np.ones(int(np.prod(shape)), dtype=bool)
+        if isinstance(condition, Mapping):
+            mask = np.ones(shape, dtype=bool)
+            for name, wanted in condition.items():
+                chosen = select_categories(name, self._schema[name], wanted)
+                ones = [1] * len(shape)
+                ones[self.columns.index(name)] = len(chosen)
+                mask = mask & chosen.reshape(ones)
+            return mask.reshape(-1)
+        axes = [self.columns.index(name) for name in self._columns(condition)]
+        sizes = [shape[axis] for axis in axes]
+        positions = np.indices(shape).reshape(len(shape), -1)[axes]
+        wanted = np.indices(sizes)[..., np.newaxis]
+        ones = (1,) * len(axes)
+        return (wanted == positions.reshape(len(axes), *ones, -1)).all(axis=0)

@@ -8,12 +8,15 @@ something is drawn.
 from .estimators import BudgetCurveDisplay, HistogramDisplay
 from .network import BayesNetDisplay, MarginsDisplay
 from .privacy import LedgerDisplay, PrivacyProfileDisplay
+from .tables import ForestDisplay, TableDisplay
 
 __all__ = [
     "BayesNetDisplay",
     "BudgetCurveDisplay",
+    "ForestDisplay",
     "HistogramDisplay",
     "LedgerDisplay",
     "MarginsDisplay",
     "PrivacyProfileDisplay",
+    "TableDisplay",
 ]
