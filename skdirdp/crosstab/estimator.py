@@ -32,7 +32,7 @@ from ..inference import NoisyTable
 from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable as NoisyCounts
-from ..postprocessing import estimate_counts, rake_tables
+from ..postprocessing import estimate_counts, reconcile_tables
 from ..schema import Names, Schema, raise_faults
 from .queries import Columns, TableQueries, combine_margins, margin
 
@@ -358,7 +358,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
                 NoisyCounts(estimate.counts, table.noise, table.axes)
                 for estimate, table in zip(estimate_counts(noisy, total), noisy, strict=True)
             ]
-            self.counts_ = dict(zip(self.tables_, rake_tables(estimates, total), strict=True))
+            self.counts_ = dict(zip(self.tables_, reconcile_tables(estimates, total), strict=True))
         self.n_records_ = float(self.counts_[self.tables_[0]].sum()) if total is None else total
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -190,6 +190,142 @@ class TableQueries:
         values = (np.reshape(each, shape[:-1]) for each in (found.value, found.low, found.high))
         return Estimate(*values, confidence)
 
+    def difference(
+        self,
+        event: Mapping[Hashable, Any],
+        column: Hashable,
+        given: Mapping[Hashable, Any] | None = None,
+        *,
+        reference: Any = None,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate the difference of a share between groups of records.
+
+        Parameters
+        ----------
+        event : dict
+            Categories whose share is compared, as for `share`.
+        column : column
+            Column of the groups. Each of its categories, except that of missing values, is compared
+            with the reference.
+        given : dict, default=None
+            Categories among whose records the groups are taken.
+        reference : category, default=None
+            Category of the column that all others are compared with. If None, the first one.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+            A number if there is one other category, otherwise an array.
+        """
+        compared = self._groups(event, column, given, reference)
+        return _unpack(inference.difference(*compared, **_level(confidence, population)))
+
+    def ratio(
+        self,
+        event: Mapping[Hashable, Any],
+        column: Hashable,
+        given: Mapping[Hashable, Any] | None = None,
+        *,
+        reference: Any = None,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate the ratio of a share between groups of records, the relative risk.
+
+        Parameters
+        ----------
+        event, column, given, reference
+            As for `difference`.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+            As for `difference`.
+        """
+        compared = self._groups(event, column, given, reference)
+        return _unpack(inference.ratio(*compared, **_level(confidence, population)))
+
+    def _groups(self, event: Any, column: Hashable, given: Any, reference: Any) -> tuple[Any, ...]:
+        """Return a table, the cells of an event, of the groups, and of the reference."""
+        query = _Query(self, event, column, given)
+        kind = self.schema_[column]
+        first = kind.labels()[0]
+        base = select_categories(column, kind, first if reference is None else reference)
+        others = ~base
+        others[len(others) - kind.missing :] = False
+        if not others.any():
+            raise ValueError(f"column {column!r} must have several categories; it has one")
+        within = query.masks(given)
+        groups = query.masks(column) & within
+        cells = (query.masks(event), groups[others], groups[base].any(axis=0))
+        return (
+            query.table,
+            *(each.reshape(*each.shape[:-1], *query.table.shape) for each in cells),
+        )
+
+    def odds_ratio(
+        self,
+        row: Hashable,
+        column: Hashable,
+        *,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate the odds ratio of two columns.
+
+        Parameters
+        ----------
+        row, column : columns
+            Missing values are left out.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+            A number for two categories each. Otherwise an array with a row for each category of
+            `row` and a column for each category of `column`, except the first ones, which all
+            others are compared with.
+        """
+        query = _Query(self, row, column)
+        n_rows, n_columns = (len(self._values(name)) for name in (row, column))
+        rows, columns = query.masks(row), query.masks(column)
+        shape = (n_rows - 1, n_columns - 1)
+        # Only two categories of the column are compared at a time.
+        pairs = np.broadcast_to(columns[0] | columns[1:n_columns], (*shape, columns.shape[1]))
+        cells = np.broadcast_to(columns[1:n_columns], pairs.shape)
+        groups, base = rows[1:n_rows, np.newaxis] & pairs, rows[0] & pairs
+        found = inference.odds_ratio(
+            query.table,
+            *(each.reshape(-1, *query.table.shape) for each in (cells, groups, base)),
+            **_level(confidence, population),
+        )
+        return _unpack(found, shape)
+
+    def _values(self, name: Hashable) -> list[Hashable]:
+        """Return the categories of a column without that of missing values."""
+        labels = self.categories_[name]
+        return labels[: len(labels) - self.schema_[name].missing]
+
+
+def _level(confidence: float, population: bool) -> dict[str, Any]:
+    return {"confidence": confidence, "population": population}
+
+
+def _unpack(found: Estimate, shape: tuple[int, ...] | None = None) -> Estimate:
+    """Return a single estimate as numbers, and several as arrays of a shape."""
+    values = [np.asarray(each) for each in (found.value, found.low, found.high)]
+    if values[0].size == 1:
+        shape = ()
+    values = values if shape is None else [each.reshape(shape) for each in values]
+    return Estimate(*values, found.confidence)
+
 
 class _Query:
     """Noisy table of all columns of some conditions, and the cells that a condition means."""

@@ -27,10 +27,10 @@ _Mask = tuple[bool, ...]
 _ROUNDING = 1e-9
 # Counts that are multiplied must not be 0.
 _TINY = 1e-12
-# Steps end when no margin moves by more than this factor; rounding errors are about 1e-14. Tables
-# of two variables need about ten sweeps.
-_AGREEMENT = 1e-10
-_MAX_SWEEPS = 500
+# Sweeps end when no margin moves by more than this share of the records, which is far below any
+# noise. All pairs of the data sets shopper and thyroid need 9 to 33 sweeps at epsilon 0.1 to 10.
+_AGREEMENT = 1e-6
+_MAX_SWEEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,64 +153,85 @@ def make_consistent(
     ]
 
 
-def rake_tables(tables: Sequence[NoisyTable], total: float | None = None) -> list[np.ndarray]:
-    """Make tables of positive counts agree on all common margins, and keep them positive.
+def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -> list[np.ndarray]:
+    """Make tables of positive estimates agree on all common margins, and keep them positive.
 
-    The result minimises the Kullback-Leibler divergences from the given tables, each divided by the
-    number of cells and the variance of the noise. For one set of variables at a time, tables are
-    multiplied by factors that move their margins to a weighted geometric mean. This is the
-    projection on the tables that agree on the set. Agreement is a linear condition, and positive
-    tables satisfy all conditions, such as uniform ones, so the repeated steps converge to the
-    minimum (Bregman 1967). With given margins they are iterative proportional fitting.
+    Of all consistent tables, these minimise ``sum(w * (x log(x / e) - x + e))`` over all cells,
+    where e is the estimate. With the weight ``w = e / v`` this is nearly ``sum((x - e)^2 / 2v)``,
+    and keeps counts positive. The variance ``v = s^2 e^2 / (s^2 + e^2)`` of an estimate is at most
+    that of the noise, s^2, and at most the square of the count.
+
+    Sets of variables that tables share are processed in turn, repeatedly. In a Bregman projection
+    on the tables that agree on a set, each count is multiplied by ``exp(l / w)`` with a multiplier
+    l of its margin cell. Projections on linear conditions converge to the minimum (Bregman 1967).
+    Here a projection is one Newton step. What is left of the differences is distributed evenly.
 
     Parameters
     ----------
     tables : sequence of NoisyTable
-        Positive counts. Precise tables move less than others.
+        Positive estimates, with the noise of the counts that they are based on.
     total : float, optional
         The public number of records in each table. If None, it is estimated.
 
     Returns
     -------
     list of ndarray
-        Positive counts. All common margins agree up to rounding.
+        Counts of at least 0. All common margins agree up to rounding.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdirdp.postprocessing import Noise, NoisyTable, rake_tables
+    >>> from skdirdp.postprocessing import Noise, NoisyTable, reconcile_tables
     >>> by_class = NoisyTable(np.array([60.0, 40.0]), Noise(1.0), ("class",))
     >>> table = NoisyTable(np.array([[30.0, 34.0], [0.1, 41.0]]), Noise(1.0), ("class", "x"))
-    >>> first, second = rake_tables([by_class, table], total=100)
+    >>> first, second = reconcile_tables([by_class, table], total=100)
     >>> bool(np.allclose(first, second.sum(axis=1)) and (second > 0).all())
     True
     """
     counts = [np.maximum(table.counts, _TINY) for table in tables]
-    variances = [table.variance for table in tables]
-    shared = [
-        (variables, [i for i, table in enumerate(tables) if variables.issubset(table.axes)])
-        for variables in _shared_sets(tables, total is not None)
+    inverse_weights = [
+        table.variance * count / (table.variance + count**2)
+        for table, count in zip(tables, counts, strict=True)
     ]
+    shared = []
+    for variables in _shared_sets(tables, total is not None):
+        holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
+        weighting = [each.turned for each in _stacks(variables, holders, tables, inverse_weights)]
+        shared.append((variables, holders, weighting))
+    scale = max(float(count.sum()) for count in counts)
     for _ in range(_MAX_SWEEPS):
         largest = 0.0
-        for variables, holders in shared:
+        for variables, holders, weighting in shared:
             stacks = _stacks(variables, holders, tables, counts)
-            logs = [np.log(stack.margins()) for stack in stacks]
+            margins = [stack.margins() for stack in stacks]
+            slopes = [
+                stack.margins(stack.turned * inverse)
+                for stack, inverse in zip(stacks, weighting, strict=True)
+            ]
             if not variables and total is not None:
-                average = np.log(total)
+                target = np.array(total)
             else:
-                average, _ = _weighted_average(stacks, logs, variances)
-            for stack, log in zip(stacks, logs, strict=True):
-                largest = max(largest, float(np.abs(average - log).max()))
-                stack.scale(np.exp(average - log))
+                precisions = [1 / np.concatenate(slopes), np.concatenate(margins)]
+                target = (precisions[0] * precisions[1]).sum(axis=0) / precisions[0].sum(axis=0)
+            exponents = [
+                stack.spread((target - margin) / slope) * inverse
+                for stack, margin, slope, inverse in zip(
+                    stacks, margins, slopes, weighting, strict=True
+                )
+            ]
+            # A Newton step that is too long would overflow.
+            step = 1 / max(1.0, *(float(np.abs(each).max()) for each in exponents))
+            for stack, margin, exponent in zip(stacks, margins, exponents, strict=True):
+                largest = max(largest, float(np.abs(target - margin).max()))
+                np.multiply(stack.turned, np.exp(step * exponent), out=stack.turned)
                 for place, moved in zip(stack.places, stack.counts, strict=True):
                     counts[place] = moved
-        if largest <= _AGREEMENT:
+        if largest <= _AGREEMENT * scale:
             break
     exact = make_consistent(
         [
-            NoisyTable(count, Noise(variance), table.axes)
-            for count, variance, table in zip(counts, variances, tables, strict=True)
+            NoisyTable(count, Noise(table.variance), table.axes)
+            for count, table in zip(counts, tables, strict=True)
         ],
         total,
     )
@@ -234,20 +255,19 @@ class _Stack(NamedTuple):
     turned: np.ndarray  # a view of them, with the dimensions of shared variables first
     mask: _Mask  # dimensions of the shared variables
 
-    def margins(self) -> np.ndarray:
-        """Return the sums over all other variables."""
-        return self.turned.sum(axis=tuple(range(1 + sum(self.mask), self.turned.ndim)))
+    def margins(self, turned: np.ndarray | None = None) -> np.ndarray:
+        """Return the sums over all other variables, of the tables or of arrays of their shape."""
+        turned = self.turned if turned is None else turned
+        return turned.sum(axis=tuple(range(1 + sum(self.mask), turned.ndim)))
 
-    def scale(self, factors: np.ndarray) -> None:
-        """Multiply the margins, by multiplying all cells that add up to a cell of them."""
-        others = self.turned.ndim - factors.ndim
-        np.multiply(self.turned, factors.reshape(factors.shape + (1,) * others), out=self.turned)
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Return values of margins with a dimension for each variable."""
+        return values.reshape(values.shape + (1,) * (self.turned.ndim - values.ndim))
 
     def add(self, off: np.ndarray) -> None:
         """Add to the margins, by equal amounts in all cells."""
         others = self.turned.shape[1 + sum(self.mask) :]
-        each = off.reshape(off.shape + (1,) * len(others)) / prod(others)
-        np.add(self.turned, each, out=self.turned)
+        np.add(self.turned, self.spread(off) / prod(others), out=self.turned)
 
 
 def _stacks(
