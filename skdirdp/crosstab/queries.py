@@ -14,7 +14,7 @@ from .. import inference
 from ..inference import Estimate, NoisyTable
 from ..mechanisms import DirichletMechanism, GaussianMechanism, Mechanism
 from ..mechanisms.tables import Noise
-from ..schema import MISSING_STATE, Categories, Dates, Kind, rebuild
+from ..schema import MISSING_STATE, Categories, Dates, Kind, Numbers, rebuild
 
 #: Columns of a table.
 Columns = tuple[Hashable, ...]
@@ -308,10 +308,104 @@ class TableQueries:
         )
         return _unpack(found, shape)
 
+    def mean(
+        self,
+        column: Hashable,
+        given: Any = None,
+        *,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate the mean of a column of numbers.
+
+        Parameters
+        ----------
+        column : column
+            Numbers, or categories that are numbers. Missing values are left out. The interval
+            contains the mean wherever the numbers lie in their bins; bins of a single whole number
+            add nothing to it.
+        given : dict or column, default=None
+            As for `share`.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+        """
+        table, options, shape = self._numbers_given(column, given)
+        values, edges = _axis_of(column, self.schema_[column])
+        options |= _level(confidence, population)
+        return _unpack(inference.mean(table, values, edges=edges, **options), shape)
+
+    def quantile(
+        self,
+        column: Hashable,
+        q: float,
+        given: Any = None,
+        *,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate a quantile of a column of numbers.
+
+        Parameters
+        ----------
+        column : column
+            Numbers in bins. Missing values are left out. The limits are edges of bins.
+        q : float in (0, 1)
+            The probability below the quantile.
+        given : dict or column, default=None
+            As for `share`.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+        """
+        table, options, shape = self._numbers_given(column, given)
+        _, edges = _axis_of(column, self.schema_[column])
+        if edges is None:
+            raise ValueError(f"column {column!r} must be numbers in bins for quantiles")
+        options |= _level(confidence, population)
+        return _unpack(inference.quantile(table, q, edges, **options), shape)
+
+    def _numbers_given(
+        self, column: Hashable, given: Any
+    ) -> tuple[NoisyTable, dict[str, Any], tuple[int, ...]]:
+        """Return a table of the records with a number, options, and the shape of results."""
+        query = _Query(self, column, given)
+        condition = query.masks(given)
+        shape = condition.shape[:-1]
+        cells = condition.reshape(-1, *query.table.shape)
+        axis = query.columns.index(column)
+        table = query.table
+        if self.schema_[column].missing:
+            known = [slice(None)] * len(table.shape)
+            known[axis] = slice(len(self._values(column)))
+            # The number of records with a number is not public.
+            table = NoisyTable(table.counts[tuple(known)], table.mechanism)
+            cells = cells[(slice(None), *known)]
+        return table, {"axis": axis, "given": cells}, shape
+
     def _values(self, name: Hashable) -> list[Hashable]:
         """Return the categories of a column without that of missing values."""
         labels = self.categories_[name]
         return labels[: len(labels) - self.schema_[name].missing]
+
+
+def _axis_of(name: Hashable, kind: Kind) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the number of each category, or the edges of bins of numbers."""
+    labels = kind.labels()[: kind.n_cells - kind.missing]
+    if all(isinstance(label, int | float) for label in labels):
+        return np.array(labels, dtype=float), None
+    if not isinstance(kind, Numbers):
+        raise ValueError(f"column {name!r} must hold numbers; it has {kind.describe()}")
+    firsts = [getattr(label, "left", label) for label in labels]
+    # Whole numbers fill the unit around them.
+    half = 0.5 if kind.is_discrete else 0.0
+    return None, np.append(np.array(firsts, dtype=float) - half, kind.high + half)
 
 
 def _level(confidence: float, population: bool) -> dict[str, Any]:
