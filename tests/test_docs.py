@@ -31,6 +31,7 @@ SELF_CONTAINED += (
     "bayes_net",
     "scale",
     "synthesis",
+    "crosstab",
     "model_selection",
     "postprocessing",
 )

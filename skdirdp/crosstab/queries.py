@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .. import inference
-from ..inference import Estimate, NoisyTable
+from ..inference import Estimate, NoisyTable, TestResult
 from ..mechanisms import DirichletMechanism, GaussianMechanism, Mechanism
 from ..mechanisms.tables import Noise
 from ..schema import MISSING_STATE, Categories, Dates, Kind, Numbers, rebuild
@@ -371,6 +371,147 @@ class TableQueries:
         options |= _level(confidence, population)
         return _unpack(inference.quantile(table, q, edges, **options), shape)
 
+    def correlation(
+        self,
+        row: Hashable,
+        column: Hashable,
+        *,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate the correlation of two columns.
+
+        Parameters
+        ----------
+        row, column : columns
+            Bins count as their centres, and categories that are no numbers as 0, 1, 2 and so on.
+            Missing values are left out.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+        """
+        values = [_centres(self.schema_[name]) for name in (row, column)]
+        options = _level(confidence, population)
+        return inference.correlation(self._known(row, column), *values, **options)
+
+    def cramers_v(
+        self,
+        row: Hashable,
+        column: Hashable,
+        *,
+        confidence: float = 0.95,
+        population: bool = True,
+    ) -> Estimate:
+        """Estimate Cramer's V, the strength of the dependence of two columns.
+
+        Parameters
+        ----------
+        row, column : columns
+            Missing values are left out.
+        confidence, population
+            As for `share`.
+
+        Returns
+        -------
+        inference.Estimate
+        """
+        options = _level(confidence, population)
+        return inference.cramers_v(self._known(row, column), **options)
+
+    def independence(self, row: Hashable, column: Hashable, **options: Any) -> TestResult:
+        """Test whether two columns are independent in the population.
+
+        Parameters
+        ----------
+        row, column : columns
+            Missing values are left out.
+        **options
+            Of `inference.independence`.
+
+        Returns
+        -------
+        inference.TestResult
+            With the statistic, the p-value and the degrees of freedom; the noise is included.
+        """
+        return inference.independence(self._known(row, column), **options)
+
+    def homogeneity(self, row: Hashable, column: Hashable, **options: Any) -> TestResult:
+        """Test whether a column has the same distribution in all groups of records.
+
+        Parameters
+        ----------
+        row : column
+            Column of the groups.
+        column : column
+            Missing values of both are left out.
+        **options
+            Of `inference.homogeneity`.
+
+        Returns
+        -------
+        inference.TestResult
+        """
+        return inference.homogeneity(self._known(row, column), **options)
+
+    def goodness_of_fit(
+        self, column: Hashable, probabilities: Any = None, **options: Any
+    ) -> TestResult:
+        """Test whether the categories of a column have given probabilities in the population.
+
+        Parameters
+        ----------
+        column : column
+            Missing values are left out.
+        probabilities : dict or array-like, default=None
+            Probability of each category, or of all categories in their order. If None, they are
+            equal.
+        **options
+            Of `inference.goodness_of_fit`.
+
+        Returns
+        -------
+        inference.TestResult
+        """
+        if isinstance(probabilities, Mapping):
+            kind = self.schema_[column]
+            found = np.zeros(len(self._values(column)))
+            for wanted, probability in probabilities.items():
+                chosen = select_categories(column, kind, wanted)[: len(found)]
+                if chosen.sum() != 1:
+                    raise ValueError(f"probabilities must name single categories of {column!r}")
+                found[chosen] = probability
+            probabilities = found
+        return inference.goodness_of_fit(self._known(column), probabilities, **options)
+
+    def trend(self, row: Hashable, column: Hashable, **options: Any) -> TestResult:
+        """Test whether two ordered columns are uncorrelated in the population.
+
+        Parameters
+        ----------
+        row, column : columns
+            As for `correlation`.
+        **options
+            Of `inference.trend`.
+
+        Returns
+        -------
+        inference.TestResult
+        """
+        values = [_centres(self.schema_[name]) for name in (row, column)]
+        return inference.trend(self._known(row, column), *values, **options)
+
+    def _known(self, *columns: Hashable) -> NoisyTable:
+        """Return the noisy table of some columns, without missing values."""
+        table = self.noisy_table(*columns)
+        known = tuple(slice(len(self._values(name))) for name in columns)
+        counts = table.counts[known]
+        # The number of records without missing values is not public.
+        n_records = table.n_records if counts.shape == table.shape else None
+        return NoisyTable(counts, table.mechanism, n_records)
+
     def _numbers_given(
         self, column: Hashable, given: Any
     ) -> tuple[NoisyTable, dict[str, Any], tuple[int, ...]]:
@@ -406,6 +547,15 @@ def _axis_of(name: Hashable, kind: Kind) -> tuple[np.ndarray | None, np.ndarray 
     # Whole numbers fill the unit around them.
     half = 0.5 if kind.is_discrete else 0.0
     return None, np.append(np.array(firsts, dtype=float) - half, kind.high + half)
+
+
+def _centres(kind: Kind) -> np.ndarray | None:
+    """Return the numbers that categories stand for, the centres of bins; None if they are none."""
+    labels = kind.labels()[: kind.n_cells - kind.missing]
+    if not all(isinstance(label, int | float | pd.Interval) for label in labels):
+        return None
+    found = [label.mid if isinstance(label, pd.Interval) else label for label in labels]
+    return None if isinstance(kind, Dates) else np.array(found, dtype=float)
 
 
 def _level(confidence: float, population: bool) -> dict[str, Any]:
