@@ -188,7 +188,7 @@ class Crosstab(Experiment):
             n_samples = QUICK_SAMPLES if settings.quick else SAMPLES
             n_records = 500 if settings.quick else RECORDS
             found = population(task["data"], settings)
-            return populations.coverage(found, task["epsilon"], n_records, n_samples)
+            return populations.coverage(found, task["data"], task["epsilon"], n_records, n_samples)
         X, sizes = load(task["data"], settings)
         true, rows = exact_shares(X, sizes), []
         for repeat in range(1 if task["method"] == "MST" else REPEATS):
@@ -247,8 +247,8 @@ class Crosstab(Experiment):
         runs = int(covered["samples"].max()) if len(covered) else 0
         n_records = int(covered["records"].max()) if len(covered) else 0
         sizes = "".join(
-            f" {row.rows:.0f} records of {row.columns:.0f} columns, all pairs: {row.seconds:.0f} s, "
-            f"{row.MiB / 1024:.1f} GiB."
+            f" {row.rows:.0f} records of {row.columns:.0f} columns, all pairs: "
+            f"{row.seconds:.0f} s, {row.MiB / 1024:.1f} GiB."
             for row in results[results["part"] == "size"].itertuples()
         )
         return (

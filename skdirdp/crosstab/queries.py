@@ -5,16 +5,19 @@ table, and a query for categories becomes a set of its cells. `skdirdp.inference
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from .. import inference
-from ..inference import Estimate, NoisyTable, TestResult
+from ..inference import Estimate, NoisyTable
 from ..mechanisms import DirichletMechanism, GaussianMechanism, Mechanism
 from ..mechanisms.tables import Noise
 from ..schema import MISSING_STATE, Categories, Dates, Kind, Numbers, rebuild
+
+if TYPE_CHECKING:
+    from ..inference import TestResult
 
 #: Columns of a table.
 Columns = tuple[Hashable, ...]
@@ -421,7 +424,7 @@ class TableQueries:
         options = _level(confidence, population)
         return inference.cramers_v(self._known(row, column), **options)
 
-    def independence(self, row: Hashable, column: Hashable, **options: Any) -> TestResult:
+    def independence(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether two columns are independent in the population.
 
         Parameters
@@ -438,7 +441,7 @@ class TableQueries:
         """
         return inference.independence(self._known(row, column), **options)
 
-    def homogeneity(self, row: Hashable, column: Hashable, **options: Any) -> TestResult:
+    def homogeneity(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether a column has the same distribution in all groups of records.
 
         Parameters
@@ -458,7 +461,7 @@ class TableQueries:
 
     def goodness_of_fit(
         self, column: Hashable, probabilities: Any = None, **options: Any
-    ) -> TestResult:
+    ) -> "TestResult":
         """Test whether the categories of a column have given probabilities in the population.
 
         Parameters
@@ -486,7 +489,7 @@ class TableQueries:
             probabilities = found
         return inference.goodness_of_fit(self._known(column), probabilities, **options)
 
-    def trend(self, row: Hashable, column: Hashable, **options: Any) -> TestResult:
+    def trend(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether two ordered columns are uncorrelated in the population.
 
         Parameters
