@@ -224,6 +224,8 @@ def mean_deviates(
     ends : tuple of ndarray, optional
         Smallest and largest possible mean. A noisy mean beyond counts as the nearest of them.
     """
+    # Hypotheses far from the noisy mean leave few records in the groups.
+    most = np.maximum(groups.total, groups.noisy.sum(axis=-1))
     noisy, cells, total, outside = groups
     if law.r > 0:
         drawn = law.r * noisy + law.alpha * cells
@@ -243,14 +245,14 @@ def mean_deviates(
             counts = values - mean[..., np.newaxis]
             target = np.sum(counts * noisy, axis=-1)
             if ends is not None:
-                target = np.clip(target, *(total * (end - mean) for end in ends))
+                target = np.clip(target, *(most * (end - mean) for end in ends))
             target = law.r * target + law.alpha * np.sum(counts * cells, axis=-1)
         weights = counts
     else:
         counts = values - mean[..., np.newaxis]
         target = np.sum(counts * noisy, axis=-1)
         if ends is not None:
-            target = np.clip(target, *(total * (end - mean) for end in ends))
+            target = np.clip(target, *(most * (end - mean) for end in ends))
         weights = counts
         if outside is not None:
             share = np.sum(cells * counts, axis=-1) / (np.sum(cells, axis=-1) + outside)

@@ -287,19 +287,19 @@ class _Mean:
         two, one = ndtri((1 + confidence) / 2), ndtri(confidence)
         with np.errstate(invalid="ignore"):
             never_low, never_high = below < two, above < two
+        # Both hold for hypotheses that leave hardly any records in the groups.
+        never_low, never_high = never_low & ~never_high, never_high & ~never_low
         low = np.where(never_low, np.inf, np.where(never_high, one, two))
         high = np.where(never_low, one, np.where(never_high, np.inf, two))
         return found < -low, found > high
 
-    def limits(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the smallest and the largest mean that a test does not reject."""
+    def limit(self, end: np.ndarray, confidence: float) -> np.ndarray:
+        """Return the mean closest to an end of the range that a test does not reject."""
 
         def accepts(mean):
             return ~np.logical_or(*self.sides(mean, confidence))
 
-        ends = (self.least, self.most)
-        low, high = (_last_accepted(accepts, self.value, end) for end in ends)
-        return np.where(self.known, low, self.value), np.where(self.known, high, self.value)
+        return np.where(self.known, _last_accepted(accepts, self.value, end), self.value)
 
 
 class _Share(_Mean):
@@ -396,7 +396,7 @@ def share(
         kept = np.indices(table.shape).reshape(len(table.shape), -1)[np.atleast_1d(axis)]
         condition = (kept[:, :, np.newaxis] == kept[:, np.newaxis]).all(axis=0)
     found = _Share(table, *np.broadcast_arrays(inside, condition), population)
-    low, high = found.limits(confidence)
+    low, high = (found.limit(end, confidence) for end in (found.least, found.most))
     shape = table.counts.shape if every else found.value.shape
     return Estimate(*(each.reshape(shape) for each in (found.value, low, high)), confidence)
 
@@ -661,17 +661,17 @@ def mean(
     condition = _condition(table, given)
     codes = np.indices(table.shape)[axis].ravel()
     low, centre, high = (
-        _mean_of(table, numbers[codes], condition, confidence, population)
+        _test_mean(table, numbers[codes], condition, population)
         for numbers in _numbers(table, values, edges, axis)
     )
-    return Estimate(centre.value, low.low, high.high, confidence)
+    limits = low.limit(low.least, confidence), high.limit(high.most, confidence)
+    return Estimate(centre.value, *limits, confidence)
 
 
-def _mean_of(table, numbers, condition, confidence, population) -> Estimate:
+def _test_mean(table, numbers, condition, population) -> _Mean:
     distinct, codes = np.unique(numbers, return_inverse=True)
     groups = (codes == np.arange(len(distinct))[:, np.newaxis]) & condition[..., np.newaxis, :]
-    tested = _Mean(table, distinct, groups, population)
-    return Estimate(tested.value, *tested.limits(confidence), confidence)
+    return _Mean(table, distinct, groups, population)
 
 
 def quantile(
