@@ -1,13 +1,16 @@
 """Real tables as populations: samples of them, and queries whose true answers are known."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from skdirdp import PrivateCrosstab, Schema
+from skdirdp.crosstab.queries import TableQueries
+from skdirdp.inference import NoisyTable
 from skdirdp.schema import Numbers
 
 from .experiment import Row, seeded
@@ -25,6 +28,8 @@ KINDS = {
     "correlation": 1,
     "Cramer's V": 1,
 }
+# Samples that are queried at once.
+BATCH = 50
 # Categories of queries have at least this share of the population.
 _RAREST = 0.01
 
@@ -34,7 +39,7 @@ class Query:
     """A question to a fitted `PrivateCrosstab`, and its answer for the population."""
 
     name: str
-    ask: Callable[[PrivateCrosstab], Any]
+    ask: Callable[[Any], Any]
     true: float
 
 
@@ -132,9 +137,9 @@ class Makers:
         labels = self.schema[group].labels()
         place = [label for label in labels if label != first].index(second)
 
-        def ask(tabs: PrivateCrosstab) -> Any:
+        def ask(tabs: Any) -> Any:
             found = getattr(tabs, method)({column: value}, group, reference=first)
-            return found if len(labels) == 2 else found[place]
+            return found if len(labels) == 2 else found[..., place]
 
         name = f"{method} of {column} = {value}, {group} = {second} and {first}"
         return Query(name, ask, combine(share, base))
@@ -156,9 +161,9 @@ class Makers:
         true = table[1, 1] * table[0, 0] / (table[0, 1] * table[1, 0])
         is_single = table.shape == (2, 2)
 
-        def ask(tabs: PrivateCrosstab) -> Any:
+        def ask(tabs: Any) -> Any:
             found = tabs.odds_ratio(row, column)
-            return found if is_single else found[0, 0]
+            return found if is_single else found[..., 0, 0]
 
         return Query(f"odds ratio of {row} and {column}, first two each", ask, true)
 
@@ -205,29 +210,49 @@ class Makers:
         return Query(name, lambda tabs: tabs.cramers_v(row, column), true)
 
 
+class Samples(TableQueries):
+    """Fitted tables of several samples, which answer a query for all of them at once."""
+
+    def __init__(self, fitted: PrivateCrosstab):
+        self.categories_, self.schema_ = fitted.categories_, fitted.schema_
+        self._fits: list[PrivateCrosstab] = []
+
+    def add(self, fitted: PrivateCrosstab) -> None:
+        self._fits.append(deepcopy(fitted))
+
+    def noisy_table(self, *columns: Hashable) -> NoisyTable:
+        tables = [fitted.noisy_table(*columns) for fitted in self._fits]
+        counts = np.array([table.counts for table in tables])
+        return replace(tables[0], counts=counts, batch_dims=1)
+
+
 def coverage(
     population: Population, name: str, epsilon: float, n_records: int, n_samples: int
 ) -> list[Row]:
     """How often the 95% interval of each query contains its answer."""
-    covered = np.zeros((n_samples, len(population.queries)), dtype=bool)
-    widths = np.zeros(covered.shape)
+    covered: list[list[float]] = [[] for _ in population.queries]
+    widths: list[list[float]] = [[] for _ in population.queries]
     tabs = PrivateCrosstab(population.schema, epsilon=epsilon, postprocess=False)
-    for k in range(n_samples):
-        rng = seeded("sample", name, k)
-        sample = population.table.iloc[rng.integers(0, len(population.table), n_records)]
-        tabs.set_params(random_state=rng).fit(sample)
-        for j, query in enumerate(population.queries):
-            found = query.ask(tabs)
-            covered[k, j] = found.low <= query.true <= found.high
-            widths[k, j] = found.high - found.low
+    for start in range(0, n_samples, BATCH):
+        samples = None
+        for k in range(start, min(start + BATCH, n_samples)):
+            rng = seeded("sample", name, k)
+            sample = population.table.iloc[rng.integers(0, len(population.table), n_records)]
+            tabs.set_params(random_state=rng).fit(sample)
+            samples = samples or Samples(tabs)
+            samples.add(tabs)
+        for query, inside, wide in zip(population.queries, covered, widths, strict=True):
+            found = query.ask(samples)
+            inside += ((found.low <= query.true) & (query.true <= found.high)).tolist()
+            wide += (found.high - found.low).tolist()
     return [
         {
             "query": query.name,
             "true": query.true,
-            "coverage": float(covered[:, j].mean()),
-            "width": float(np.median(widths[:, j])),
+            "coverage": float(np.mean(inside)),
+            "width": float(np.median(wide)),
             "samples": n_samples,
             "records": n_records,
         }
-        for j, query in enumerate(population.queries)
+        for query, inside, wide in zip(population.queries, covered, widths, strict=True)
     ]

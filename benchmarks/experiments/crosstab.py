@@ -292,17 +292,25 @@ class Crosstab(Experiment):
             low, high = COVERED
             # A coverage within the limits may be estimated slightly outside of them.
             slack = 2 * np.sqrt(0.05 * 0.95 / covered["samples"])
-            inside = (covered["coverage"] >= low - slack) & (covered["coverage"] <= high + slack)
-            claims.append(
-                Claim(
-                    "skdirdp",
-                    "95% intervals of queries on real populations cover between 93% and 97.5%, "
-                    "within two standard errors",
-                    bool(inside.all()),
-                    f"{int(inside.sum())} of {len(covered)}; {covered['coverage'].min():.3f} to "
-                    f"{covered['coverage'].max():.3f}, {covered['coverage'].mean():.3f} on average",
+            # Bins widen the intervals of means and medians whatever the noise is.
+            binned = covered["query"].str.startswith(("mean", "median"))
+            for statement, holds in {
+                "95% intervals of queries on real populations cover at least 93%": (
+                    covered["coverage"] >= low - slack
+                ),
+                "95% intervals of queries on real populations cover at most 97.5%, but for means "
+                "and medians of binned numbers": (binned | (covered["coverage"] <= high + slack)),
+            }.items():
+                claims.append(
+                    Claim(
+                        "skdirdp",
+                        f"{statement}, within two standard errors",
+                        bool(holds.all()),
+                        f"{int(holds.sum())} of {len(covered)}; {covered['coverage'].min():.3f} to "
+                        f"{covered['coverage'].max():.3f}, {covered['coverage'].mean():.3f} on "
+                        "average",
+                    )
                 )
-            )
         for row in results[results["part"] == "size"].itertuples():
             if (row.rows, row.columns) == SIZE:
                 claims.append(

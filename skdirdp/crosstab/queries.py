@@ -5,6 +5,7 @@ table, and a query for categories becomes a set of its cells. `skdirdp.inference
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,8 +191,7 @@ class TableQueries:
         )
         level = {"confidence": confidence, "population": population}
         found = inference.share(query.table, cells, among, **level)
-        values = (np.reshape(each, shape[:-1]) for each in (found.value, found.low, found.high))
-        return Estimate(*values, confidence)
+        return _unpack(found, query.table, shape[:-1])
 
     def difference(
         self,
@@ -224,8 +224,9 @@ class TableQueries:
         inference.Estimate
             A number if there is one other category, otherwise an array.
         """
-        compared = self._groups(event, column, given, reference)
-        return _unpack(inference.difference(*compared, **_level(confidence, population)))
+        table, *cells = self._groups(event, column, given, reference)
+        found = inference.difference(table, *cells, **_level(confidence, population))
+        return _unpack(found, table, _single(len(cells[1])))
 
     def ratio(
         self,
@@ -251,8 +252,9 @@ class TableQueries:
         inference.Estimate
             As for `difference`.
         """
-        compared = self._groups(event, column, given, reference)
-        return _unpack(inference.ratio(*compared, **_level(confidence, population)))
+        table, *cells = self._groups(event, column, given, reference)
+        found = inference.ratio(table, *cells, **_level(confidence, population))
+        return _unpack(found, table, _single(len(cells[1])))
 
     def _groups(self, event: Any, column: Hashable, given: Any, reference: Any) -> tuple[Any, ...]:
         """Return a table, the cells of an event, of the groups, and of the reference."""
@@ -309,7 +311,7 @@ class TableQueries:
             *(each.reshape(-1, *query.table.shape) for each in (cells, groups, base)),
             **_level(confidence, population),
         )
-        return _unpack(found, shape)
+        return _unpack(found, query.table, _single(*shape))
 
     def mean(
         self,
@@ -339,7 +341,7 @@ class TableQueries:
         table, options, shape = self._numbers_given(column, given)
         values, edges = _axis_of(column, self.schema_[column])
         options |= _level(confidence, population)
-        return _unpack(inference.mean(table, values, edges=edges, **options), shape)
+        return _unpack(inference.mean(table, values, edges=edges, **options), table, shape)
 
     def quantile(
         self,
@@ -372,7 +374,7 @@ class TableQueries:
         if edges is None:
             raise ValueError(f"column {column!r} must be numbers in bins for quantiles")
         options |= _level(confidence, population)
-        return _unpack(inference.quantile(table, q, edges, **options), shape)
+        return _unpack(inference.quantile(table, q, edges, **options), table, shape)
 
     def correlation(
         self,
@@ -400,29 +402,21 @@ class TableQueries:
         options = _level(confidence, population)
         return inference.correlation(self._known(row, column), *values, **options)
 
-    def cramers_v(
-        self,
-        row: Hashable,
-        column: Hashable,
-        *,
-        confidence: float = 0.95,
-        population: bool = True,
-    ) -> Estimate:
-        """Estimate Cramer's V, the strength of the dependence of two columns.
+    def cramers_v(self, row: Hashable, column: Hashable, *, confidence: float = 0.95) -> Estimate:
+        """Estimate Cramer's V of the population, the strength of the dependence of two columns.
 
         Parameters
         ----------
         row, column : columns
             Missing values are left out.
-        confidence, population
-            As for `share`.
+        confidence : float in (0, 1), default=0.95
+            Probability that an interval contains the true value.
 
         Returns
         -------
         inference.Estimate
         """
-        options = _level(confidence, population)
-        return inference.cramers_v(self._known(row, column), **options)
+        return inference.cramers_v(self._known(row, column), confidence=confidence)
 
     def independence(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether two columns are independent in the population.
@@ -510,10 +504,10 @@ class TableQueries:
         """Return the noisy table of some columns, without missing values."""
         table = self.noisy_table(*columns)
         known = tuple(slice(len(self._values(name))) for name in columns)
-        counts = table.counts[known]
+        counts = table.counts[(..., *known)]
         # The number of records without missing values is not public.
-        n_records = table.n_records if counts.shape == table.shape else None
-        return NoisyTable(counts, table.mechanism, n_records)
+        n_records = table.n_records if counts.shape == table.counts.shape else None
+        return replace(table, counts=counts, n_records=n_records)
 
     def _numbers_given(
         self, column: Hashable, given: Any
@@ -529,7 +523,7 @@ class TableQueries:
             known = [slice(None)] * len(table.shape)
             known[axis] = slice(len(self._values(column)))
             # The number of records with a number is not public.
-            table = NoisyTable(table.counts[tuple(known)], table.mechanism)
+            table = replace(table, counts=table.counts[(..., *known)], n_records=None)
             cells = cells[(slice(None), *known)]
         return table, {"axis": axis, "given": cells}, shape
 
@@ -565,12 +559,15 @@ def _level(confidence: float, population: bool) -> dict[str, Any]:
     return {"confidence": confidence, "population": population}
 
 
-def _unpack(found: Estimate, shape: tuple[int, ...] | None = None) -> Estimate:
-    """Return a single estimate as numbers, and several as arrays of a shape."""
-    values = [np.asarray(each) for each in (found.value, found.low, found.high)]
-    if values[0].size == 1:
-        shape = ()
-    values = values if shape is None else [each.reshape(shape) for each in values]
+def _single(*shape: int) -> tuple[int, ...]:
+    """Return the shape of results; a single one is a number."""
+    return () if np.prod(shape) == 1 else shape
+
+
+def _unpack(found: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Estimate:
+    """Return estimates as arrays of a shape, after the dimensions of independent tables."""
+    lead = table.counts.shape[: table.batch_dims]
+    values = (np.reshape(each, (*lead, *shape)) for each in (found.value, found.low, found.high))
     return Estimate(*values, found.confidence)
 
 
