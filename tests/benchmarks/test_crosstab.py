@@ -56,7 +56,10 @@ def test_verdicts_follow_the_numbers():
     assert most.holds
     assert not within.holds
     low = covered.assign(coverage=[0.9, 1.0])
-    assert [claim.holds for claim in Crosstab().claims(pd.concat([error, low]))][1:] == [False, True]
+    assert [claim.holds for claim in Crosstab().claims(pd.concat([error, low]))][1:] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
