@@ -1,30 +1,26 @@
-"""Statistical inference from noisy tables: estimates with intervals, tests, and power."""
+"""Statistical inference from noisy tables: estimates with intervals, tests, and power.
 
-from .association import (
+The functions take released tables and need no data. docs/inference.md has the formulas.
+"""
+
+from .comparisons import correlation, cramers_v, difference, odds_ratio, ratio
+from .estimates import Estimate, NoisyTable, combine, mean, quantile, share
+from .hypotheses import (
     TestResult,
-    correlation,
-    cramers_v,
+    budget_for_power,
     goodness_of_fit,
     homogeneity,
     independence,
+    power,
+    rows_for_power,
     trend,
-)
-from .estimates import (
-    Estimate,
-    NoisyTable,
-    combine,
-    difference,
-    mean,
-    odds_ratio,
-    quantile,
-    ratio,
-    share,
 )
 
 __all__ = [
     "Estimate",
     "NoisyTable",
     "TestResult",
+    "budget_for_power",
     "combine",
     "correlation",
     "cramers_v",
@@ -34,8 +30,10 @@ __all__ = [
     "independence",
     "mean",
     "odds_ratio",
+    "power",
     "quantile",
     "ratio",
+    "rows_for_power",
     "share",
     "trend",
 ]

@@ -1,4 +1,4 @@
-"""Tests of noisy tables, measures of association, and the power of tests.
+"""Tests of noisy tables, and their power before any data are seen.
 
 The statistics of the tests have the noise in their variances. Their null distribution is
 simulated with the noise: estimated margins, small counts and heavy tails all matter, and no
@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chndtr
 from scipy.stats import chi2
 
-from .._validation import check_integer, check_real, check_real_array
+from .._validation import check_choice, check_integer, check_real, check_real_array
+from ..accounting.worst_case import replaces
+from ..mechanisms.base import Mechanism
+from ..mechanisms.calibration import calibrate
 from ..numerics.rows import row_blocks
 from .deviates import NoiseLaw
-from .estimates import Estimate, NoisyTable, last_accepted, normal_quantile
+from .estimates import NoisyTable
 
-# Smallest expected count of a category in a measure of association: none is excluded.
-_MIN_MARGIN = 0.5
-# A variance is known if it exceeds this many deviations of its noise.
-_MIN_SIGNAL = 4.0
 # Alternating steps of the fit of independent variables.
 _FITS = 4
+# Budgets and numbers of records are searched within these limits, to this relative precision.
+_EPSILONS, _RECORDS, _PRECISION = (1e-3, 1e3), (10.0, 1e9), 0.02
 # Tables are simulated in blocks of about this many cells, which fit into the cache.
 _BLOCK_CELLS = 1 << 17
 
@@ -75,7 +75,7 @@ def _draw(
     return counts + generator.normal(scale=law.sigma, size=counts.shape)
 
 
-def _corrected(counts: np.ndarray, n: float | None) -> tuple[np.ndarray, np.ndarray]:
+def corrected(counts: np.ndarray, n: float | None) -> tuple[np.ndarray, np.ndarray]:
     """Return noisy counts, moved to a known total by equal amounts, and their total."""
     total = counts.sum(axis=-1)
     if n is None:
@@ -84,36 +84,47 @@ def _corrected(counts: np.ndarray, n: float | None) -> tuple[np.ndarray, np.ndar
     return counts, np.full(total.shape, max(float(n), 1.0))
 
 
-def _simulated(
-    table: NoisyTable,
-    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    null: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
-    dof: int,
-    n_resamples: int,
-    random_state: Any,
-) -> TestResult:
-    """Test a hypothesis by a parametric bootstrap.
+@dataclass(frozen=True)
+class _Hypothesis:
+    """A hypothesis about the cells of a table.
 
-    `statistic` and `null` are functions of corrected counts, of shape (..., n_cells), and their
-    totals: the statistics, and the probabilities and totals under the hypothesis that fit best.
+    `statistic` and `fit` are functions of corrected counts, of shape (..., n_cells), and their
+    totals: the test statistics, and the best fit under the hypothesis (probabilities, totals).
     """
-    table.check_population(True)
-    check_integer("n_resamples", n_resamples, at_least=19)
-    flat = table.counts.reshape(-1, table.size)
-    counts, totals = _corrected(flat, table.n_records)
-    found = statistic(counts, totals)
-    shape = table.counts.shape[: table.batch_dims]
-    if table.law.is_exact:
-        return TestResult(found.reshape(shape), chi2.sf(found, dof).reshape(shape), dof)
-    generator = np.random.default_rng(random_state)
-    probabilities, totals = null(counts, totals)
-    larger = []
-    for rows in row_blocks(len(flat), n_resamples * table.size, _BLOCK_CELLS):
-        drawn = _draw(table.law, totals[rows], probabilities[rows], n_resamples, generator)
-        again = statistic(*_corrected(drawn.reshape(-1, table.size), table.n_records))
-        larger.append(np.sum(again.reshape(n_resamples, -1) >= found[rows], axis=0))
-    pvalue = (1 + np.concatenate(larger)) / (1 + n_resamples)
-    return TestResult(found.reshape(shape), pvalue.reshape(shape), dof)
+
+    table: NoisyTable
+    dof: int
+    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    fit: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+    def simulate(
+        self, p: np.ndarray, totals: np.ndarray, size: int, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Return statistics of simulated tables, of shape (size, n_tables)."""
+        table = self.table
+        drawn = _draw(table.law, totals, p, size, generator).reshape(-1, table.size)
+        return self.statistic(*corrected(drawn, table.n_records)).reshape(size, -1)
+
+    def test(self, n_resamples: int, random_state: Any) -> TestResult:
+        """Test the hypothesis by a parametric bootstrap."""
+        table = self.table
+        table.check_population(True)
+        check_integer("n_resamples", n_resamples, at_least=19)
+        flat = table.counts.reshape(-1, table.size)
+        counts, totals = corrected(flat, table.n_records)
+        found = self.statistic(counts, totals)
+        shape = table.counts.shape[: table.batch_dims]
+        if table.law.is_exact:
+            pvalue = chi2.sf(found, self.dof)
+        else:
+            generator = np.random.default_rng(random_state)
+            p, totals = self.fit(counts, totals)
+            larger = [
+                np.sum(self.simulate(p[i], totals[i], n_resamples, generator) >= found[i], axis=0)
+                for i in row_blocks(len(flat), n_resamples * table.size, _BLOCK_CELLS)
+            ]
+            pvalue = (1 + np.concatenate(larger)) / (1 + n_resamples)
+        return TestResult(found.reshape(shape), pvalue.reshape(shape), self.dof)
 
 
 def _fit_independent(
@@ -127,7 +138,7 @@ def _fit_independent(
     """
     noise = table.mechanism.noise
     tables = counts.reshape(-1, *table.shape)
-    rows, columns = (_projected(tables.sum(axis=axis), totals) for axis in (2, 1))
+    rows, columns = (projected(tables.sum(axis=axis), totals) for axis in (2, 1))
     if table.law.is_exact:
         return rows, columns, totals
     for _ in range(_FITS):
@@ -140,12 +151,12 @@ def _fit_independent(
                 totals = np.maximum(fitted / np.sum(precision * product**2, axis=(1, 2)), 1.0)
             other = columns[:, np.newaxis] if axis == 2 else rows[:, :, np.newaxis]
             found = np.sum(precision * other * tables, axis=axis)
-            found = _projected(found / np.sum(precision * other**2, axis=axis), totals)
+            found = projected(found / np.sum(precision * other**2, axis=axis), totals)
             rows, columns = (found, columns) if axis == 2 else (rows, found)
     return rows, columns, totals
 
 
-def _projected(sums: np.ndarray, totals: np.ndarray) -> np.ndarray:
+def projected(sums: np.ndarray, totals: np.ndarray) -> np.ndarray:
     """Return the closest distributions to noisy sums of given totals."""
     # Subtract the amount for which the positive parts add up to the total.
     ordered = -np.sort(-sums, axis=-1)
@@ -157,7 +168,7 @@ def _projected(sums: np.ndarray, totals: np.ndarray) -> np.ndarray:
     return found / found.sum(axis=-1, keepdims=True)
 
 
-def _two_way(table: NoisyTable, name: str) -> tuple[int, int]:
+def check_two_way(table: NoisyTable, name: str) -> tuple[int, int]:
     if len(table.shape) != 2 or min(table.shape) < 2:
         raise ValueError(
             f"{name} needs a table of two variables, each with several categories; got shape "
@@ -212,15 +223,14 @@ def independence(table: NoisyTable, *, n_resamples: int = 999, random_state: Any
     >>> independence(table).pvalue
     0.001
     """
-    shape = _two_way(table, "independence")
-    return _simulated(
-        table,
-        partial(_pearson, table=table),
-        partial(_independent, table=table),
-        (shape[0] - 1) * (shape[1] - 1),
-        n_resamples,
-        random_state,
-    )
+    return _independence(table).test(n_resamples, random_state)
+
+
+def _independence(table: NoisyTable) -> _Hypothesis:
+    shape = check_two_way(table, "independence")
+    dof = (shape[0] - 1) * (shape[1] - 1)
+    functions = (partial(_pearson, table=table), partial(_independent, table=table))
+    return _Hypothesis(table, dof, *functions)
 
 
 def homogeneity(table: NoisyTable, *, n_resamples: int = 999, random_state: Any = 0) -> TestResult:
@@ -278,6 +288,10 @@ def goodness_of_fit(
     >>> goodness_of_fit(table, [0.3, 0.4, 0.2, 0.1]).pvalue
     0.006
     """
+    return _goodness_of_fit(table, probabilities).test(n_resamples, random_state)
+
+
+def _goodness_of_fit(table: NoisyTable, probabilities: ArrayLike | None) -> _Hypothesis:
     if probabilities is None:
         p = np.full(table.size, 1 / table.size)
     else:
@@ -292,10 +306,10 @@ def goodness_of_fit(
             terms = np.where(variance > 0, residual**2 / variance, np.where(residual, np.inf, 0.0))
         return terms.sum(axis=-1)
 
-    def null(counts, totals):
+    def fit(counts, totals):
         return np.broadcast_to(p, counts.shape), totals
 
-    return _simulated(table, statistic, null, table.size - 1, n_resamples, random_state)
+    return _Hypothesis(table, table.size - 1, statistic, fit)
 
 
 def trend(
@@ -335,12 +349,18 @@ def trend(
     ...     [[160.2, 91.7, 48.5], [119.5, 123.1, 57.0]], GaussianMechanism(4.0), n_records=600
     ... )
     >>> trend(table).pvalue
-    0.006
+    0.012
     """
-    shape = _two_way(table, "trend")
+    return _trend(table, row_values, column_values).test(n_resamples, random_state)
+
+
+def _trend(
+    table: NoisyTable, row_values: ArrayLike | None, column_values: ArrayLike | None
+) -> _Hypothesis:
+    shape = check_two_way(table, "trend")
     noise = table.mechanism.noise
     values = [
-        _check_values(name, given, size)
+        check_values(name, given, size)
         for name, given, size in zip(
             ("row_values", "column_values"), (row_values, column_values), shape, strict=True
         )
@@ -356,11 +376,10 @@ def trend(
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(variance > 0, found**2 / variance, 0.0)
 
-    null = partial(_independent, table=table)
-    return _simulated(table, statistic, null, 1, n_resamples, random_state)
+    return _Hypothesis(table, 1, statistic, partial(_independent, table=table))
 
 
-def _check_values(name: str, values: ArrayLike | None, size: int) -> np.ndarray:
+def check_values(name: str, values: ArrayLike | None, size: int) -> np.ndarray:
     found = np.arange(float(size)) if values is None else check_real_array(name, values)
     if found.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},); got {found.shape}")
@@ -378,189 +397,173 @@ def _check_probabilities(probabilities: ArrayLike, shape: tuple[int, ...] | None
     return p / p.sum()
 
 
-# Measures of association ----------------------------------------------------------------
+# Power ------------------------------------------------------------------------------------
 
 
-def correlation(
-    table: NoisyTable,
-    row_values: ArrayLike | None = None,
-    column_values: ArrayLike | None = None,
+def power(
+    probabilities: ArrayLike,
+    n_records: int,
+    mechanism: Mechanism,
     *,
-    confidence: float = 0.95,
-    population: bool = True,
-) -> Estimate:
-    """Estimate the correlation of two numbers.
+    test: str = "independence",
+    null: ArrayLike | None = None,
+    level: float = 0.05,
+    n_resamples: int = 2000,
+    random_state: Any = 0,
+) -> float:
+    """Compute the probability that a test rejects, before any data are seen.
 
     Parameters
     ----------
-    table : NoisyTable
-        Table of two variables.
-    row_values, column_values : array-like, optional
-        Numbers that the categories stand for. If None, 0, 1, 2 and so on.
-    confidence, population
-        As in `share`.
+    probabilities : array-like
+        Assumed probabilities of the cells of the table.
+    n_records : int
+        Number of records. The test uses it if it is public under the mechanism's adjacency.
+    mechanism : Mechanism
+        The calibrated mechanism of the table.
+    test : {"independence", "trend", "goodness_of_fit"}, default="independence"
+        The test. `homogeneity` has the power of `independence`.
+    null : array-like, optional
+        Probabilities under the hypothesis of `goodness_of_fit`. If None, they are equal.
+    level : float, default=0.05
+        Level of the test.
+    n_resamples : int, default=2000
+        Number of tables that are simulated under the hypothesis, and under `probabilities`.
+    random_state : int, Generator or None, default=0
+        Seed of the simulation.
 
     Returns
     -------
-    Estimate
-        From -1 to 1. The interval is the whole range if the noise hides the variance of one of
-        the numbers.
-
-    Notes
-    -----
-    The sum over the cells of ``y (u v - r (u^2 + v^2) / 2)``, with standardised numbers u and v,
-    has the mean 0 if the correlation is r. Errors of the estimated means and variances change it
-    to the second order only.
+    float
+        With a standard error of at most ``0.5 / sqrt(n_resamples)``.
 
     Examples
     --------
-    >>> from skdirdp.inference import NoisyTable, correlation
+    >>> from skdirdp.inference import power
     >>> from skdirdp.mechanisms import GaussianMechanism
-    >>> table = NoisyTable(
-    ...     [[160.2, 91.7, 48.5], [119.5, 123.1, 57.0]], GaussianMechanism(4.0), n_records=600
-    ... )
-    >>> correlation(table)
-    Estimate(0.1066, low=0.01938, high=0.1927, confidence=0.95)
+    >>> mechanism = GaussianMechanism.calibrate(epsilon=1.0)
+    >>> 0.9 < power([[0.3, 0.2], [0.2, 0.3]], 500, mechanism) <= 1.0
+    True
     """
-    table.check_population(population)
-    shape = _two_way(table, "correlation")
-    z = normal_quantile(confidence)
-    u = np.repeat(_check_values("row_values", row_values, shape[0]), shape[1])
-    v = np.tile(_check_values("column_values", column_values, shape[1]), shape[0])
-    flat = table.counts.reshape(-1, table.size)
-    counts, totals = _corrected(flat, table.n_records)
-    known = np.ones(len(flat), dtype=bool)
-    scaled = []
-    for numbers in (u, v):
-        centred = (
-            numbers - np.clip(counts @ numbers / totals, numbers.min(), numbers.max())[:, None]
-        )
-        spread = np.sum(counts * centred**2, axis=-1)
-        # The noise of the variance, relative to the variance.
-        noise = np.sqrt(_noise_variance(table, centred**2, np.maximum(counts, 0.0)))
-        known &= spread > _MIN_SIGNAL * noise
-        scaled.append(centred / np.sqrt(np.where(known, spread, 1.0) / totals)[:, None])
-    product, squares = scaled[0] * scaled[1], (scaled[0] ** 2 + scaled[1] ** 2) / 2
-    value = np.sum(counts * product, axis=-1) / totals
-    likely = np.maximum(counts, 0.0)
-    likely *= (totals / np.maximum(likely.sum(axis=-1), 1e-300))[:, np.newaxis]
-
-    def accepts(tested):
-        contrast = product - tested[:, np.newaxis] * squares
-        variance = np.sum(likely * contrast**2, axis=-1) * population
-        variance = variance + _noise_variance(table, contrast, likely)
-        return totals * np.abs(value - tested) <= z * np.sqrt(variance)
-
-    start = np.clip(value, -1.0, 1.0)
-    low, high = (np.where(known, last_accepted(accepts, start, end), end) for end in (-1.0, 1.0))
-    lead = table.counts.shape[: table.batch_dims]
-    return Estimate(*(each.reshape(lead) for each in (start, low, high)), confidence)
-
-
-def _noise_variance(table: NoisyTable, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the variance of weighted sums of the noise of all cells with given counts."""
-    if table.n_records is not None:
-        weights = weights - weights.mean(axis=-1, keepdims=True)
-    return np.sum(table.mechanism.noise.variance_at(counts) * weights**2, axis=-1)
-
-
-def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
-    """Estimate Cramer's V, the strength of the association of two variables.
-
-    Parameters
-    ----------
-    table : NoisyTable
-        Table of two variables.
-    confidence : float, default=0.95
-        Probability that an interval contains the true value.
-
-    Returns
-    -------
-    Estimate
-        From 0 to 1. The interval is the whole range if the noise hides the size of a category.
-
-    Notes
-    -----
-    The statistic of `independence` with the inverse covariance of all residuals has a noncentral
-    chi-squared distribution. Noise shrinks some directions of association more than others. The
-    interval allows for all directions, so it covers more than `confidence` in larger tables.
-
-    Examples
-    --------
-    >>> from skdirdp.inference import NoisyTable, cramers_v
-    >>> from skdirdp.mechanisms import GaussianMechanism
-    >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
-    >>> cramers_v(table)
-    Estimate(0.2464, low=0.179, high=0.3138, confidence=0.95)
-    """
+    check_choice("test", test, ("independence", "trend", "goodness_of_fit"))
+    check_real("level", level, above=0, below=1)
+    check_integer("n_records", n_records, at_least=1)
+    check_integer("n_resamples", n_resamples, at_least=100)
+    p = _check_probabilities(probabilities, None)
+    public = n_records if replaces(mechanism.adjacency) else None
+    table = NoisyTable(np.zeros(p.shape), mechanism, public)
     table.check_population(True)
-    check_real("confidence", confidence, above=0, below=1)
-    shape = _two_way(table, "cramers_v")
-    law = table.law
-    flat = table.counts.reshape(-1, table.size)
-    counts, totals = _corrected(flat, table.n_records)
-    # Margins of dependent variables are sums; the noise must not hide the smallest of them.
-    sums = [counts.reshape(-1, *shape).sum(axis=axis) for axis in (2, 1)]
-    noise = [np.sqrt(law.variance * size) for size in (shape[1], shape[0])]
-    clear = [
-        each.min(axis=-1) >= _MIN_SIGNAL * level for each, level in zip(sums, noise, strict=True)
-    ]
-    known = np.logical_and(*clear)
-    rows, columns = (_projected(each, totals) for each in sums)
-    dof = (shape[0] - 1) * (shape[1] - 1)
-    statistic, weak, strong, centre = _standardised(counts, totals, (rows, columns), law)
-    tails = (1 - confidence) / 2
-    low = noncentrality(statistic, dof, 1 - tails) * weak
-    high = noncentrality(statistic, dof, tails) * strong
-    scale = totals * (min(shape) - 1)
-    value, low, high = (np.sqrt(np.clip(each / scale, 0.0, 1.0)) for each in (centre, low, high))
-    low, high = np.where(known, low, 0.0), np.where(known, high, 1.0)
-    lead = table.counts.shape[: table.batch_dims]
-    value = np.clip(value, low, high)
-    return Estimate(*(each.reshape(lead) for each in (value, low, high)), confidence)
-
-
-def _standardised(counts, totals, margins, law):
-    """Return the statistic, the range of its loss by noise, and the squared association.
-
-    Without noise the noncentrality is the association phi^2 times the number of records. With
-    noise it is divided by a number between the second and the third result.
-    """
-    smallest = _MIN_MARGIN / totals[:, np.newaxis]
-    (left, first), (right, second) = (_contrasts(np.maximum(p, smallest)) for p in margins)
-    tables = counts.reshape(len(counts), left.shape[2], right.shape[2])
-    residual = left @ tables @ right.transpose(0, 2, 1)
-    residual = residual.reshape(len(counts), -1) / np.sqrt(totals)[:, np.newaxis]
-    # The covariance of the contrasts is diagonal: that of the counts is 1, the noise is added.
-    levels = (first[:, :, np.newaxis] * second[:, np.newaxis]).reshape(residual.shape)
-    levels = 1 + (law.variance / totals)[:, np.newaxis] * levels + (1 / law.r if law.r > 0 else 0.0)
-    return (
-        np.sum(residual**2 / levels, axis=-1),
-        levels.min(axis=-1),
-        levels.max(axis=-1),
-        np.maximum(np.sum(residual**2 - levels, axis=-1), 0.0),
+    if test == "goodness_of_fit":
+        hypothesis = _goodness_of_fit(table, null)
+        base = hypothesis.fit(np.zeros((1, p.size)), np.ones(1))[0]
+    else:
+        hypothesis = _independence(table) if test == "independence" else _trend(table, None, None)
+        base = np.outer(p.sum(axis=1), p.sum(axis=0)).reshape(1, -1)
+    generator = np.random.default_rng(random_state)
+    total = np.array([n_records])
+    usual, found = (
+        hypothesis.simulate(each, total, n_resamples, generator)
+        for each in (base, p.reshape(1, -1))
     )
+    return float(np.mean(found > np.quantile(usual, 1 - level)))
 
 
-def _contrasts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return contrasts c of several margins p, and their squared norms.
+def budget_for_power(
+    target: float,
+    probabilities: ArrayLike,
+    n_records: int,
+    *,
+    mechanism: str = "gaussian",
+    delta: float = 1e-5,
+    adjacency: str = "replace",
+    releases: int = 1,
+    **options: Any,
+) -> float:
+    """Find the smallest epsilon at which a test has a power.
 
-    Contrasts c and d of one margin have ``c @ p = 0``, ``sum_i p_i c_i^2 = 1``,
-    ``sum_i p_i c_i d_i = 0`` and ``c @ d = 0``.
+    Parameters
+    ----------
+    target : float in (0, 1)
+        The power.
+    probabilities, n_records
+        As in `power`.
+    mechanism, delta, adjacency, releases
+        As in `skdirdp.mechanisms.calibrate`.
+    **options
+        Other parameters of `power`.
+
+    Returns
+    -------
+    float
+        Accurate to about 2%, or infinite if an epsilon of 1000 is not enough.
+
+    Examples
+    --------
+    >>> from skdirdp.inference import budget_for_power
+    >>> 0.1 < budget_for_power(0.8, [[0.3, 0.2], [0.2, 0.3]], 500) < 1.0
+    True
     """
-    p = p / p.sum(axis=-1, keepdims=True)
-    root = np.sqrt(p)
-    basis = np.linalg.svd(root[:, np.newaxis])[2][:, 1:] / root[:, np.newaxis]
-    norms, turn = np.linalg.eigh(basis @ basis.transpose(0, 2, 1))
-    return turn.transpose(0, 2, 1) @ basis, norms
+    n_cells = np.size(probabilities)
+
+    def reached(epsilon: float) -> float:
+        drawn = calibrate(
+            mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            releases=releases,
+            n_samples=n_records,
+            n_categories=n_cells,
+        )
+        return power(probabilities, n_records, drawn, **options)
+
+    return _smallest_reaching(target, reached, _EPSILONS)
 
 
-def noncentrality(statistic: np.ndarray, dof: int, probability: float) -> np.ndarray:
-    """Return noncentralities at which the statistic has a given distribution function; 0 if none."""
-    low = np.zeros(statistic.shape)
-    high = statistic + 10 * np.sqrt(statistic + dof) + 50
-    for _ in range(60):
+def rows_for_power(
+    target: float, probabilities: ArrayLike, mechanism: Mechanism, **options: Any
+) -> int | float:
+    """Find the smallest number of records at which a test has a power.
+
+    Parameters
+    ----------
+    target : float in (0, 1)
+        The power.
+    probabilities, mechanism
+        As in `power`.
+    **options
+        Other parameters of `power`.
+
+    Returns
+    -------
+    int or float
+        Accurate to about 2%, or infinite if a billion records are not enough.
+
+    Examples
+    --------
+    >>> from skdirdp.inference import rows_for_power
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> mechanism = GaussianMechanism.calibrate(epsilon=1.0)
+    >>> 100 < rows_for_power(0.8, [[0.3, 0.2], [0.2, 0.3]], mechanism) < 500
+    True
+    """
+
+    def reached(n_records: float) -> float:
+        return power(probabilities, round(n_records), mechanism, **options)
+
+    found = _smallest_reaching(target, reached, _RECORDS)
+    return found if np.isinf(found) else int(np.ceil(found))
+
+
+def _smallest_reaching(
+    target: float, reached: Callable[[float], float], limits: tuple[float, float]
+) -> float:
+    """Return the smallest value at which an increasing power reaches a target, or infinity."""
+    check_real("target", target, above=0, below=1)
+    low, high = np.log(limits)
+    if reached(float(np.exp(high))) < target:
+        return np.inf
+    while high - low > _PRECISION:
         middle = (low + high) / 2
-        larger = chndtr(statistic, dof, middle) > probability
-        low, high = np.where(larger, middle, low), np.where(larger, high, middle)
-    return low
+        low, high = (low, middle) if reached(float(np.exp(middle))) >= target else (middle, high)
+    return float(np.exp(high))
