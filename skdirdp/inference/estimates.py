@@ -266,7 +266,8 @@ class TestedMean:
         reach = np.sqrt(self._variance(mean, p, total))
         groups = Groups(self.noisy, self.cells, total, self._corrected)
         found = np.where(self.known, self._deviate(groups, mean, p), 0.0)
-        return found, total * (mean - self.least) / reach, total * (self.most - mean) / reach
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return found, total * (mean - self.least) / reach, total * (self.most - mean) / reach
 
     def _deviate(self, groups, mean, p):
         ends = (self.least, self.most)
@@ -284,6 +285,8 @@ class TestedMean:
         """
         found, below, above = self._test(mean)
         two, one = ndtri((1 + confidence) / 2), ndtri(confidence)
+        if self.law.is_exact:
+            return found < -two, found > two  # no noisy mean is beyond the possible ones
         with np.errstate(invalid="ignore"):
             never_low, never_high = below < two, above < two
         # Both hold for hypotheses that leave hardly any records in the groups.
