@@ -288,7 +288,7 @@ def share_deviates(law: NoiseLaw, groups: Groups, share: np.ndarray, sampling: b
     p = np.stack([share, 1 - share], axis=-1)
     if law.is_exact:
         return _exact_deviates(groups, share, sampling)
-    found = mean_deviates(law, groups, np.array([1.0, 0.0]), share, p, sampling)
+    found = np.array(mean_deviates(law, groups, np.array([1.0, 0.0]), share, p, sampling))
     if not sampling:
         return found
     noisy, cells, total, outside = groups
