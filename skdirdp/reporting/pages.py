@@ -11,7 +11,6 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
@@ -201,7 +200,7 @@ def crosstab_page(
         section("How to read the tables", tag("p", text)),
     ]
     for number_, (columns, file, frame, estimates) in enumerate(tables):
-        content: list[Any] = [tag("p", "File: ", tag("a", file, href=quote(file)), class_="small")]
+        content: list[Any] = [tag("p", f"File: {file}", class_="small")]
         if number_ < _MOST_TABLES:
             content.append(_table_figure(f"table{number_}", columns, categories, estimates))
             names = [str(name) for name in frame.columns]
