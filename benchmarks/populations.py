@@ -112,7 +112,7 @@ class Makers:
         value, condition = self._event(column), self._event(given, 0.05)
         part = self.table[self.table[given] == condition]
         return Query(
-            f"share {column} = {value} | {given} = {condition}",
+            f"share {column} = {value} given {given} = {condition}",
             lambda tabs: tabs.share({column: value}, {given: condition}),
             (part[column] == value).mean(),
         )
@@ -176,7 +176,7 @@ class Makers:
         (column,), (given,) = self._columns(self.numbers, 1), self._columns(self.categories, 1)
         value = self._event(given, 0.05)
         true = float(self.table.loc[self.table[given] == value, column].mean())
-        name = f"mean {column} | {given} = {value}"
+        name = f"mean {column} given {given} = {value}"
         return Query(name, lambda tabs: tabs.mean(column, {given: value}), true)
 
     def quantile(self) -> Query:

@@ -493,7 +493,11 @@ def network_from_tables(
         Guarantee of the release of the counts.
     target : node, optional
     """
-    budget = {"epsilon": privacy.epsilon, "order": privacy.order, "adjacency": privacy.adjacency}
+    budget: dict[str, Any] = {
+        "epsilon": privacy.epsilon,
+        "order": privacy.order,
+        "adjacency": privacy.adjacency,
+    }
     if privacy.delta is not None:
         budget["delta"] = privacy.delta
     model = PrivateBayesNetMLE(structure, schema=schema, target=target, alpha=0.0, **budget)
@@ -543,7 +547,7 @@ class StateEncoder:
 class FamilyCounter(Counter):
     """Counts of all families in a table that is not in memory, part by part."""
 
-    families: dict[Hashable, Family]
+    families: Mapping[Any, Family]
     encoder: StateEncoder
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int

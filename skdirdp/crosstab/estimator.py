@@ -211,8 +211,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         self
         """
         with self._fitting() as context:
-            weights, counter = self._prepare()
-            schema = counter.encoder.schema
+            schema, weights, counter = self._prepare()
             if schema.person is not None:
                 check_person(schema, groups, self.max_rows)
             table = open_table(X, groups=groups)
@@ -223,7 +222,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
                     table = open_table(X, groups=schema.person)
                 self._check_columns(schema, schema.records(table.sample, optional=True).columns)
                 counts = table.select_features(list(counter.encoder.kinds)).count(counter)
-            self._release_counts(context, weights, counter, counts)
+            self._release_counts(context, schema, weights, counter, counts)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -254,7 +253,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         [('rain', 'wet')]
         """
         with self._fitting() as context:
-            weights, counter = self._prepare()
+            schema, weights, counter = self._prepare()
             given = _check_given(tables, list(weights))
             counted = self._selected(n_samples)
             counts = []
@@ -262,11 +261,12 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
                 shape = (*family.parent_states, family.n_states)
                 name = f"the table of {columns}"
                 counts.append(check_given_counts(name, given[columns], shape, counted.n_rows))
-            self._release_counts(context, weights, counter, TableCounts(counted, counts))
+            released = TableCounts(counted, counts)
+            self._release_counts(context, schema, weights, counter, released)
         return self
 
-    def _prepare(self) -> tuple[dict[Columns, float], FamilyCounter]:
-        """Return the weights of the tables, and the counter of all of them."""
+    def _prepare(self) -> tuple[Schema, dict[Columns, float], FamilyCounter]:
+        """Return the schema, the shares of the tables, and the counter of all of them."""
         if ReleaseContext.current() is not None:
             raise TypeError(
                 "PrivateCrosstab cannot be a step of a PrivatePipeline: it counts the columns of "
@@ -279,7 +279,10 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         sizes = {name: kind.n_cells for name, kind in kinds.items()}
         families = {
             columns: Family(
-                columns[-1], columns[:-1], sizes[columns[-1]], tuple(map(sizes.get, columns[:-1]))
+                columns[-1],
+                columns[:-1],
+                sizes[columns[-1]],
+                tuple(sizes[name] for name in columns[:-1]),
             )
             for columns in weights
         }
@@ -290,7 +293,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
                 f"{n_cells}. Name fewer tables, or declare fewer bins. Nothing was charged"
             )
         encoder = StateEncoder(kinds, schema)
-        return weights, FamilyCounter(families, encoder, list(schema), int(self.max_rows))
+        return schema, weights, FamilyCounter(families, encoder, list(schema), int(self.max_rows))
 
     @staticmethod
     def _check_columns(schema: Schema, names: Any) -> None:
@@ -303,12 +306,14 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
     def _release_counts(
         self,
         context: ReleaseContext,
+        schema: Schema,
         weights: Mapping[Columns, float],
         counter: FamilyCounter,
         counts: TableCounts,
     ) -> None:
         """Release the counts of all tables, and set the fitted attributes."""
-        n_samples, leaks = 1.0, []
+        n_samples: float = 1.0
+        leaks: list[str] = []
         if self.mechanism == "auto":  # the noise of one mechanism follows from the budget alone
             n_samples, leaks = self._public_n_samples(counts.counted, context.budget)
         tables = [
@@ -332,13 +337,15 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         # Without noise, a mechanism returns shares.
         drawn = [each.drawn for each in released] if context.is_private else rows
         self.tables_ = list(weights)
-        self.schema_ = counter.encoder.schema.select(list(counter.encoder.kinds))
+        self.schema_ = schema.select(list(counter.encoder.kinds))
         self.categories_ = {name: kind.labels() for name, kind in counter.encoder.kinds.items()}
         self.noisy_counts_ = {
             columns: table.reshape(shape)
             for columns, table, shape in zip(weights, drawn, shapes, strict=True)
         }
-        self.mechanisms_ = dict(zip(weights, (each.mechanism for each in released), strict=True))
+        # Every table has several cells, and therefore a mechanism.
+        mechanisms = [each.mechanism for each in released if each.mechanism is not None]
+        self.mechanisms_ = dict(zip(weights, mechanisms, strict=True))
         self._set_estimates(context, plan.n_records)
         names = list(self.categories_)
         self.n_features_in_ = len(names)
@@ -550,7 +557,7 @@ def parse_tables(tables: Any, schema: Schema) -> dict[Columns, float]:
     for table, share in shares.items():
         # A tuple may be the name of a column.
         is_set = isinstance(table, tuple) and table not in schema
-        columns = table if is_set else (table,)
+        columns: Columns = table if is_set else (table,)  # type: ignore[assignment]
         found[columns] = check_real(f"the share of {table!r} in tables", share, above=0)
         if not 1 <= len(columns) <= _MOST_COLUMNS or len(set(columns)) < len(columns):
             raise ValueError(f"tables must have one to three different columns each; got {table!r}")

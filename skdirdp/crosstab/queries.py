@@ -189,8 +189,7 @@ class TableQueries:
         cells, among = (
             np.broadcast_to(each, shape).reshape(-1, *query.table.shape) for each in (inside, among)
         )
-        level = {"confidence": confidence, "population": population}
-        found = inference.share(query.table, cells, among, **level)
+        found = inference.share(query.table, cells, among, **_level(confidence, population))
         return _unpack(found, query.table, shape[:-1])
 
     def difference(
@@ -503,8 +502,8 @@ class TableQueries:
     def _known(self, *columns: Hashable) -> NoisyTable:
         """Return the noisy table of some columns, without missing values."""
         table = self.noisy_table(*columns)
-        known = tuple(slice(len(self._values(name))) for name in columns)
-        counts = table.counts[(..., *known)]
+        known: Any = (..., *(slice(len(self._values(name))) for name in columns))
+        counts = table.counts[known]
         # The number of records without missing values is not public.
         n_records = table.n_records if counts.shape == table.counts.shape else None
         return replace(table, counts=counts, n_records=n_records)
@@ -520,11 +519,12 @@ class TableQueries:
         axis = query.columns.index(column)
         table = query.table
         if self.schema_[column].missing:
-            known = [slice(None)] * len(table.shape)
+            known: list[Any] = [slice(None)] * len(table.shape)
             known[axis] = slice(len(self._values(column)))
+            index = (..., *known)
             # The number of records with a number is not public.
-            table = replace(table, counts=table.counts[(..., *known)], n_records=None)
-            cells = cells[(slice(None), *known)]
+            table = replace(table, counts=table.counts[index], n_records=None)
+            cells = cells[index]
         return table, {"axis": axis, "given": cells}, shape
 
     def _values(self, name: Hashable) -> list[Hashable]:
@@ -567,8 +567,10 @@ def _single(*shape: int) -> tuple[int, ...]:
 def _unpack(found: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Estimate:
     """Return estimates as arrays of a shape, after the dimensions of independent tables."""
     lead = table.counts.shape[: table.batch_dims]
-    values = (np.reshape(each, (*lead, *shape)) for each in (found.value, found.low, found.high))
-    return Estimate(*values, found.confidence)
+    value, low, high = (
+        np.reshape(each, (*lead, *shape)) for each in (found.value, found.low, found.high)
+    )
+    return Estimate(value, low, high, found.confidence)
 
 
 class _Query:
@@ -612,5 +614,5 @@ class _Query:
         sizes = [shape[axis] for axis in axes]
         positions = np.indices(shape).reshape(len(shape), -1)[axes]
         wanted = np.indices(sizes)[..., np.newaxis]
-        ones = (1,) * len(axes)
-        return (wanted == positions.reshape(len(axes), *ones, -1)).all(axis=0)
+        spread = positions.reshape(len(axes), *[1] * len(axes), -1)
+        return (wanted == spread).all(axis=0)

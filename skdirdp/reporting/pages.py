@@ -222,13 +222,14 @@ def _table_figure(
     from ..displays.tables import ForestDisplay, TableDisplay, category_text
 
     shares = (estimates.value, estimates.low, estimates.high)
-    labels = [[category_text(each) for each in categories[column]] for column in columns]
+    labels: list[list[Any]] = [list(map(category_text, categories[name])) for name in columns]
     display: Any
     if len(columns) == 1:
         display = ForestDisplay(*shares, labels[0], estimates.confidence, None, "share of records")
     elif len(columns) == 2:
-        names = (columns[0], columns[1])
-        display = TableDisplay(*shares, *labels, names, estimates.confidence, "share of records")
+        first, second = labels
+        names, title = (columns[0], columns[1]), "share of records"
+        display = TableDisplay(*shares, first, second, names, estimates.confidence, title)
     else:
         return ""
     svg = to_svg(display, name)
