@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from ._contributions import count_names
+from ._docs import shared_docs
 from ._messages import errors_without_data, warn
 from ._persons import CountedRows, select_rows
 from ._sklearn_compat import Interval, _fit_context
@@ -21,6 +22,7 @@ from .schema import UNKNOWN, rebuild, type_and_value
 _NO_WORD = ""
 
 
+@shared_docs
 class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
     """Count vectorizer that learns its vocabulary privately.
 
@@ -42,27 +44,11 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     max_features : int, default=10000
         Largest vocabulary; the words with the largest noisy counts are kept. In a
         `PrivatePipeline` it is the public number of columns of the next step.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
+    {epsilon, delta, adjacency}
     n_samples : float, default=None
         Public number of records, used if `max_df` or `min_df` is a fraction. If None, the
         actual number is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {max_rows, accountant, label, random_state}
 
     Attributes
     ----------
@@ -75,8 +61,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Noisy count that a word needs. It depends on the budget alone.
     fixed_vocabulary_ : bool
         Whether the vocabulary was given.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {privacy_}
 
     Examples
     --------
@@ -255,10 +240,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Parameters
         ----------
         doc : str, bytes, file name or file
-
-        Returns
-        -------
-        str
         """
         if self.input != "file":
             return super().decode(doc)

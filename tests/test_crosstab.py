@@ -441,15 +441,6 @@ def test_groups_are_persons(visits):
         tabs.fit(visits, groups="patient")
 
 
-@pytest.mark.parametrize("container", ["polars lazy", "duckdb"])
-def test_persons_of_a_lazy_frame_are_refused(visits, container):
-    recorder = Recorder()
-    schema = SCHEMA.replace(person="patient", max_rows=2)
-    with pytest.raises(TypeError, match="no fixed order"):
-        PrivateCrosstab(schema, accountant=recorder).fit(ELSEWHERE[container](visits))
-    assert recorder.charges == []
-
-
 # --- Models ---------------------------------------------------------------------
 
 

@@ -9,14 +9,16 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import shared_docs
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
+from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import Budget, CountingEstimator, PrivacyReport
-from ..mechanisms import CountTable
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
+from ..mechanisms.tables import ContributionBound
 from ..schema import Records, Schema, as_records
 from .base import (
     BaseBayesNet,
@@ -77,6 +79,7 @@ class BayesNetReport(PrivacyReport):
         return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
+@shared_docs
 class PrivateBayesNet(BaseBayesNet):
     """Bayesian network with learnt structure, for synthetic records.
 
@@ -107,40 +110,19 @@ class PrivateBayesNet(BaseBayesNet):
     alpha : float, default=1.0
         Number of records added to each configuration of a column's parents, distributed as
         the column is. Post-processing adds more.
-    columns : array-like of column names, default=None
-        Names of the columns of X if it is an array. If None, they are numbered from 0.
+    {columns}
     max_family_cells : int, default=10_000
         Largest table of a column with its parents that is learnt.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
+    {epsilon, delta, order, adjacency, max_rows}
     postprocess : bool, default=True
         Whether to post-process the noisy tables of cliques, at no privacy cost: they are made
         consistent with each other and with the counts of columns, and smoothed. If False,
         each table is used as drawn, with negative counts as 0.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {accountant, label, random_state}
 
     Attributes
     ----------
-    model_ : pgmpy DiscreteBayesianNetwork
-        Released network, built when first accessed.
+    {model_}
     structure_ : dict of tuple
         Released parents of each column; columns stand after their parents.
     states_ : dict of list
@@ -152,16 +134,10 @@ class PrivateBayesNet(BaseBayesNet):
         Number of records: public under replacement, otherwise estimated from the release.
     sigma_ : dict
         Standard deviation of the noise of "columns", "pairs" and each of the "cliques".
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {classes_, privacy_}
     columns_ : list
         Columns of X.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -259,7 +235,8 @@ class PrivateBayesNet(BaseBayesNet):
         Parameters
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
-            All columns are learnt.
+            All columns are learnt. With a schema, X may also be a Dask collection, a PyArrow
+            dataset or a lazy frame, whose records are then read into memory.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
             Person of each record, as whole numbers or strings. Only the first `max_rows`
@@ -290,7 +267,8 @@ class PrivateBayesNet(BaseBayesNet):
                 "strict": schema.strict,
             }
             self._learn(table, schedule, n_records, constraints)
-            self._set_columns(names)
+            self.columns_ = names
+            self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self
@@ -333,10 +311,9 @@ class PrivateBayesNet(BaseBayesNet):
         self, budget: Budget, counted: CountedRows, n_columns: int, n_unlisted: int
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
-        table = CountTable(1.0, 2)
-        if counted.unit.is_person:
-            table = table.per_person(counted.unit.max_rows)
-        relation, bound = table.relation(budget.adjacency), table.contribution
+        unit, relation = counted.unit, budget.adjacency
+        bound = ContributionBound().for_person(unit.max_rows)
+        relation = PERSON_RELATIONS[relation] if unit.is_person else relation
         selections: list[SelectionMechanism] = []
         if not n_unlisted:
             whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)

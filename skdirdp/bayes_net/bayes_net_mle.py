@@ -12,13 +12,14 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._messages import errors_without_data
-from .._persons import CountedRows, check_person, select_by_key
+from .._persons import CountedRows, select_by_key, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
 from ..base import Budget, CountingEstimator, PrivacyReport, ReleaseContext, ReleasePlan
-from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_table
+from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
@@ -40,6 +41,7 @@ from .base import BaseBayesNet, Family, Parents, log_likelihood, sample_codes
 from .structure_learning import kinds_from_states
 
 
+@shared_docs
 class PrivateBayesNetMLE(BaseBayesNet):
     """Private parameters for a Bayesian network of given structure.
 
@@ -67,47 +69,15 @@ class PrivateBayesNetMLE(BaseBayesNet):
     split : {"optimised", "even"}, default="optimised"
         How the budget is split over the nodes: to maximise the expected log-likelihood, or
         evenly, as the papers' calibrations always do.
-    columns : array-like of column names, default=None
-        Names of the columns of X if it is an array. If None, they are numbered from 0.
+    {columns}
     max_cells : int, default=10_000_000
         Largest table of a node with its parents. A larger one is an error.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_rows, postprocess}
+    {accountant, label, random_state}
 
     Attributes
     ----------
-    model_ : pgmpy DiscreteBayesianNetwork
-        Released network, built when first accessed.
+    {model_}
     probabilities_ : dict of ndarray of shape (n_configurations, n_states)
         Released P(node | parents). Configurations of the parents are in the order of
         `itertools.product` over their states.
@@ -115,20 +85,15 @@ class PrivateBayesNetMLE(BaseBayesNet):
         Parents of each node; nodes stand after their parents.
     states_ : dict of list
         States of each node.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
+    {classes_}
     alpha_ : dict of float
         Smoothing of the table of each node, in counts.
     mechanisms_ : dict of Mechanism
         Mechanism that released the table of each node with more than one state.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {privacy_}
     columns_ : list
         Columns of X. Columns that are no nodes are not used.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -235,10 +200,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
-            if self.schema is not None and self.schema.person is not None:
-                check_person(self.schema, groups, self.max_rows)
-                groups = self.schema.person
-            table = open_table(X, groups=groups)
+            table = open_by_schema(self.schema, X, groups, self.max_rows)
             count = self._count_in_memory if table.in_memory else self._count_out_of_core
             self._release_counts(context, *count(table))
         return self
@@ -293,8 +255,10 @@ class PrivateBayesNetMLE(BaseBayesNet):
         if records.n_records == 0:
             raise ValueError("X must contain at least one record; got 0")
         encoder = StateEncoder(self._declared_kinds(), self.schema)
-        n_records, max_rows = records.n_records, int(self.max_rows)
-        counted = select_by_key(self.schema, part.groups, n_records, max_rows)
+        if self.schema is None:
+            counted = select_rows(part.groups, records.n_records, self.max_rows)
+        else:
+            counted = select_persons(self.schema, records, part.groups, self.max_rows)
         missing = self._missing_states(encoder.kinds)
         for node in self.structure_:
             if node not in encoder.kinds:
@@ -307,7 +271,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
     def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return the same for a table that is not in memory; all states must be given."""
-        names = as_records(table.sample, self.columns).names
+        names = _open(table.sample, self.columns, self.schema).names
         self._check_columns(names)
         self._set_declared_states(table.kind)
         counter = FamilyCounter(self._families, self._encoder_, self.columns, int(self.max_rows))
@@ -376,7 +340,8 @@ class PrivateBayesNetMLE(BaseBayesNet):
             self._postprocess(None if plan.n_records is None else float(plan.n_records))
         else:
             self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
-        self._set_columns(names)
+        self.columns_ = names
+        self._set_feature_names(names)
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""
@@ -553,9 +518,8 @@ class FamilyCounter(Counter):
     max_rows: int
 
     @property
-    def block_columns(self) -> list[Hashable] | None:
-        # Cells are encoded by a schema, which the engine of a lazy frame cannot do.
-        return None if self.encoder.schema is None else list(self.encoder.kinds)
+    def by_schema(self) -> bool:
+        return self.encoder.schema is not None
 
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
@@ -563,9 +527,8 @@ class FamilyCounter(Counter):
         return select_by_key(self.encoder.schema, groups, n_rows, self.max_rows, previous)
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
-        records = as_records(part.X, self.columns)
-        n_records = records.n_records
-        counted = self.select_rows(part.groups, n_records, previous)
+        records = _open(part.X, self.columns, self.encoder.schema)
+        counted = self.select_rows(part.groups, records.n_records, previous)
         codes = {
             node: self.encoder.encode(node, records.columns[node], counted.rows)
             for node in self.encoder.kinds

@@ -108,7 +108,7 @@ def check_writable(path: str | None, inputs: list[str]) -> None:
 def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
     edges = sum(map(len, model.structure_.values()))
     lines = [
-        f"Wrote {options.output}: {len(model.columns_)} columns, joined by {edges} dependences",
+        f"Wrote {options.output}: {len(model.columns_)} columns, connected by {edges} edges",
         model.privacy_.statement(),
     ]
     if options.report is not None:

@@ -27,7 +27,7 @@ from ..bayes_net import PrivateBayesNetMLE
 from ..bayes_net.base import Family, Parents
 from ..bayes_net.bayes_net_mle import FamilyCounter, StateEncoder, network_from_tables
 from ..bayes_net.clique_tree import clip_counts
-from ..engines import Part, TableCounts, open_table
+from ..engines import Part, TableCounts, open_by_schema
 from ..inference import NoisyTable
 from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
@@ -212,14 +212,12 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         """
         with self._fitting() as context:
             schema, weights, counter = self._prepare()
-            if schema.person is not None:
-                check_person(schema, groups, self.max_rows)
-            table = open_table(X, groups=groups)
+            table = open_by_schema(schema, X, groups, self.max_rows)
             if table.in_memory:
+                if schema.person is not None:
+                    check_person(schema, groups, self.max_rows)
                 counts = counter.count_part(_in_memory_part(schema, table.part), None)
             else:
-                if schema.person is not None:
-                    table = open_table(X, groups=schema.person)
                 self._check_columns(schema, schema.records(table.sample, optional=True).columns)
                 counts = table.select_features(list(counter.encoder.kinds)).count(counter)
             self._release_counts(context, schema, weights, counter, counts)

@@ -98,7 +98,8 @@ class DaskTable:
             counts.append(dask.delayed(in_memory.count_part, pure=False)(shared, part, previous))
             if "groups" in self.given:
                 # Ids are sent from worker to worker, but not to the client.
-                previous = dask.delayed(_count_rows, pure=False)(shared, part, previous)
+                count = dask.delayed(in_memory.count_per_person, pure=False)
+                previous = count(shared, part, previous)
         while len(counts) > 1:
             counts = [
                 dask.delayed(in_memory.add_counts, pure=False)(counts[start : start + _FAN_IN])
@@ -120,10 +121,6 @@ class DaskTable:
 
 def _split(roles: ColumnRoles | None, records: Any, **others: Any) -> Part:
     return Part(records, **others) if roles is None else roles.split(records, **others)
-
-
-def _count_rows(counter: Counter, part: Part, previous: Any) -> Any:
-    return in_memory.count_per_person(counter, part.groups, previous)
 
 
 def _call(model: Any, method: str, records: Any, meta: Any) -> Any:

@@ -10,23 +10,22 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._messages import describe, errors_without_data, warn
-from .._persons import CountedRows, check_person, select_persons, select_rows
+from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
 from ..base import CountingEstimator, ReleaseContext, ReleasePlan
-from ..engines import Part, TableCounts, lazy_for_dask, open_table
+from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..schema import Schema, as_numbers
+from ..schema import FINE_SCALES, FineGrid, Schema, as_numbers, fine_grid, quantile_borders
 from .columns import SchemaColumns
 from .histogram import (
     BLOCK_ENTRIES,
-    FINE_SCALES,
     BinCounter,
     FeatureBins,
-    FineGrid,
     NoisyHistogram,
     ReleasedHistogram,
     assign_bins,
@@ -36,15 +35,14 @@ from .histogram import (
     check_room,
     empty_table,
     exact_quantiles,
-    fine_grid,
     observed_bounds,
-    quantile_borders,
     value_edges,
 )
 
 _FLOATS = (np.float64, np.float32)
 
 
+@shared_docs
 class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     """Private bins for numeric columns; drop-in replacement for `KBinsDiscretizer`.
 
@@ -81,39 +79,12 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         of these, so it must be at least `n_bins`.
     fine_scale : {"mixed", "linear", "symlog"}, default="mixed"
         Spacing of the fine bins: even, even in a symmetric logarithm, or half of each.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_rows}
     postprocess : bool, default=True
         Whether to post-process the noisy counts, at no privacy cost: the Dirichlet prior is
         subtracted, and the CDF is made monotone. If False, probabilities are released, and
         their bias is corrected with `n_samples`.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {accountant, label, random_state}
 
     Attributes
     ----------
@@ -129,12 +100,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Edges of its bins.
     release_ : list of ndarray of shape (number of fine bins,)
         Noisy counts; probabilities if `postprocess=False` or `epsilon` is infinite.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {privacy_, n_features_in_, feature_names_in_}
 
     Notes
     -----
@@ -240,7 +206,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self
         """
         with self._fitting() as context:
-            table = self._open(X, groups)
+            table = open_by_schema(self.schema, X, groups, self.max_rows)
             if table.in_memory:
                 X, counted = self._select(table.part)
                 bins, leaks = self._choose_bins(X)
@@ -371,14 +337,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 self.bin_edges_[k] = np.append(self.bin_edges_[k], np.inf)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
 
-    def _open(self, X: Any, groups: Any) -> Any:
-        """Return the table with its engine; ids of persons may be in a column of the schema."""
-        table = open_table(X, groups=groups)
-        if table.in_memory or self.schema is None or self.schema.person is None:
-            return table
-        check_person(self.schema, groups, self.max_rows)
-        return open_table(X, groups=self.schema.person)
-
     def _select(self, part: Part) -> tuple[np.ndarray, CountedRows]:
         """Return the counted records of a table in memory as numbers."""
         if self.schema is None:
@@ -411,9 +369,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             records = self.schema.records(sample, optional=True)
             names = [name for name in self.schema.features if name in records.columns]
         self._columns_ = SchemaColumns.from_names(self.schema, names)
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self._set_feature_names(names)
         return self._columns_
 
     def _declare_features(self, columns: Any) -> None:
@@ -784,7 +740,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             elif histogram is not None:
                 drawn[:, k] = np.interp(generator.random(n_samples), histogram.cdf, histogram.edges)
                 if histogram.has_missing:
-                    drawn[generator.random(n_samples) < histogram.missing_share, k] = np.nan
+                    drawn[generator.random(n_samples) < histogram.probabilities[-1], k] = np.nan
         return drawn if self._columns_ is None else self._columns_.decode(drawn)
 
     def __sklearn_tags__(self):

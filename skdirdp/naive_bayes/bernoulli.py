@@ -12,6 +12,7 @@ from sklearn.preprocessing import binarize as above
 from sklearn.utils.extmath import safe_sparse_dot
 
 from .._contributions import RowSums, check_exact
+from .._docs import shared_docs
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
@@ -59,6 +60,7 @@ class Occurrences:
         return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
 
 
+@shared_docs
 class DirichletBernoulliNB(_NumericNaiveBayes):
     """Private Bernoulli naive Bayes, a drop-in replacement for `BernoulliNB`.
 
@@ -70,84 +72,25 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
 
     Parameters
     ----------
-    alpha : float or array-like of shape (n_features,), default=1.0
-        Smoothing in counts, of all features or of each. Without post-processing the budget may
-        need more: see `alpha_`.
-    force_alpha : bool, default=True
-        If False, an `alpha` below 1e-10 is raised to that, with a warning.
+    {alpha, force_alpha}
     binarize : float or None, default=0.0
         A feature occurs if its value is above this. If None, values in [0, 1] are used
         unchanged, and larger ones are clipped to 1.
-    fit_prior : bool, default=True
-        Whether to learn class priors. If False, they are uniform.
-    class_prior : array-like of shape (n_classes,), default=None
-        Known class priors, in the order of the sorted classes; they are not learnt. If
-        `classes` is given too, it must be sorted.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: the presence of a label is not protected.
+    {fit_prior, class_prior, classes}
     max_total : int, default=None
         Public number of features of a record that are counted. If a record has more, each
         counts proportionally less. If None, all are counted. Useful only far below the number
         of features.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_weight, max_rows}
+    {postprocess, accountant, label, random_state}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    class_count_ : ndarray of shape (n_classes,)
-        Number of records of each class: exact without noise, else the released prior times
-        the public number of records.
-    class_log_prior_ : ndarray of shape (n_classes,)
-        Released log probability of each class.
+    {classes_, class_count_, class_log_prior_}
     feature_count_ : ndarray of shape (n_classes, n_features)
         Number of records with each feature by class: exact without noise, else the released
         probabilities times `class_count_`.
-    feature_log_prob_ : ndarray of shape (n_classes, n_features)
-        Released log probability of each feature given a class.
-    alpha_ : float or ndarray
-        Smoothing in counts: `alpha`, or the larger value that the budget needs without
-        post-processing.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {feature_log_prob_, alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
     --------

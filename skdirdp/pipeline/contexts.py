@@ -46,6 +46,7 @@ _HARMLESS = (Warning, ImportError, MemoryError)
 class _PipelineContext(ReleaseContext):
     """Context of one pass over the steps of a pipeline."""
 
+    in_pipeline = True
     #: End of the message of a failed pass: whether the budget was charged.
     outcome: ClassVar[str]
 
@@ -67,7 +68,7 @@ class _PipelineContext(ReleaseContext):
             self._known_of_output = {}
             # An estimator inside a step may have other columns or labels.
             if isinstance(step, PrivateEstimator):
-                self.known |= {**self.inputs.known_after(before), **self.inputs.known_labels()}
+                self.known |= self.inputs.known_after(before)
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
+from .._docs import shared_docs
 from .._messages import format_exact, suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
@@ -101,6 +102,7 @@ def _on_converted_records(name: str) -> Any:
     return available_if(inherited.check)(method)
 
 
+@shared_docs
 class PrivatePipeline(Pipeline):
     """scikit-learn's `Pipeline`, with one privacy budget for the whole fit.
 
@@ -113,16 +115,7 @@ class PrivatePipeline(Pipeline):
     ----------
     steps : list of (str, estimator) tuples
         As for `Pipeline`.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
+    {epsilon, delta, order, adjacency}
     shares : dict of {str: float}, default=None
         Shares of the budget for the private steps, by name: positive numbers; only their
         ratios matter. Variances of the privacy loss add up to the budget, so a share of
@@ -130,10 +123,7 @@ class PrivatePipeline(Pipeline):
         before it get 1/12, or less, down to 1/300, if the noise would be large for their public
         sizes. Otherwise, and for several estimators in one step, shares are proportional to the
         number of tables.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
+    {accountant, label}
     transform_input : list of str, default=None
         As for `Pipeline`.
     memory : str or object with the joblib.Memory interface, default=None
@@ -148,12 +138,7 @@ class PrivatePipeline(Pipeline):
         Privacy guarantee of the fit, for all steps together and for each alone.
     named_steps : Bunch
         Fitted copies of the steps.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {classes_, n_features_in_, feature_names_in_}
 
     Notes
     -----
@@ -278,12 +263,12 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
-    predict = _on_converted_records("predict")
-    predict_proba = _on_converted_records("predict_proba")
-    predict_log_proba = _on_converted_records("predict_log_proba")
-    decision_function = _on_converted_records("decision_function")
-    score_samples = _on_converted_records("score_samples")
-    transform = _on_converted_records("transform")
+    predict: Any = _on_converted_records("predict")
+    predict_proba: Any = _on_converted_records("predict_proba")
+    predict_log_proba: Any = _on_converted_records("predict_log_proba")
+    decision_function: Any = _on_converted_records("decision_function")
+    score_samples: Any = _on_converted_records("score_samples")
+    transform: Any = _on_converted_records("transform")
 
     @available_if(vars(Pipeline)["score"].check)
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> float:
@@ -300,10 +285,6 @@ class PrivatePipeline(Pipeline):
             Weights of the records.
         **params : dict of str -> object
             As for `Pipeline.score`.
-
-        Returns
-        -------
-        float
         """
         if isinstance(y, str):
             X, y, rows = labelled_records(self, X, y)
@@ -547,10 +528,6 @@ def make_private_pipeline(
         As for `PrivatePipeline`. `shares` has the names of the classes in lower case.
     transform_input, memory, verbose
         As for `Pipeline`.
-
-    Returns
-    -------
-    PrivatePipeline
 
     Examples
     --------

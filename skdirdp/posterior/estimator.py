@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.special import betaincinv
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import shared_docs
 from .._messages import errors_without_data, warn
 from .._persons import MOST_ROWS, CountedRows, Unit, select_rows
 from .._sklearn_compat import Interval, StrOptions, _fit_context
@@ -105,6 +106,7 @@ class PosteriorPrivacy(PrivacyReport):
         return f"by mechanism {self.name!r}, {_CALIBRATION_TEXTS[self.calibration]}"
 
 
+@shared_docs
 class PrivateDirichletPosterior(PrivateEstimator):
     """Posterior of a categorical distribution, released with epsilon-DP.
 
@@ -125,8 +127,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         a warning is raised.
     gamma : float, default=1.0
         Smoothness parameter of the smooth sensitivity of "ehds".
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
+    {epsilon}
     mechanism : {"ehds", "ehd", "lshist", "lsdim", "lszhang", "ehdl"}, default="ehds"
         The exponential mechanism scored by Hellinger distance, with smooth ("ehds")
         or global ("ehd") sensitivity; Laplace noise scaled to the sensitivity of a
@@ -135,17 +136,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
     calibration : {"exact", "paper"}, default="exact"
         "paper" takes the exponent of "ehd" and "ehds" from the papers' proofs, which
         leaves a part of epsilon unused. "exact" uses the largest exponent within epsilon.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {max_rows, accountant, label, random_state}
 
     Attributes
     ----------

@@ -21,6 +21,7 @@ else:
 import numpy as np
 import pandas as pd
 
+from .arrays import column_names
 from .columns import parse_number, parse_time
 from .kinds import (
     RESOLUTIONS,
@@ -198,14 +199,7 @@ def _kind_from_entries(entries: Any) -> Kind:
     if len(titles) != 1:
         raise ValueError("must have exactly one of these")
     title = titles[0]
-    domain = entries[title]
-    options = {key: value for key, value in entries.items() if key != title}
-    unknown = sorted(set(options) - _OPTIONS[title])
-    if unknown:
-        raise ValueError(f"{title} has no option {', '.join(unknown)}")
-    for flag in ("missing", "whole"):
-        if not isinstance(options.get(flag, False), bool):
-            raise ValueError(f"{flag} must be true or false")
+    domain, options = entries[title], _check_options(title, entries)
     if title == "categories":
         if not isinstance(domain, list):
             raise ValueError("categories must be a list")
@@ -218,6 +212,18 @@ def _kind_from_entries(entries: Any) -> Kind:
     if domain is not True:
         raise ValueError(f"{title} must be true")
     return {"names": Names, "key": Key, "ignore": Ignored}[title](**options)
+
+
+def _check_options(title: str, entries: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries besides the title."""
+    options = {key: value for key, value in entries.items() if key != title}
+    unknown = sorted(set(options) - _OPTIONS[title])
+    if unknown:
+        raise ValueError(f"{title} has no option {', '.join(unknown)}")
+    for flag in ("missing", "whole"):
+        if not isinstance(options.get(flag, False), bool):
+            raise ValueError(f"{flag} must be true or false")
+    return options
 
 
 #: Kinds that are declared by their title alone.
@@ -235,7 +241,7 @@ def draft(header: Any) -> str:
         with _csv_rows(header) as rows:
             names = next(rows, [])
     else:
-        names = list(getattr(header, "columns", header))
+        names = column_names(header) or list(getattr(header, "columns", header))
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError("header must have names of columns, which are texts")
     if len(set(names)) < len(names):
