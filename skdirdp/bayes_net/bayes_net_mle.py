@@ -472,7 +472,8 @@ def network_from_tables(
         node: smoothed_mean(np.maximum(counts[node], 0.0), 0.0) for node in structure
     }
     model.mechanisms_, model.alpha_ = {}, dict.fromkeys(structure, 0.0)
-    model._set_columns([name for name in schema if name in structure])
+    model.columns_ = [name for name in schema if name in structure]
+    model._set_feature_names(model.columns_)
     model.privacy_ = privacy
     return model
 

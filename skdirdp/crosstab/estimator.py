@@ -345,10 +345,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         mechanisms = [each.mechanism for each in released if each.mechanism is not None]
         self.mechanisms_ = dict(zip(weights, mechanisms, strict=True))
         self._set_estimates(context, plan.n_records)
-        names = list(self.categories_)
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self._set_feature_names(list(self.categories_))
 
     def _set_estimates(self, context: ReleaseContext, n_records: int | None) -> None:
         """Estimate the true counts from the released ones."""
