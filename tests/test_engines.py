@@ -405,7 +405,7 @@ def test_text_instead_of_numbers_is_refused_without_showing_it(table):
         column = FITS[name][1][0]
         frame = records().astype({column: str})
         frame[column] = NAME
-        assert "numbers are needed; got text" in str(refusal(name, frame, {}, ELSEWHERE[table]))
+        assert "values must be numeric; got text" in str(refusal(name, frame, {}, ELSEWHERE[table]))
 
 
 @pytest.mark.parametrize("table", names(ELSEWHERE))

@@ -553,11 +553,11 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             ``COUNT:HASH``, the number of charges and the hash of the last.
         """
         with self._ledger.reading() as transaction:
-            return f"{transaction.entries}:{transaction.hash}"
+            return f"{transaction.n_entries}:{transaction.hash}"
 
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:
-            return transaction.entries
+            return transaction.n_entries
 
     def __bool__(self) -> bool:
         return True  # also without charges, so that `if accountant` does not skip it
@@ -575,7 +575,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
             with self._ledger.reading() as transaction:
-                count, last = transaction.entries, transaction.last()
+                count, last = transaction.n_entries, transaction.last()
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")

@@ -378,7 +378,7 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
     With `copy`, a ledger without charges becomes the copy of one with the same limit.
     """
     with accountant._ledger.writing() as transaction:
-        copy = copy and transaction.entries == 0
+        copy = copy and transaction.n_entries == 0
         new = transaction.append_new(entries, is_copy=copy)
         if new and not copy and accountant.epsilon is not None and accountant.adaptive:
             raise ValueError(

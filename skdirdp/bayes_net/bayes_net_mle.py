@@ -271,7 +271,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
     def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return the same for a table that is not in memory; all states must be given."""
-        names = _open(table.sample, self.columns, self.schema).names
+        names = _open(table.empty, self.columns, self.schema).names
         self._check_columns(names)
         self._set_declared_states(table.kind)
         counter = FamilyCounter(self._families, self._encoder_, self.columns, int(self.max_rows))
@@ -284,7 +284,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
             given = {n: v for n, v in (self.states or {}).items() if n in self.structure_}
             return kinds_from_states(given, missing=False)
         if self.states is not None:
-            raise ValueError("states must not be given with a schema, which has them")
+            raise ValueError("states must not be given with a schema, which already declares them")
         faults = {n: "is not declared" for n in self.structure_ if n not in self.schema}
         kinds = {node: self.schema[node] for node in self.structure_ if node in self.schema}
         for node, kind in kinds.items():

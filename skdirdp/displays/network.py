@@ -292,12 +292,12 @@ class MarginsDisplay(Display):
             Axes, None for a new figure, and options of matplotlib's `imshow`.
         """
         check_is_fitted(estimator)
-        if not hasattr(estimator, "count_margins"):
+        if not hasattr(estimator, "empirical_marginals"):
             kind = type(estimator).__name__
             raise TypeError(f"estimator must be a PrivateBayesNet; got a {kind}")
         wanted = list(estimator.columns_ if columns is None else columns)
-        shares = estimator.count_margins(X, [(name,) for name in wanted])
-        shares |= estimator.count_margins(X, list(combinations(wanted, 2)))
+        shares = estimator.empirical_marginals(X, [(name,) for name in wanted])
+        shares |= estimator.empirical_marginals(X, list(combinations(wanted, 2)))
         distances = np.empty((len(wanted), len(wanted)))
         for nodes, public in shares.items():
             released = estimator.marginal(list(nodes)).to_numpy()

@@ -212,7 +212,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 bins, leaks = self._choose_bins(X)
                 counts = TableCounts(counted, bins.count(X))
             else:
-                self._set_features(table.sample)
+                self._set_features(table.empty)
                 bins = self._declared_bins(table.kind)
                 counts = table.count(BinCounter(self._for_workers(), bins, int(self.max_rows)))
                 X, leaks = None, []
@@ -363,7 +363,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             return None
         if self.bounds is not None or self.n_categories is not None:
             raise ValueError(
-                "bounds and n_categories must not be given with a schema, which has them"
+                "bounds and n_categories must not be given with a schema, which declares them"
             )
         if names is None:
             records = self.schema.records(sample, optional=True)

@@ -17,7 +17,7 @@ from ..accounting.pairs import BetaPair, FractionalPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
 from ..numerics.conservative import quotient_up, safe_root
 from ..numerics.rows import is_whole
-from .base import Mechanism, normalise, sums_of_runs, without_smoothing
+from .base import Mechanism, normalise, remove_smoothing, sums_of_runs
 from .sampling import grids
 from .sampling.gamma import gamma_cells, gamma_cells_of_all
 from .tables import ContributionBound, CountTable, Noise, entry_quadrature
@@ -174,7 +174,7 @@ class DirichletMechanism(Mechanism):
 
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         # E Y is the smoothed mean: (x + s) / (N + d s)
-        return without_smoothing(release, self.smoothing, n_samples, len(release))
+        return remove_smoothing(release, self.smoothing, n_samples, len(release))
 
     def _limits(self, release, first, stop, n_samples, confidence):
         released = np.minimum(sums_of_runs(release, first, stop), 1.0)

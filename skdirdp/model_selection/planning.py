@@ -128,7 +128,7 @@ class SelectionReport(PrivacyReport):
     run_epsilon: float = float("inf")
     fit_epsilon: float = float("inf")
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         first = self.mechanisms[0][0] if self.mechanisms else None
         selection = first.parts[0] if isinstance(first, AllOf) else first
         if isinstance(selection, RepeatedSelection):

@@ -435,8 +435,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         self._check_declared(table.kind, self._undeclared("sample_weight" in table.given))
-        with errors_without_data(X=table.sample):
-            validate_data(self, table.sample, skip_check_array=True)
+        with errors_without_data(X=table.empty):
+            validate_data(self, table.empty, skip_check_array=True)
         self.classes_ = check_classes(self.classes, self.class_prior)
         # Checks that need no records come first.
         self._check_size(self.n_features_in_)

@@ -38,7 +38,7 @@ class FeatureSums:
     """Sums of the features by class, released with a row for each class, or as one row."""
 
     sums: RowSums
-    n_columns: int  # to calibrate for: as declared, or that of the table
+    n_columns: int  # as declared, or that of the table; used to calibrate the noise
     one_row: bool  # then the complement of a class is a sum of released cells
 
     @property

@@ -65,8 +65,8 @@ class PipelineReport(PrivacyReport):
 
     steps: tuple[tuple[str, PrivacyReport], ...] = ()
 
-    def _means(self) -> str:
-        means = super()._means()
+    def _describe_releases(self) -> str:
+        means = super()._describe_releases()
         for name, report in self.steps:
             # Rounded up, because a reader may quote it as a guarantee.
             epsilon = f"{math.ceil(report.epsilon * 1e4) / 1e4:.4f}"
@@ -75,7 +75,7 @@ class PipelineReport(PrivacyReport):
                 guarantee = f"({format_exact(report.order)}, {epsilon})"
             elif report.delta is not None:
                 guarantee = f"({epsilon}, {format_exact(report.delta)})"
-            means += f"; {name!r} alone {guarantee}: {report._means()}"
+            means += f"; {name!r} alone {guarantee}: {report._describe_releases()}"
         return means
 
 

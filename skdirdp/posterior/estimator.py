@@ -102,7 +102,7 @@ class PosteriorPrivacy(PrivacyReport):
             return f"no privacy: mechanism {self.name!r} at this epsilon guarantees nothing"
         return super().__str__()
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         return f"by mechanism {self.name!r}, {_CALIBRATION_TEXTS[self.calibration]}"
 
 

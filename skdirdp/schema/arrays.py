@@ -352,7 +352,7 @@ def _array_columns(X: Any, columns: Sequence[Hashable] | None) -> tuple[list[Any
             )
         rows = [list(row) for row in X]
         if len(set(map(len, rows))) > 1:
-            raise ValueError("X must have rows of one length; some are longer than others")
+            raise ValueError("X must have rows of the same length; some are longer than others")
         return list(zip(*rows, strict=True)), len(rows) if rows[0] else 0
     X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
     if X.ndim != 2:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
-from .blocks import check_order, collect_columns, empty_frame, is_in_memory, table_blocks
+from .blocks import check_row_order, collect_columns, empty_frame, is_in_memory, table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -319,7 +319,7 @@ class Schema:
         Records
         """
         if not is_in_memory(table):
-            check_order(self.person, table)
+            check_row_order(self.person, table)
             with errors_without_data(X=table):
                 blocks = (self.records(block, optional).columns for block in table_blocks(table))
                 columns = collect_columns(self, blocks)

@@ -34,7 +34,7 @@ from ..schema import (
     Schema,
     as_labels,
     as_numbers,
-    check_order,
+    check_row_order,
     convert_ids,
     declared_labels,
     kind_grid,
@@ -65,7 +65,7 @@ _MAX_CELLS = 1500
 class ClassifierReport(PrivacyReport):
     """Report of a classifier whose steps are charged as one Gaussian release."""
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         ((gaussian, _),) = self.mechanisms
         steps = "histograms, tables of classes and of pairs of columns, and residual sums"
         return f"{steps} released at the privacy cost of one table by {gaussian}"
@@ -455,7 +455,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
     ) -> tuple[_EncodedRecords, list[str]]:
         """Encode all records, and return the public parameters that were taken from the data."""
-        check_order(True if groups is not None or self._has_person() else None, X)
+        check_row_order(True if groups is not None or self._has_person() else None, X)
         table = open_table(X, y, sample_weight, groups)
         if not table.in_memory:
             missing = ["schema"] if self.schema is None else []
