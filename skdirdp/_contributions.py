@@ -71,7 +71,7 @@ def _is_on_grid(values: np.ndarray, grid: float) -> bool:
 
 
 def _check(condition: Any) -> None:
-    # Not an assert statement, which `python -O` removes.
+    # An assert statement would be removed by `python -O`.
     if not condition:
         raise ContributionError("a record would contribute more than its bound")
 
@@ -253,8 +253,8 @@ def check_given_counts(
         raise ValueError(f"{name} must be of shape {shape}; got {table.shape}")
     if not (np.isfinite(table).all() and table.min(initial=0.0) >= 0 and _is_on_grid(table, 1.0)):
         raise ValueError(
-            f"{name} must hold whole numbers, at least 0; some are not. Sums of numbers that were "
-            "not rounded to a public grid have no bound that noise could be calibrated to"
+            f"{name} must contain non-negative whole numbers; some are not. Sums of numbers that "
+            "were not rounded to a public grid have no bound that noise could be calibrated to"
         )
     check_exact(table, None)
     total, limit = table.sum(), product_up(n_samples, max_contribution)
@@ -266,7 +266,7 @@ def check_given_counts(
 
 
 def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
-    """Count the records that hold each name, using the first `limit` distinct names of each."""
+    """Count the records that contain each name, using the first `limit` distinct names of each."""
     counts = Counter[Any]()
     for names in records:
         given = list(islice(dict.fromkeys(names), limit))
@@ -326,9 +326,9 @@ def sum_rows(
 class RowBounds:
     """Public bounds on the entries and the total of a row, applied to each row by itself.
 
-    For a row of n entries and unit roundoff u, the relative error of the computed total is at
-    most n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than
-    that, unless they hold whole numbers, whose sums are exact.
+    For a row of n entries and unit roundoff u, the relative error of the computed total is at most
+    n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than that,
+    unless they contain only whole numbers, whose sums are exact.
     """
 
     clip: float  # largest entry, before weighting

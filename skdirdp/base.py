@@ -109,7 +109,7 @@ class PrivacyReport(AttackBounds):
         return released._profiles()
 
     def statement(self) -> str:
-        """Return the guarantee as a text to publish with the model (docs/statement.md)."""
+        """Return the guarantee as a string to publish with the model (docs/statement.md)."""
         return model_statement(self._claim(), self.not_covered, self.n_records, self)
 
     def report(self, path: "str | PathLike[str]") -> str:
@@ -250,7 +250,7 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise cannot be "
                 "calibrated with that of other steps. Fit it by itself"
             )
-        # An unsupported platform or an invalid seed is refused before the charge.
+        # An unsupported platform or an invalid seed raises an error before the charge.
         generator = None
         if self._is_private:
             check_platform()
@@ -484,7 +484,7 @@ class CountingEstimator(PrivateEstimator):
         return copy
 
     def _check_declared(self, kind: str, missing: Sequence[str]) -> None:
-        """Refuse a table out of memory if public parameters would be taken from it."""
+        """Raise an error if public parameters would be taken from a table that is not in memory."""
         if ReleaseContext.current() is not None:
             raise TypeError(
                 f"X must be in memory in a PrivatePipeline, which fits its steps twice; got {kind}"

@@ -71,7 +71,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     Parameters
     ----------
     epsilon : float, default=None
-        Limit of all charges together. If None, all charges are recorded and none is refused.
+        Limit of all charges together. If None, all charges are recorded and none is rejected.
     delta : float, default=1e-5
         The limit is (epsilon, delta)-differential privacy. Also the default delta of `total`.
     order : float, default=None
@@ -93,8 +93,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         the first charge decides.
     unit : str, default=None
         Unit that a new ledger protects. ``"record"`` is a single row. Any other noun, such as
-        "patient", is a name for persons with several rows; the ledger then refuses charges that
-        protect single rows, and its statement uses the name. If None, the first charge decides.
+        "patient", is a noun for a person with several rows; the ledger then rejects charges that
+        protect single rows, and its statement uses the noun. If None, the first charge decides.
 
     Notes
     -----
@@ -344,7 +344,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     ) -> tuple[str, int]:
         spec = encode_charge(mechanism, unit, self._split, self._ledger.header)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
-        # Also without a limit, charges that cannot be composed later are refused now.
+        # Charges that cannot be composed later raise an error now, even without a limit.
         check_computable(spec, releases, self._limit.parameters)
         return spec, releases
 
@@ -464,7 +464,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         not to the charges on other parts. So the total is the largest that one part makes with
         the whole; with several splits, the largest over all choices of one part from each.
 
-        This needs an adjacency under which a record stays in its part; others are refused.
+        This needs an adjacency under which a record stays in its part; others raise an error.
 
         - ``split_by="values"``: the part depends on the record's own values, by a rule fixed
           without looking at the data. Valid for ``adjacency="add_remove"``; a replaced record may

@@ -77,7 +77,7 @@ class Exposure:
         return whole
 
     def composition(self) -> Composition:
-        # In one order, independent of the order of the charges.
+        # Sorted, so that the result does not depend on the order of the charges.
         return compose(tuple(sorted(self.counts.items())))
 
     def holds(self, epsilon: float, delta: float) -> bool:

@@ -498,7 +498,7 @@ def _page(accountant: Any) -> str:
     if not is_within_limit(accountant, used_epsilon(accountant)):
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
-        warnings.append("The ledger has no limit: it records, and refuses nothing.")
+        warnings.append("The ledger has no limit: it records charges and rejects none.")
     command = f"skdirdp ledger verify --expect {accountant.anchor()}"
     later = " checks later that no charge up to now is missing or was changed."
     items = [

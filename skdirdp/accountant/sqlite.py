@@ -1,11 +1,11 @@
 """Ledger in an SQLite file, and the lock that protects it.
 
-Triggers refuse to change or delete anything, and a ledger is never replaced by an empty one. Each
+Triggers prevent changes and deletions, and a ledger is never replaced by an empty one. Each
 operation opens its own connection, and no fork happens during one: a child inherits the memory of
 file locks but not the locks. Each operation also holds `flock` on a second file. SQLite uses POSIX
 locks, which the process loses when any thread closes any descriptor of the file, as a backup does;
-a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle.
-A network file system must support flock between machines.
+a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle. A
+network file system must support flock between machines.
 """
 
 import errno
@@ -305,7 +305,8 @@ class SQLiteSession(Session):
         try:
             import pwd
 
-            # From the system, because environment variables can be set to anything.
+            # The name is read from the system, because environment variables can be set to
+            # anything.
             return pwd.getpwuid(os.getuid()).pw_name, now
         except KeyError:
             return str(os.getuid()), now
@@ -386,7 +387,7 @@ class SQLiteStorage:
         return 1
 
     def _check_free(self) -> None:
-        """Refuse a path where a new ledger could replace another or be confused with its files.
+        """Raise an error if a new ledger could replace another or be confused with its files.
 
         SQLite would apply an existing journal to the new ledger, or remove it.
         """
@@ -536,7 +537,7 @@ def _expected_schema() -> set[tuple[Any, ...]]:
 
 def _write_empty(path: str, header: Header) -> None:
     """Write a ledger without charges that only its owner can read or write."""
-    _remove(path)  # of a process that was killed: the creator of a ledger holds the lock
+    _remove(path)  # left by a process that was killed: the creator of a ledger holds the lock
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with closing(_connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")

@@ -304,7 +304,7 @@ def _merge_gaussians(profile: Pairs) -> Pairs:
     gaussians = [(pair.mu, count) for pair, count in profile if isinstance(pair, GaussianPair)]
     if not gaussians:
         return others
-    # In units of the largest, so that no square underflows or overflows.
+    # Computed in units of the largest mu, so that no square underflows or overflows.
     unit = max(mu for mu, _ in gaussians)
     squares = sum(count * (mu / unit) ** 2 for mu, count in gaussians)
     return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))

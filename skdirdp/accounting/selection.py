@@ -307,7 +307,7 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     even = np.linspace(0, 1, _NODES)
     # Equal steps of epsilon, and approximately equal steps of log delta.
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
-    # Not `delta`, which is a parameter of some guarantees.
+    # `delta` is not used, because it is a parameter of some guarantees.
     log_delta = np.asarray(curves.log_delta(epsilon))
     smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
     return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
@@ -355,7 +355,7 @@ def _hull(selection: RepeatedSelection) -> Hull:
     for slope, height in zip(slopes, [*table.values, *mirrored], strict=True):
         np.minimum(reach, slope * u + height, out=reach)
     reach = np.minimum(reach * (1 + _ROUNDING), 1.0)
-    # In units of f'(1), a common factor.
+    # Both are in units of f'(1), a common factor.
     w = np.exp(-power * (np.log(gamma + (1 - gamma) * u) - np.log(gamma)))
     v = np.exp(-power * (np.log(gamma + (1 - gamma) * reach) - np.log(gamma)))
     corners = _upper_hull(v[1:] * (1 - _ROUNDING), w[:-1])

@@ -235,7 +235,7 @@ class LazyTable:
 
     def _check_persons(self, max_rows: int) -> None:
         name = self._roles.named["groups"]
-        wanted = "groups must hold whole numbers or strings, an id for each row"
+        wanted = "groups must contain whole numbers or strings, an id for each row"
         if not (self.schema[name].is_integer() or self.schema[name] in _TEXTS):
             raise TypeError(f"{wanted}; got {self.schema[name]}")
         own = self._own[name]
@@ -376,7 +376,7 @@ def _check_number(found: int, n_cells: int, columns: list[str]) -> None:
     """Raise an error if there are more distinct records than cells."""
     if found > n_cells:
         raise ValueError(
-            "X must hold only declared values, each in one form; there are more distinct values "
+            "X must contain only declared values, each in one form; there are more distinct values "
             f"in {', '.join(map(repr, columns))}"
         )
 
@@ -389,7 +389,7 @@ def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
         relation = frame.to_native()
         if len(relation.columns) != len(names):
             raise ValueError("X must have distinct column names; some are duplicates")
-        # By position, because names of DuckDB are not case-sensitive.
+        # Columns are selected by position, because DuckDB names are not case-sensitive.
         columns = (f"#{place} AS {own}" for place, own in enumerate(names.values(), 1))
         return nw.from_native(relation.project(", ".join(columns))).lazy()
     special = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]

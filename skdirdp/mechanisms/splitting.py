@@ -68,7 +68,7 @@ def expected_divergence(tables: Sequence[CountTable], mechanisms: Sequence[Mecha
 def relative_precision(
     tables: Sequence[CountTable], contribution: ContributionBound, adjacency: str
 ) -> float:
-    """Return the precision, at least 1, of a further table that is less sensitive than others.
+    """Return the precision (1 or more) of a further table that is less sensitive than others.
 
     An example is the class prior next to a table of word counts.
     """

@@ -188,7 +188,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     _counts_records: ClassVar[bool] = True
 
     def _check_size(self, n_columns: int) -> None:
-        """Refuse tables that would not fit into memory."""
+        """Raise an error if tables would not fit into memory."""
 
     # Fitting -----------------------------------------------------------------------
 
@@ -536,7 +536,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             shares = prior / prior.sum()
             self.class_count_ = plan.n_samples * shares if plan.is_private else plan.counts.classes
             self._set_feature_attributes(estimates, plan.alpha - plan.smoothing, plan.is_private)
-        if not plan.is_private and not plan.unit.by_ids:  # ids of persons are not kept
+        if not plan.is_private and not plan.unit.by_ids:  # person ids are not kept
             self._exact_counts_ = plan.counts
 
     def _postprocess(
@@ -584,8 +584,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         if "_counts_" in vars(self):
             if self._is_private:
                 raise TypeError(
-                    f"this {type(self).__name__} still holds exact counts and is not pickled or "
-                    "copied; call release() first"
+                    f"this {type(self).__name__} still contains exact counts and cannot be "
+                    "pickled or copied; call release() first"
                 )
             self.release()
         state = super().__getstate__()
@@ -606,8 +606,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     def to_sklearn(self) -> Any:
         """Return the released model as an estimator of scikit-learn.
 
-        It predicts the same and holds only what was released. Do not call its `partial_fit`,
-        which would add exact counts to released ones.
+        It makes the same predictions and contains only what was released. Do not call its
+        `partial_fit`, which would add exact counts to released ones.
 
         Returns
         -------

@@ -95,7 +95,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
             if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
-                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
+                raise TypeError(f"X must contain numbers; got dtype {X.dtype.name}")
             # One pass finds most tables to be valid counts. Others are checked step by step.
             if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
                 assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")

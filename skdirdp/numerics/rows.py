@@ -27,7 +27,7 @@ _WHOLE_ENTRIES = 1 << 15
 
 
 def row_blocks(n_rows: int, n_columns: int, entries: int) -> Iterator[slice]:
-    """Split the rows of a table into slices of about this number of entries, at least one row."""
+    """Split the rows of a table into slices of one or more rows and about `entries` entries."""
     rows = max(1, entries // max(n_columns, 1))
     for start in range(0, n_rows, rows):
         yield slice(start, min(start + rows, n_rows))

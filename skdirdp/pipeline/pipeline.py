@@ -374,12 +374,12 @@ class PrivatePipeline(Pipeline):
         report = self._report(
             () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
         )
-        # At once, so that other threads see a report that matches the steps.
+        # Both are set at once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
-        """Return the parameters of `fit` without ids of persons, and the common ids."""
+        """Return the parameters of `fit` without person ids, and the common ids."""
         private = {name for name, step in self.steps if private_estimators(step)}
         names = [
             name
@@ -421,7 +421,7 @@ class PrivatePipeline(Pipeline):
         for _, name, step in self._iter():
             if name not in released and private_estimators(step):
                 raise RuntimeError(
-                    f"step {name!r} holds a private estimator that was not fitted with the "
+                    f"step {name!r} contains a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
                     "outside of the budget. Nothing was charged"
                 )

@@ -32,7 +32,7 @@ from .check import learns_nothing
 _N_RECORDS = 2
 
 #: Parameters of a class while it is fitted to made-up records. A text vectorizer with a
-#: vocabulary learns nothing from texts, but a custom analyzer may refuse empty ones.
+#: vocabulary learns nothing from documents, but a custom analyzer may raise for empty ones.
 _TEXT = {"input": "content", "analyzer": "word", "preprocessor": None, "tokenizer": None}
 _WHILE_FITTED: dict[str, dict[str, Any]] = {
     "CountVectorizer": _TEXT,
@@ -65,7 +65,7 @@ def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
 
 
 def reachable(estimator: Any) -> list[Any]:
-    """Return an estimator and all estimators that it holds, including fitted ones."""
+    """Return an estimator and all estimators inside it, including fitted ones."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
     waiting = [estimator]
@@ -232,7 +232,7 @@ def takes_table(step: Any) -> bool:
 
 
 def _refuse_rows(step: Any, X: Any) -> None:
-    """Refuse a list of rows if a user's function would receive it."""
+    """Raise an error if a user's function would receive a list of rows."""
     sees_lists = isinstance(step, FunctionTransformer) and not step.validate
     if sees_lists and isinstance(X, Sequence) and any(is_row(row) for row in X):
         raise TypeError(
@@ -248,7 +248,7 @@ def _made_up(step: Any, X: Any) -> Any:
     """Return records with the columns and dtypes of X, and no cell of it."""
     _refuse_rows(step, X)
     is_table = takes_table(step) or isinstance(step, FunctionTransformer)
-    if not is_table and type(step).__module__.startswith("sklearn."):  # texts, dicts or sets
+    if not is_table and type(step).__module__.startswith("sklearn."):  # strings, dicts or sets
         return [""] * _N_RECORDS
     encodes = isinstance(step, (OneHotEncoder, OrdinalEncoder))
     categories = list(step.categories) if encodes else None
@@ -285,7 +285,7 @@ def _made_up_array(X: Any, categories: list[Any] | None) -> Any:
     if categories and is_list:
         kinds = [np.asarray(each).dtype for each in categories]
         if all(each.kind in "biuf" for each in kinds):
-            # As scikit-learn reads a list of numbers, for which categories must be sorted.
+            # scikit-learn reads a list of numbers like this; categories must then be sorted.
             dtype = np.result_type(*kinds)
     made = np.zeros((_N_RECORDS, X.shape[1]), dtype=dtype)
     for place, cells in enumerate(_columns([dtype] * X.shape[1], categories, 0)):
@@ -293,7 +293,7 @@ def _made_up_array(X: Any, categories: list[Any] | None) -> Any:
     return made
 
 
-#: Declared dtypes of columns that may hold nulls.
+#: Declared dtypes of columns that may contain nulls.
 _INTEGERS, _BOOLEANS = "integers", "booleans"
 
 

@@ -155,12 +155,12 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     Notes
     -----
-    The exponential mechanisms choose among all posteriors of n records, at most half a million:
-    n = 499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
+    The exponential mechanisms choose among all posteriors of n records, at most half a million: n =
+    499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
     neighbours (for "ehds" and equal prior entries, from n of about 2000, 70 and 25), the exponent
     is based on a bound. Laplace noise ("lshist") has no such limits, and its expected Hellinger
-    distance is smaller except for very small data sets. With `max_rows` above 1, persons who
-    replace each other are assumed to have equally many records.
+    distance is smaller except for very small data sets. With `max_rows` above 1, people who replace
+    each other are assumed to have equally many records.
 
     Examples
     --------

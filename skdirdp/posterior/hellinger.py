@@ -607,7 +607,7 @@ def enumerated_profile(
         for point, factor in enumerate(np.exp(epsilons)):
             found = np.maximum(p - factor * q, 0.0).sum(axis=1).max()
             deltas[point] = max(deltas[point], float(found))
-    # At most the value of randomised response at 0.
+    # The profile is at most the value of randomised response at 0.
     deltas = np.minimum(deltas * (1 + _RELATIVE) + _ABSOLUTE, np.tanh(epsilon / 2))
     deltas[-1] = 0.0
     return ProfiledDP.from_points(epsilons.tolist(), deltas.tolist(), adjacency)

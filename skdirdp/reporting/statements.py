@@ -1,4 +1,4 @@
-"""Sentences that state a guarantee (docs/statement.md), and the numbers and texts in them."""
+"""Sentences that state a guarantee (docs/statement.md), and the numbers and strings in them."""
 
 import math
 import re
@@ -323,5 +323,5 @@ def visible(text: object) -> str:
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """Shorten a text to at most `most` characters."""
+    """Shorten a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -176,8 +176,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
         weight, with a warning.
     max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        Public bound on the number of records per person; a person's records are protected together.
+        If `groups` is passed to `fit`, only the first `max_rows` records of each person are
         counted. Otherwise the bound is assumed to hold.
     accountant : PrivacyAccountant, default=None
         Accountant that every fit charges before noise is drawn.
