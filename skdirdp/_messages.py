@@ -132,9 +132,9 @@ def _replacement(error: BaseException, given: dict[str, Any]) -> Exception:
     message = known_message(error)
     if message is not None:
         return kind(message)
-    found = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
+    inputs = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
     return kind(
-        f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(found)}{found}. "
+        f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(inputs)}{inputs}. "
         f"The reason, a {type(error).__name__}, is not shown because it may contain data"
     )
 

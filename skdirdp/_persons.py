@@ -202,6 +202,6 @@ def number_persons(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
         distinct, codes = np.unique(ids, return_inverse=True)
         return codes, distinct.tolist()
     numbers: dict[Hashable, int] = {}
-    found = (numbers.setdefault(value, len(numbers)) for value in ids)
-    codes = np.fromiter(found, np.intp, len(ids))
+    positions = (numbers.setdefault(value, len(numbers)) for value in ids)
+    codes = np.fromiter(positions, np.intp, len(ids))
     return codes, list(numbers)

@@ -65,7 +65,7 @@ def test_errors_for_text_and_missing_values_are_helpful():
     y = np.arange(20) % 2
     with pytest.raises(ValueError, match="Encode categories first, using a publicly known list"):
         ESTIMATORS["categorical"].fit(MISTAKES["text"], y)
-    with pytest.raises(ValueError, match="a mean or a median of the data is not private") as raised:
+    with pytest.raises(ValueError, match="the mean or median of the data is not private") as raised:
         ESTIMATORS["multinomial"].fit(MISTAKES["missing"], y)
     assert "imputer transformer" not in str(raised.value)
     with pytest.raises(ValueError, match=r"Reshape your data either using array.reshape\(-1, 1\)"):

@@ -293,8 +293,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         if admitted or not is_new:
             with self._ledger.writing() as transaction:
                 if not is_new and (earlier := transaction.find(key)) is not None:
-                    made = (earlier.spec, earlier.releases, earlier.label, earlier.split)
-                    if made == (spec, releases, label, self._split):
+                    original = (earlier.spec, earlier.releases, earlier.label, earlier.split)
+                    if original == (spec, releases, label, self._split):
                         return
                     raise ValueError(
                         f"key must be unique; {key!r} was used for charge {earlier.id} of the "
@@ -704,11 +704,11 @@ def _check_same_declared(ledger: Ledger, **asked: str | None) -> None:
     """Raise ValueError if a declared value differs from the stored one."""
     for name, value in asked.items():
         stored = getattr(ledger.header, name)
-        same = [None, stored]
+        accepted = [None, stored]
         if name == "adjacency":
             stored = declared_adjacency(ledger.header)
-            same.append(stored)
-        if value not in same:
+            accepted.append(stored)
+        if value not in accepted:
             raise ValueError(
                 f"the ledger {ledger.path} was created with {name}={stored!r}, which cannot be "
                 f"changed; got {value!r}. Omit it to continue"

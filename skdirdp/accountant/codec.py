@@ -321,9 +321,9 @@ def check_key(key: str) -> None:
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
     """Return MERGED or COPIED, the first ledger, and the key there; None for own charges."""
-    how, *rest = key.split("/", 3)
-    if how in (MERGED, COPIED) and len(rest) == 3:
-        return how, rest[0], rest[2]
+    prefix, *rest = key.split("/", 3)
+    if prefix in (MERGED, COPIED) and len(rest) == 3:
+        return prefix, rest[0], rest[2]
     return None, "", ""
 
 
@@ -331,11 +331,11 @@ def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
     """Return the charges of a ledger with their origins."""
     entries = []
     for charge in charges:
-        how, origin, key = _parse_key(charge.key)
-        if how is None:
+        prefix, origin, key = _parse_key(charge.key)
+        if prefix is None:
             origin, key = identity, charge.key or f"{identity}-{charge.id}"
         charge = replace(charge, id=0, key=key, user=charge.user or None)
-        entries.append(Entry(origin, charge, how == MERGED))
+        entries.append(Entry(origin, charge, prefix == MERGED))
     return entries
 
 
@@ -467,5 +467,5 @@ def _entry(charge: dict[str, Any]) -> Entry:
     if time.tzinfo is None or not all(isinstance(text, str) for text in texts):
         raise TypeError("strings")
     split = None if split is None else Split(**split)
-    made = (0, time, charge["user"], charge["key"], spec, releases, charge["label"], split)
-    return Entry(charge["origin"], Charge(*made), bool(charge["merged"]))
+    fields = (0, time, charge["user"], charge["key"], spec, releases, charge["label"], split)
+    return Entry(charge["origin"], Charge(*fields), bool(charge["merged"]))

@@ -428,8 +428,8 @@ class AdaptiveLimit(Limit):
         if spent.first is None:
             return 0.0
         use = _filter_use(spent.first, self.parameters)
-        found = min(float(max(map(use.share, spent.exposures()))), _MAX_SHARE)
-        return 1.0 if found > 1 and self.may_have_admitted(spent) else found
+        share = min(float(max(map(use.share, spent.exposures()))), _MAX_SHARE)
+        return 1.0 if share > 1 and self.may_have_admitted(spent) else share
 
     def used(self, spent: Spending) -> float:
         return self.share(spent) * self.epsilon

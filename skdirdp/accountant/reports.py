@@ -541,10 +541,10 @@ def _spending_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
 def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     has_point = accountant.epsilon is not None and accountant.order is None
     marked = (accountant.epsilon, accountant.delta) if has_point else None
-    what = "all charges together, for budgets that were fixed beforehand."
+    subject = "all charges together, for budgets that were fixed beforehand."
     if accountant._limit.is_share:
-        what = "all charges that the limit admits, also adaptively chosen ones."
-    caption = f"For each ε, the smallest δ that holds for {what}"
+        subject = "all charges that the limit admits, also adaptively chosen ones."
+    caption = f"For each ε, the smallest δ that holds for {subject}"
     points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):
@@ -603,10 +603,10 @@ def _charges_table(accountant: Any) -> Markup:
             rows.append(("…", "", "", gap, "", "", "", ""))
             continue
         part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
-        what = shortened(f"{row['mechanism']}({row['parameters']})", 400)
+        mechanism = shortened(f"{row['mechanism']}({row['parameters']})", 400)
         who = (row["user"] or "", shortened(row["label"] or ""), shortened(part))
         cost = rounded_up(row["epsilon"])
-        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, what, row["releases"], cost))
+        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, mechanism, row["releases"], cost))
     columns = ["number", "time (UTC)", "by", "label", "part", "mechanism", "releases", "ε alone"]
     return _wide_table(columns, rows)
 

@@ -375,8 +375,8 @@ class LossDistribution:
 
     def delta(self, epsilon: float) -> float:
         losses = (self.lowest + np.arange(self.probabilities.size)) * self.interval
-        above = losses > epsilon
-        finite = np.dot(-np.expm1(epsilon - losses[above]), self.probabilities[above])
+        is_above = losses > epsilon
+        finite = np.dot(-np.expm1(epsilon - losses[is_above]), self.probabilities[is_above])
         return max(float(finite), 0.0) + self.infinite
 
 

@@ -43,12 +43,12 @@ class OneOf(Guarantee):
     def __post_init__(self):
         alternatives = tuple(dict.fromkeys(self.alternatives))
         object.__setattr__(self, "alternatives", alternatives)
-        found = dict.fromkeys(each.adjacency for each in alternatives)
-        if not found:
+        adjacencies = dict.fromkeys(each.adjacency for each in alternatives)
+        if not adjacencies:
             raise ValueError("alternatives must contain at least one release; got none")
-        if len(found) > 1:
+        if len(adjacencies) > 1:
             raise ValueError(
-                f"adjacency must be the same for all alternatives; got {', '.join(found)}"
+                f"adjacency must be the same for all alternatives; got {', '.join(adjacencies)}"
             )
 
     @property
@@ -198,8 +198,8 @@ class _WorstOfPair(_CurvesPair):
             with np.errstate(divide="ignore"):
                 delta = _delta_at(_max_profile_table(self.alternatives), epsilon)
                 return np.minimum(np.log(delta) + _ROUNDING, 0.0)
-        found = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
-        forward = np.max(found, axis=0)
+        log_deltas = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
+        forward = np.max(log_deltas, axis=0)
         with np.errstate(divide="ignore"):
             backward = np.log1p(np.exp(-np.abs(epsilon)) * np.expm1(np.minimum(forward, 0.0)))
         return np.minimum(np.where(epsilon < 0, backward, forward) + _ROUNDING, 0.0)
@@ -301,8 +301,8 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     low = high / 2
     for _ in range(4):
         middle = (low + high) / 2
-        above = curves.log_delta(middle) > least
-        low, high = (middle, high) if above else (low, middle)
+        is_above = curves.log_delta(middle) > least
+        low, high = (middle, high) if is_above else (low, middle)
     last = min(high, float(np.max(curves.rdp(np.inf))))
     even = np.linspace(0, 1, _NODES)
     # Equal steps of epsilon, and approximately equal steps of log delta.

@@ -626,14 +626,14 @@ class PrivateBayesNet(BaseBayesNet):
         if where is None:
             return draw(n_samples)
         parts: list[pd.DataFrame] = []
-        found, tried = 0, 0
-        while found < n_samples or not parts:
-            size = max(1000, 2 * (n_samples - found))
+        n_kept, n_drawn = 0, 0
+        while n_kept < n_samples or not parts:
+            size = max(1000, 2 * (n_samples - n_kept))
             drawn = draw(size)
             kept = drawn[np.asarray(where(drawn), dtype=bool)]
             parts.append(kept)
-            found, tried = found + len(kept), tried + size
-            if tried > 1000 * (found + 100):
+            n_kept, n_drawn = n_kept + len(kept), n_drawn + size
+            if n_drawn > 1000 * (n_kept + 100):
                 raise ValueError(
                     "`where` must hold for at least one in a thousand records drawn from the "
                     "network; it holds for fewer. Use `given` for conditions on single columns"

@@ -49,7 +49,7 @@ class CliqueTree:
         as `learn_parents` ensures, a spanning tree with the largest separators is a valid clique
         tree.
         """
-        families = [frozenset((*above, node)) for node, above in parents.items()]
+        families = [frozenset((*own_parents, node)) for node, own_parents in parents.items()]
         distinct = list(dict.fromkeys(families))
         maximal = [each for each in distinct if not any(each < other for other in distinct)]
         position = {node: i for i, node in enumerate(parents)}
@@ -79,11 +79,11 @@ class CliqueTree:
     @cached_property
     def _cliques_with(self) -> dict[Hashable, set[int]]:
         """Positions of the cliques that contain each column."""
-        found: dict[Hashable, set[int]] = {node: set() for node in self.sizes}
+        positions: dict[Hashable, set[int]] = {node: set() for node in self.sizes}
         for i, clique in enumerate(self.cliques):
             for node in clique:
-                found[node].add(i)
-        return found
+                positions[node].add(i)
+        return positions
 
     def find_clique(self, nodes: Sequence[Hashable]) -> int | None:
         """Return the position of the smallest clique that contains all nodes, or None."""
@@ -93,19 +93,19 @@ class CliqueTree:
 
     def get_clique(self, nodes: Sequence[Hashable]) -> int:
         """Return the index of the smallest clique that contains all nodes; there must be one."""
-        found = self.find_clique(nodes)
-        assert found is not None
-        return found
+        index = self.find_clique(nodes)
+        assert index is not None
+        return index
 
     @cached_property
     def _separators(self) -> list[tuple["Projection", "Projection"]]:
         """Projections of each clique except the root, and of its parent, onto their separator."""
-        found = []
-        for clique, above in zip(self.cliques[1:], self.parents[1:], strict=True):
-            parent = self.cliques[above]
+        projections = []
+        for clique, parent_index in zip(self.cliques[1:], self.parents[1:], strict=True):
+            parent = self.cliques[parent_index]
             separator = [node for node in clique if node in parent]
-            found.append((Projection(clique, separator), Projection(parent, separator)))
-        return found
+            projections.append((Projection(clique, separator), Projection(parent, separator)))
+        return projections
 
     def calibrate(self, potentials: Tables) -> Tables:
         """Return the clique marginals of the distribution proportional to the potentials.
@@ -114,14 +114,14 @@ class CliqueTree:
         """
         beliefs = [table / table.max() for table in potentials]
         for i in range(len(beliefs) - 1, 0, -1):
-            above, (own, parent) = self.parents[i], self._separators[i - 1]
+            parent_index, (own, parent) = self.parents[i], self._separators[i - 1]
             message = own.sum(beliefs[i])
-            belief = beliefs[above] * parent.expand(message / message.max())
-            beliefs[above] = belief / belief.max()
+            belief = beliefs[parent_index] * parent.expand(message / message.max())
+            beliefs[parent_index] = belief / belief.max()
         beliefs[0] = beliefs[0] / beliefs[0].sum()
         for i in range(1, len(beliefs)):
-            above, (own, parent) = self.parents[i], self._separators[i - 1]
-            target, current = parent.sum(beliefs[above]), own.sum(beliefs[i])
+            parent_index, (own, parent) = self.parents[i], self._separators[i - 1]
+            target, current = parent.sum(beliefs[parent_index]), own.sum(beliefs[i])
             factor = np.divide(target, current, out=np.zeros(target.shape), where=current > 0)
             beliefs[i] = beliefs[i] * own.expand(factor)
         return beliefs
@@ -315,11 +315,11 @@ def fit_tables(
         for _ in range(max_steps):
             for _ in range(_MAX_HALVINGS):
                 moved = [table - step * slope for table, slope in zip(logs, gradient, strict=True)]
-                found = tree.calibrate([np.exp(table - table.max()) for table in moved])
-                new_value, new_gradient = loss(found)
+                candidate = tree.calibrate([np.exp(table - table.max()) for table in moved])
+                new_value, new_gradient = loss(candidate)
                 expected = sum(
                     float(np.vdot(slope, before - after))
-                    for slope, before, after in zip(gradient, beliefs, found, strict=True)
+                    for slope, before, after in zip(gradient, beliefs, candidate, strict=True)
                 )
                 if value - new_value >= expected / 2:  # also false for NaN
                     break
@@ -327,7 +327,7 @@ def fit_tables(
             else:
                 break
             decrease = value - new_value
-            logs, beliefs, value, gradient = moved, found, new_value, new_gradient
+            logs, beliefs, value, gradient = moved, candidate, new_value, new_gradient
             step *= _STEP_GROWTH
             if decrease <= _TOLERANCE * value:
                 break

@@ -313,8 +313,8 @@ def dominating_cells(alpha: float) -> tuple[tuple[float, float], ...]:
     values = _intensity_per_count(drops[:, np.newaxis] / steps, alpha)
     within = np.minimum(values[:-1], values[1:])
     bounds = [(1, None)] + [(0, None)] * (len(steps) - 1)
-    found = linprog(steps, A_ub=-within, b_ub=np.full(len(within), -most), bounds=bounds)
-    amounts = found.x if found.success else most * (steps == 1)
+    solution = linprog(steps, A_ub=-within, b_ub=np.full(len(within), -most), bounds=bounds)
+    amounts = solution.x if solution.success else most * (steps == 1)
     amounts = np.where(amounts > 1e-12, amounts, 0.0)
     # Correct the tolerance of the solver with cells of size 1, which suffice on their own.
     lacking = max(0.0, 1 - float(np.min(within @ amounts)) / most)
@@ -419,8 +419,8 @@ def tcdp_epsilon(
     values = [epsilon(gamma) for gamma in grid]
     best = int(np.argmin(values))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    found = minimize_scalar(epsilon, bounds=bounds, method="bounded", options={"xatol": 1e-9})
-    return min((float(found.fun), float(found.x)), (values[best], float(grid[best])))
+    result = minimize_scalar(epsilon, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+    return min((float(result.fun), float(result.x)), (values[best], float(grid[best])))
 
 
 def tcdp_for_approximate(

@@ -461,10 +461,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             lambda weight: self._check_weight(weight, weight[:, np.newaxis]),
             exact=not self._is_private,
         )
-        found = frame.group([frame.label], len(self.classes_), self._encode_label_column)
-        rows = frame.counted(found.n_rows, self.max_rows)
+        groups = frame.group([frame.label], len(self.classes_), self._encode_label_column)
+        rows = frame.counted(groups.n_rows, self.max_rows)
         features = self._count_features_of_frame(frame)
-        return self._class_counts(rows, found.codes, found.weights, features)
+        return self._class_counts(rows, groups.codes, groups.weights, features)
 
     def _encode_label_column(self, records: Any) -> np.ndarray:
         """Return the positions of the labels in a frame of one column."""
@@ -548,8 +548,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         noisy = [release for release in features if release.mechanism is not None]
         # A table with a single class or category has no noise, and no mechanism.
         has_noise = classes is not None and classes.mechanism is not None
-        class_counts, found = self._estimate_counts(classes if has_noise else None, noisy, total)
-        waiting = iter(found)
+        class_counts, noisy_estimates = self._estimate_counts(
+            classes if has_noise else None, noisy, total
+        )
+        waiting = iter(noisy_estimates)
         tables = [each.drawn if each.mechanism is None else next(waiting) for each in features]
         estimates = self._scale(plan, tables)
         if classes is None:

@@ -155,9 +155,9 @@ class SparseRows:
         ordered = sparse.csr_array((self.entries, columns, self.indptr), shape=shape, copy=True)
         ordered.has_sorted_indices = False
         ordered.sort_indices()
-        found = replace(self, entries=ordered.data, columns=ordered.indices)
-        if found._is_sorted():
-            return found
+        result = replace(self, entries=ordered.data, columns=ordered.indices)
+        if result._is_sorted():
+            return result
         # Entries of one cell are added in the order in which the row has them. scipy may
         # exchange them, and whether it does depends on other rows.
         cells = self.broadcast(np.arange(self.n_rows) * self.n_columns) + columns

@@ -467,12 +467,12 @@ class PrivatePipeline(Pipeline):
 
     def __getitem__(self, ind):
         """Return a step by number or name, or a pipeline of the steps in a slice."""
-        found = super().__getitem__(ind)
+        result = super().__getitem__(ind)
         if not isinstance(ind, slice):
-            return found
-        parameters = {**self.get_params(deep=False), "steps": found.steps}
+            return result
+        parameters = {**self.get_params(deep=False), "steps": result.steps}
         if isinstance(self.shares, Mapping):
-            shares = {name: self.shares[name] for name, _ in found.steps if name in self.shares}
+            shares = {name: self.shares[name] for name, _ in result.steps if name in self.shares}
             parameters["shares"] = shares or None
         return type(self)(**parameters)
 
@@ -496,11 +496,11 @@ class _Prefix:
             self._ended = self._ended or bool(private_estimators(transformer))
             if self._ended:  # later steps depend on the noise
                 return function(transformer, *args, **kwargs)
-            found = next(self._known, None)
-            if found is None:
-                found = cached(transformer, *args, **kwargs)
-                self.fitted.append(found)
-            return found
+            result = next(self._known, None)
+            if result is None:
+                result = cached(transformer, *args, **kwargs)
+                self.fitted.append(result)
+            return result
 
         return fit_transform
 

@@ -66,7 +66,7 @@ def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
 
 def reachable(estimator: Any) -> list[Any]:
     """Return an estimator and all estimators inside it, including fitted ones."""
-    found: dict[int, Any] = {}
+    estimators: dict[int, Any] = {}
     seen: set[int] = set()
     waiting = [estimator]
     while waiting:
@@ -75,13 +75,13 @@ def reachable(estimator: Any) -> list[Any]:
             continue
         seen.add(id(each))
         if isinstance(each, BaseEstimator):
-            found[id(each)] = each
+            estimators[id(each)] = each
             waiting += vars(each).values()
         elif isinstance(each, Mapping):
             waiting += each.values()
         elif isinstance(each, (list, tuple)):
             waiting += each
-    return list(found.values())
+    return list(estimators.values())
 
 
 def show_classes(pipe: Any) -> None:
@@ -103,7 +103,7 @@ class _LearnsNothing:
 
     def fit(self, X, y=None, **params):
         """Fit to made-up records; labels and parameters such as weights are not used."""
-        made, fitted = type(self), self._hidden_class
+        subclass, fitted = type(self), self._hidden_class
         instead = _WHILE_FITTED.get(fitted.__name__, {})
         own = {name: getattr(self, name) for name in instead}
         records = _made_up(self, X)
@@ -120,7 +120,7 @@ class _LearnsNothing:
                 "records with the columns and dtypes of X, since it learns nothing.)"
             ) from None
         finally:
-            self.__class__ = made
+            self.__class__ = subclass
             vars(self).update(own)
         return self
 
@@ -141,14 +141,14 @@ class _LearnsNothing:
 @cache
 def _fitted_to_made_up_records(original: type) -> Any:
     """A subclass with the same name, which clones keep."""
-    made: Any = type(
+    subclass: Any = type(
         original.__name__,
         (_LearnsNothing, original),
         {"__module__": original.__module__, "_hidden_class": original},
     )
     if hasattr(original, "_sklearn_auto_wrap_output_keys"):
-        made._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
-    return made
+        subclass._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
+    return subclass
 
 
 def _restored(original: type, state: dict[str, Any]) -> Any:

@@ -300,8 +300,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         }
         given = {name: size for name, size in sizes.items() if size is not None}
         if len(set(given.values())) > 1:
-            found = ", ".join(f"{name}: {size}" for name, size in given.items())
-            raise ValueError(f"the number of categories must be the same everywhere; got {found}")
+            listed = ", ".join(f"{name}: {size}" for name, size in given.items())
+            raise ValueError(f"the number of categories must be the same everywhere; got {listed}")
         return list(range(max(given.values()))) if labels is None and given else labels
 
     def _select(self, groups: ArrayLike | None, n_rows: int) -> CountedRows:
@@ -438,8 +438,8 @@ def _calibrate(
         return "paper", None, changed / laplace_scale(mechanism, len(prior), epsilon)
     check_candidates(mechanism, n_samples, len(prior))
     choose = exact_exponent if exact else paper_exponent
-    found = choose(mechanism, prior, n_samples, epsilon, gamma)
-    return "paper" if not exact else "bounded" if found.loss is None else "exact", *found
+    exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
+    return "paper" if not exact else "bounded" if exponent.loss is None else "exact", *exponent
 
 
 def _per_record(epsilon: float, unit: Unit) -> float:

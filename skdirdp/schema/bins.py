@@ -181,8 +181,8 @@ def _split_largest(cdf: np.ndarray, borders: np.ndarray, n_bins: int) -> np.ndar
 def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int, int, int]:
     """Return the best split of a bin, as a tuple that sorts by the share of its smaller half."""
     level = (cdf[start] + cdf[stop]) / 2
-    above = start + 1 + int(np.searchsorted(cdf[start + 1 : stop - 1], level))
-    between = (max(above - 1, start + 1), above)
+    upper = start + 1 + int(np.searchsorted(cdf[start + 1 : stop - 1], level))
+    between = (max(upper - 1, start + 1), upper)
     smaller, middle = max(
         (min(cdf[middle] - cdf[start], cdf[stop] - cdf[middle]), middle) for middle in between
     )

@@ -110,11 +110,11 @@ def collect_columns(
             parts.setdefault(name, []).append(part)
     columns = {}
     for name in list(parts):
-        found = parts.pop(name)
-        if isinstance(found[0], pd.Series):
-            columns[name] = pd.concat(found, ignore_index=True)
+        cells_of_blocks = parts.pop(name)
+        if isinstance(cells_of_blocks[0], pd.Series):
+            columns[name] = pd.concat(cells_of_blocks, ignore_index=True)
         else:
-            columns[name] = schema[name].decode(np.concatenate(found))
+            columns[name] = schema[name].decode(np.concatenate(cells_of_blocks))
     return columns
 
 

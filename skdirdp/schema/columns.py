@@ -171,8 +171,8 @@ def column_numbers(
 
 def numbers_among(values: Iterable[Any]) -> list[float]:
     """Return the declared values that are numbers, or spell one."""
-    found = map(_number, map(rebuild, values))
-    return [number for number in found if number is not None and number == number]
+    numbers = map(_number, map(rebuild, values))
+    return [number for number in numbers if number is not None and number == number]
 
 
 def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
@@ -202,9 +202,9 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
 
 def _each_number(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
     values = map(rebuild, cells)
-    found = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
-    numbers = np.array(found, dtype=np.float64)
-    return numbers, np.array([number is None for number in found], dtype=bool)
+    results = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
+    numbers = np.array(results, dtype=np.float64)
+    return numbers, np.array([number is None for number in results], dtype=bool)
 
 
 def _is_in(value: Any, values: frozenset) -> bool:
@@ -241,8 +241,8 @@ def column_times(
 
 def times_among(values: Iterable[Any], format: str | None) -> np.ndarray:
     """Return the declared values that are times, or spell one in ISO 8601 or the format."""
-    found = [parse_time(value) or parse_time(value, format) for value in values]
-    return np.array([time for time in found if time is not None], dtype="M8[us]")
+    times = [parse_time(value) or parse_time(value, format) for value in values]
+    return np.array([time for time in times if time is not None], dtype="M8[us]")
 
 
 def _times(

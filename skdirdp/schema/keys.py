@@ -41,8 +41,8 @@ def key_ids(name: Hashable, values: Any, missing_values: frozenset = frozenset()
 
 def _key_id(cell: Any, absent: Set[Any]) -> Any:
     try:
-        found = _id(cell)
-        return NO_PERSON if found in absent else found
+        person_id = _id(cell)
+        return NO_PERSON if person_id in absent else person_id
     except Exception:  # not an id; methods of a record may raise anything
         return NO_PERSON
 

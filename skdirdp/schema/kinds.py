@@ -279,14 +279,14 @@ class Categories(Kind):
         self, codes: np.ndarray, distinct: Sequence[Any], missing_values: frozenset = frozenset()
     ) -> np.ndarray:
         """Convert positions among distinct values to codes, `MISSING` or `OUTSIDE`."""
-        found = [OUTSIDE if value is UNKNOWN else self.find(value) for value in distinct]
+        positions = [OUTSIDE if value is UNKNOWN else self.find(value) for value in distinct]
         if missing_values:
             absent = Categories(tuple(missing_values))
-            found = [
+            positions = [
                 MISSING if code == OUTSIDE and absent.find(value) >= 0 else code
-                for code, value in zip(found, distinct, strict=True)
+                for code, value in zip(positions, distinct, strict=True)
             ]
-        return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
+        return np.array([*positions, OUTSIDE, MISSING], dtype=np.intp)[codes]
 
     def _check_fit(self, name: Hashable, any_outside: bool, any_missing: bool) -> None:
         super()._check_fit(name, any_outside and self.other is None, any_missing)
@@ -427,10 +427,10 @@ class _Ordered(Kind):
         return self.draw(starts[cells] + shift, ends[cells] + shift, missing, generator)
 
     def bin(self, codes: np.ndarray) -> np.ndarray:
-        found = np.searchsorted(self.inner_edges, codes, side="right")
+        bins = np.searchsorted(self.inner_edges, codes, side="right")
         if self.missing:
-            found[self.is_missing(codes)] = self._n_bins
-        return found
+            bins[self.is_missing(codes)] = self._n_bins
+        return bins
 
     def arguments(self) -> dict[str, Any]:
         bins: Any = list(self.bins) if isinstance(self.bins, tuple) else self.bins
