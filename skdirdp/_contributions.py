@@ -80,7 +80,7 @@ def _check(condition: Any) -> None:
 class Weights:
     """Weights of the records."""
 
-    values: np.ndarray | None  # of shape (n_records,); None if all weights are 1
+    values: np.ndarray | None  # shape (n_records,); None if all weights are 1
     bound: float  # upper bound, declared or taken from the data
     missing: bool = False  # whether the bound was taken from the data
     grid: float | None = None  # the weights are multiples of it; None if not rounded
@@ -279,8 +279,8 @@ def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
 class RowSums:
     """Sums of bounded rows by group."""
 
-    table: np.ndarray  # of shape (n_groups, n_columns)
-    bound: ContributionBound  # on the contribution of one record
+    table: np.ndarray  # shape (n_groups, n_columns)
+    bound: ContributionBound  # bound on the contribution of one record
     missing: tuple[str, ...]  # bounds that were taken from the data
 
     def __add__(self, other: "RowSums") -> "RowSums":
@@ -335,8 +335,8 @@ class RowBounds:
     limit: float  # largest total, before weighting
     weights: Weights
     grid: float | None  # contributions are multiples of it; None leaves rows unchanged
-    entry_bound: float  # on the weighted entries
-    total_bound: float  # on the weighted totals
+    entry_bound: float  # bound on the weighted entries
+    total_bound: float  # bound on the weighted totals
     missing: tuple[str, ...]  # bounds that are taken from the data
 
     @classmethod

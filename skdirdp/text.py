@@ -163,8 +163,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             Depends on `input`.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
-            Person of each record, as whole numbers or strings. Only the first `max_rows`
-            records of each person are counted. If None, no person has more.
+            Person of each record, as whole numbers or strings. Only the first `max_rows` records of
+            each person are counted. If None, each person is assumed to have at most `max_rows`
+            records.
 
         Returns
         -------

@@ -55,7 +55,7 @@ from .schema import (
 )
 
 _DEFAULT_DELTA = 1e-5
-_CHEAP_CHARGES = 100  # to read for a representation
+_CHEAP_CHARGES = 100  # largest number of charges that are read for a representation
 _ATTEMPTS = 3
 _Result = TypeVar("_Result")
 
@@ -560,7 +560,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             return transaction.n_entries
 
     def __bool__(self) -> bool:
-        return True  # also without charges, so that `if accountant` does not skip it
+        return True  # even without charges, so that `if accountant` does not skip it
 
     def __repr__(self) -> str:
         limit = self._limit.parameters

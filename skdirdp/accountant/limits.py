@@ -126,7 +126,7 @@ class Spending:
     whole: Exposure = field(default_factory=lambda: Exposure({}))
     # Numbers of releases on parts, by split and part.
     parts: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
-    adjacencies: tuple[str, ...] = ()  # in the order of the charges
+    adjacencies: tuple[str, ...] = ()  # distinct adjacencies, in the order of the charges
     first: First | None = None
     is_checked: bool = True  # whether the limit is known to have admitted these charges
     _exposures: list[Exposure] | None = None

@@ -51,10 +51,10 @@ from .schema import (
     person_noun,
 )
 
-_ROWS = 100  # of a table on a page; an export has all
+_ROWS = 100  # largest number of rows of a table on a page; an export has all
 _TOTALS, _PROFILE_POINTS, _MIN_POINTS = 40, 60, 10
 _MAX_WORK = 5_000  # points of a plot times kinds of charges
-_MAX_KINDS = 64  # of charges that are composed for a row of a table
+_MAX_KINDS = 64  # largest number of kinds of charges composed for a row of a table
 _ROUNDING = 1e-12
 
 

@@ -86,8 +86,8 @@ class Header:
     name: str | None = None
     adjacency: str | None = None  # the relation that may be charged, or one of `UNITS`
     unit: str | None = None
-    origin: str | None = None  # in new ledgers None
-    number: int = 1  # in its database; a file contains one
+    origin: str | None = None  # None in new ledgers
+    number: int = 1  # number of the ledger in its database; a file contains one
 
 
 @dataclass(frozen=True)

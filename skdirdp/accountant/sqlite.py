@@ -44,13 +44,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-BUSY_SECONDS = 60.0  # to wait for another process or thread
+BUSY_SECONDS = 60.0  # longest wait for another process or thread
 _MIN_PAUSE, _MAX_PAUSE = 0.0002, 0.01
-_NEW_LOCK_SECONDS = 2.0  # to wait for the first content of a lock that another process creates
+_NEW_LOCK_SECONDS = 2.0  # longest wait for the content of a lock that another process creates
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LOCK_TO_READ = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for the writer of a pipe
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # do not wait for the writer of a pipe
 _UNKNOWN = ("-", 0, "-")  # content of a new lock
 _ROLLBACK_JOURNAL = b"\1\1"
 # The part of a message of SQLite that shows content of the file.
@@ -359,9 +359,10 @@ class SQLiteStorage:
                 raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
             exists = os.path.exists(self.location)
             if exists:
-                _check_format(self.location)  # before a lock is created next to a foreign file
+                # A lock must not be created next to a foreign file.
+                _check_format(self.location)
             draft = self.location + DRAFT
-            if os.path.exists(draft):  # of a process that was killed
+            if os.path.exists(draft):  # left by a process that was killed
                 with self._lock.held(write=True):
                     _remove(draft)
         return 1 if exists or os.path.exists(self.location) else None

@@ -37,7 +37,7 @@ _EPSILON_ROUNDING = 1e-13
 _LEAST_EPSILON = 1e-290
 
 _CELLS, _MAX_CELLS = 4000, 1 << 18  # over the range of the total loss
-_MAX_LENGTH = 1 << 21  # of a Fourier transform
+_MAX_LENGTH = 1 << 21  # largest length of a Fourier transform
 _MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
 _INFLATION = 0.005

@@ -68,7 +68,7 @@ class PairProduct:
         # A contour, with the kinds and the Gaussian part added since it was created.
         self._contour: tuple[Contour, Kinds, float] | None = None
         self._sums: dict[float, float] = {}
-        self._last_order: float | None = None  # of the divergence used for the last decision
+        self._last_order: float | None = None  # order of the divergence used for the last decision
         self._not_implied_by_renyi: dict[float, float] = {}  # log delta, by epsilon
 
     @property

@@ -20,7 +20,7 @@ from .guarantees import Guarantee, lower_hull
 from .pairs import DominatingPair, Floats, map_values
 from .worst_case import WorstCase
 
-_NODES = 64  # of the table of a profile, for each of two spacings
+_NODES = 64  # nodes of the table of a profile, for each of two spacings
 _LEAST_LOG_DELTA = -38.0  # smallest log delta in a table
 _LARGEST_EPSILON = 256.0
 _LEVELS = 8192  # grid size for the probability that a run scores better
@@ -332,7 +332,7 @@ class Hull(NamedTuple):
     run: ProfileTable
     weights: Floats  # dw of each edge, scaled to sum to the expected number of runs
     shifts: Floats  # log(dv / dw) of each edge
-    max_loss: float  # of the selection
+    max_loss: float  # largest loss of the selection
 
     def delta(self, epsilon: float) -> float:
         """Bound on delta at one epsilon; it may exceed 1."""

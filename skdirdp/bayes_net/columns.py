@@ -95,7 +95,7 @@ class BinCells:
     """
 
     kind: Numbers | Dates
-    edges: tuple[float, ...]  # on the axis of the kind
+    edges: tuple[float, ...]  # edges on the axis of the kind
 
     @classmethod
     def from_kind(cls, kind: Numbers | Dates) -> "BinCells":

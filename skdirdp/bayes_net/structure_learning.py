@@ -474,7 +474,7 @@ class _Search:
         self._scores = scores
         self._states = np.array([sizes[node] for node in columns], dtype=float)
         self._cell_cost, self._max_cells = cell_cost, max_cells
-        self._allowed_scores = scores.copy()  # of parent, child
+        self._allowed_scores = scores.copy()  # indexed by parent, child
         for parent, child in constraints.forbidden:
             self._allowed_scores[number[parent], number[child]] = -np.inf
         self._required = {

@@ -118,7 +118,7 @@ def _check_not_incremental() -> None:
         return
     try:
         address = distributed.get_worker().address
-    except ValueError:  # not on a worker
+    except ValueError:  # this process is not a worker
         return
     if address.startswith("inproc://"):  # all workers share one process
         return

@@ -125,7 +125,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     True
     """
 
-    _columns_: SchemaColumns | None  # with a schema
+    _columns_: SchemaColumns | None  # None without a schema
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
@@ -263,7 +263,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         """Return the edges of the fine bins that `fit` would count, without any data.
 
         Bin k contains the values from edge k on that are below edge k + 1; values beyond the bounds
-        are in the first and the last bin. A category is a bin of its own.
+        are in the first and the last bin. Each category is a separate bin.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ class ClassCounts:
 
     rows: CountedRows  # number of counted records, and the unit of privacy
     classes: np.ndarray  # weight of each class
-    contribution: ContributionBound  # of a record, to `classes`
+    contribution: ContributionBound  # contribution of a record to `classes`
     features: Any  # counts by feature and class, with `tables`, `missing` and addition
     leaks: tuple[str, ...]  # public parameters that were taken from the data
     bounded: bool  # whether all records were bounded, as privacy requires
@@ -91,9 +91,9 @@ class NaiveBayesPlan(ReleasePlan):
 class Estimate(NamedTuple):
     """Estimate of a table of counts after its release; exact without noise."""
 
-    counts: np.ndarray  # of shape (n_rows, n_categories)
-    probabilities: np.ndarray  # of the same shape, smoothed
-    smoothing: float  # to add to `counts` to get `probabilities`
+    counts: np.ndarray  # shape (n_rows, n_categories)
+    probabilities: np.ndarray  # the same shape, smoothed
+    smoothing: float  # added to `counts` to get `probabilities`
 
     @classmethod
     def as_drawn(cls, table: CountTable, drawn: np.ndarray, shares: np.ndarray) -> "Estimate":

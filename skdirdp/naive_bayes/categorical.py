@@ -30,7 +30,7 @@ _LARGEST_OBSERVED = 1_000_000
 class CategoryCounts:
     """Counts of the categories of each feature, by class."""
 
-    counts: list[np.ndarray]  # of shape (n_classes, n_categories of the feature)
+    counts: list[np.ndarray]  # shape (n_classes, n_categories of the feature)
     missing: tuple[str, ...]
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
@@ -97,7 +97,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         Number of categories of each feature.
     {class_count_, class_log_prior_}
     category_count_ : list of ndarray of shape (n_classes, n_categories of the feature)
-        Number of records by class and category: exact without noise, else the released
+        Number of records by class and category: exact if no noise is added, otherwise the released
         probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
         Released log probability of each category given a class.

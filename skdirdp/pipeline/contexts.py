@@ -122,7 +122,7 @@ class Rehearsal(_PipelineContext):
         super().__init__(budget, inputs)
         self.pipe = pipe
         self.accountant = ForbiddenAccountant()
-        self.plans: list[tuple[str, ReleasePlan]] = []  # with the name of the step
+        self.plans: list[tuple[str, ReleasePlan]] = []  # name of the step, plan
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         estimator = plan.estimator
@@ -273,7 +273,7 @@ class PaidFit(_PipelineContext):
         super().__init__(plan.budget, inputs)
         self._declared = deque(plan.plans)
         self._unreleased: list[ReleasePlan] = []
-        self.reports: list[tuple[str, PrivacyReport]] = []  # with the name of the step
+        self.reports: list[tuple[str, PrivacyReport]] = []  # name of the step, report
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         # Each plan of the rehearsal is used once, even if a later one is made before its release.

@@ -34,7 +34,7 @@ class FitInputs(NamedTuple):
     groups: Any = None  # person ids
     max_rows: int | None = None  # bound of the schema on the records of a person
     labelled: np.ndarray | None = None  # mask of the records with a label; None for all
-    n_categories: np.ndarray | None = None  # of the columns that the encoder returns
+    n_categories: np.ndarray | None = None  # for each column that the encoder returns
     classes: np.ndarray | None = None  # declared values of the label column
 
     def shared_groups(self) -> SharedGroups:

@@ -22,7 +22,7 @@ from ..mechanisms.sampling.distributions import choose
 from ..numerics.conservative import safe_root
 from ..numerics.log_gamma import entropy_excess, lifted_gap, log_gamma_gap
 
-_LIFT = 10  # by which arguments are shifted, into the range of Stirling's series
+_LIFT = 10  # shift of arguments into the range of Stirling's series
 _GRID_CELLS = 1 << 20
 _TOO_MANY_RECORDS = 1 << 53  # from here on floats do not represent all integers
 _BLOCK = 1 << 16  # points per evaluation, to limit memory

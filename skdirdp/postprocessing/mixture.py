@@ -80,7 +80,7 @@ HISTOGRAMS = Prior.from_components(scatters=_SCATTER, sparse=_RARE)
 class Cells(NamedTuple):
     """Noisy counts of rows, from tables with the same columns."""
 
-    noisy: np.ndarray  # by row and column
+    noisy: np.ndarray  # noisy counts by row and column
     variance: np.ndarray  # mean variance of the noise in the table of each row
     per_count: float  # additional variance of the noise for each count
     level: np.ndarray  # mean noisy count in the table of each row

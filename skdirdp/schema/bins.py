@@ -36,7 +36,7 @@ class FineGrid:
 
     low: float
     high: float
-    width: float  # of a cell
+    width: float  # width of a cell
     first: float  # lower bound divided by the width, rounded down
     starts: np.ndarray  # first cell of each fine bin
     has_missing: bool = False
@@ -98,7 +98,7 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool =
     n_bins = min(n_bins, n_cells)
     fraction = FINE_SCALES[scale]
     progress = np.linspace(0, 1, n_cells)
-    with np.errstate(over="ignore"):  # at the largest floats, before clipping
+    with np.errstate(over="ignore"):  # the largest floats overflow before clipping
         position = np.clip((first + np.arange(n_cells)) * width, low, high)
     unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
     stretched = np.arcsinh(position / unit)

@@ -425,7 +425,7 @@ def distinct_cells(
     Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = getattr(values, "array", values)  # of a Series or an Index
+        values = getattr(values, "array", values)  # a Series or an Index has this attribute
         codes, distinct = distinct_cells(values.categories, declared)
         if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
             return values.codes.astype(np.intp), distinct
@@ -454,7 +454,7 @@ def distinct_cells(
 def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:
     """Return codes and distinct values of strings or of a pandas categorical; None for others."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = getattr(values, "array", values)  # of a Series or an Index
+        values = getattr(values, "array", values)  # a Series or an Index has this attribute
         return values.codes, list(values.categories)
     cells = _cells_of_column(values)
     texts = None if cells.has_dtype else _numbered_texts(cells.data)

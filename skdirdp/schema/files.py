@@ -36,7 +36,7 @@ from .kinds import (
 )
 
 _BLOCK_ROWS = 10_000  # rows of a file that are encoded at once
-_LONGEST_FIELD = 2**31 - 1  # in characters; the largest limit on all platforms
+_LONGEST_FIELD = 2**31 - 1  # characters; the largest limit on all platforms
 _PARTS = ("person", "max_rows", "missing_values", "strict", "columns")
 _DECLARATIONS = (
     "one of categories = [...], numbers = [low, high], dates = [low, high], names = true, "
@@ -145,7 +145,7 @@ def read_mapping(path: Any, what: str, keys: Sequence[str]) -> dict[str, Any]:
             given = json.loads(text, object_pairs_hook=_without_duplicates)
         else:
             given = tomllib.loads(text)
-    except ValueError as error:  # of either format, or of the encoding
+    except ValueError as error:  # invalid format or encoding
         raise ValueError(f"{path}: {error}") from None
     except RecursionError:
         raise ValueError(f"{path}: {what} must not be nested so deeply") from None
