@@ -94,13 +94,11 @@ def release_residual_sums(records, scores):
 def test_noise_of_residual_sums_covers_the_largest_distance_of_neighbours(relation):
     """Scores are searched for the worst model: sure, and wrong, in every combination."""
     largest = 0.0
-    for signs in product([-40.0, 0.0, 40.0], repeat=6):
+    for signs in product([-40.0, 40.0], repeat=6):
         scores = {
             cell: np.array([0.0, sign])
             for cell, sign in zip(product(range(2), range(3)), signs, strict=True)
         }
-        if np.random.default_rng(int(abs(hash(signs)))).random() < 0.7 and relation == "replace":
-            continue  # a third of the models is enough, and quick
         for a, b in neighbours(relation):
             change = release_residual_sums(a, scores) - release_residual_sums(b, scores)
             largest = max(largest, float(np.linalg.norm(change)))

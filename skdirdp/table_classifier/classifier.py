@@ -54,7 +54,8 @@ _MAX_CELLS = 1500
 
 
 # In exported models, missing numbers are replaced by the first, and have the bin below the second.
-_MISSING, _BELOW = -1e300, -1e299
+# Both are floats of single precision, which ONNX uses.
+_MISSING, _BELOW = -1e38, -1e37
 
 
 class ClassifierReport(PrivacyReport):

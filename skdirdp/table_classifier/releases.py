@@ -24,7 +24,8 @@ from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
 from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, reference_logits, softmax
 
 # Shares of the budget, chosen on the eight data sets of benchmarks/data.py at epsilon from 0.1 to
-# 3. Results hardly depend on them: halving or doubling one changes the mean AUC by at most .001.
+# 3. Results hardly depend on them: with 0.2 to 0.4 for residuals, 0.1 for pairs or 0.02 for the
+# calibration, the mean AUC at epsilon 0.3 to 3 changed by less than .001, and log loss by .003.
 #: Share of the number of records, if it is not public.
 SIZE_SHARE = 0.01
 _BIN_SHARE = 0.04
