@@ -45,6 +45,7 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
+    PrivateCrosstab,
     PrivateDirichletPosterior,
     PrivateTableClassifier,
     Schema,
@@ -595,6 +596,26 @@ CASES = [
         frames=TYPED,
         rows=(),
     ),
+    Case(
+        "PrivateCrosstab",
+        lambda: PrivateCrosstab(
+            Schema({"a": Schema.numbers(0, 2**54, whole=False), "b": bool, "c": STATES["c"]}),
+            [("a", "b"), ("b", "c"), ("a", "b", "c"), "a"],
+            **PRIVATE,
+        ),
+        MIXED,
+        CELLS,
+        rows=("list", "tuple", "array of objects"),
+    ),
+    Case(
+        "PrivateCrosstab, persons",
+        lambda: PrivateCrosstab({"a": [0, 1], "b": (0, 2), "c": [0, 1, 2]}, max_rows=3, **PRIVATE),
+        COUNTS,
+        {name: cells for name, cells in PERSONS.items() if name != "y"},
+        ("groups",),
+        frames=tuple(name for name in FRAMES if name not in ("polars lazy", "duckdb")),
+        rows=("list", "tuple", "array of objects"),
+    ),
     Words(
         "PrivateCountVectorizer",
         lambda: PrivateCountVectorizer(analyzer=list, max_words=1, adjacency="add_remove"),
@@ -908,7 +929,7 @@ def test_labels_of_a_posterior_are_converted_one_by_one(container):
 
 
 def test_classes_of_two_kinds_are_refused():
-    with pytest.raises(TypeError, match="classes must hold only numbers or only strings"):
+    with pytest.raises(TypeError, match="classes must contain only numbers or only strings"):
         DirichletNB(classes=[0, "1"], max_count=1, max_total=1).fit([[1]], [0])
 
 

@@ -15,6 +15,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "postprocessing": ("postprocessing", "PostProcessing"),
     "synthesis": ("synthesis", "Synthesis"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
+    "crosstab": ("crosstab", "Crosstab"),
+    "inference-coverage": ("inference_coverage", "InferenceCoverage"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
     "renyi-claims": ("privacy", "RenyiClaims"),
     "kl-equal-claim": ("privacy", "KLEqualClaim"),

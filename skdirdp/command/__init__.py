@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..accountant import LedgerError
-from . import audit, ledger, schema, synthesize, terminal
+from . import audit, crosstab, ledger, schema, synthesize, terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError
 
 __all__ = ["main"]
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     ledger.add_to(commands)
     schema.add_to(commands)
     synthesize.add_to(commands)
+    crosstab.add_to(commands)
     audit.add_to(commands)
     return top
 
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error("an argument must not contain a null character", EXIT_USAGE, given)
     try:
         options = _parser().parse_args(given)
-    except SystemExit as end:  # after help
+    except SystemExit as end:  # raised after the help
         return int(end.code or 0)
     except CommandError as error:
         return _print_error(str(error), error.code, given)
