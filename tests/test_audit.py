@@ -118,6 +118,12 @@ def test_neighbours_with_different_tables_are_refused():
         audit(model, (X, y), (np.column_stack([X, X]), y), n_runs=20)
 
 
+def test_an_estimator_of_several_steps_is_audited_by_its_attributes():
+    case = ready_case("PrivateBayesNet", epsilon=4.0)
+    result = audit(case.estimator, case.first, case.second, n_runs=20)
+    assert not result.violated
+
+
 def test_an_audit_charges_nothing_and_ignores_a_seed():
     class Forbidden:
         def charge(self, *args, **kwargs):

@@ -7,6 +7,7 @@ attack and the threshold may be bad, but the bound holds whatever they are.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from ..accounting import ApproximateDP, Composition, PureDP
 from ..accounting.attacks import AttackBounds
 from ..base import CountingEstimator
 from ..reporting.statements import rounded_down
-from .releases import batch_scores, release_score, releases_of
+from .releases import FitReleases, batch_scores, release_score, releases_of
 
 # Thresholds that are compared on the first half of the runs.
 _THRESHOLDS = 200
@@ -298,8 +299,12 @@ def _run_scores(
     generator: np.random.Generator,
 ) -> list[np.ndarray]:
     """Return the scores of runs on each data set."""
+    known: list[FitReleases] = []
     if score is None and isinstance(run, CountingEstimator):
-        known = [releases_of(run, each) for each in data]
+        # An estimator that releases its tables one after the other refuses another context.
+        with suppress(TypeError):
+            known = [releases_of(run, each) for each in data]
+    if known:
         if batch:
             return [batch_scores(each, known, n_runs, generator) for each in known]
         return [
