@@ -25,6 +25,7 @@ _HOMES = {
     "PrivateBayesNet": "bayes_net",
     "PrivateBayesNetMLE": "bayes_net",
     "PrivateCountVectorizer": "text",
+    "PrivateCrosstab": "crosstab",
     "PrivateDirichletPosterior": "posterior",
     "PrivatePipeline": "pipeline",
     "PrivateTableClassifier": "table_classifier",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .base import PrivacyReport as PrivacyReport
     from .bayes_net import PrivateBayesNet as PrivateBayesNet
     from .bayes_net import PrivateBayesNetMLE as PrivateBayesNetMLE
+    from .crosstab import PrivateCrosstab as PrivateCrosstab
     from .exceptions import BudgetExceededError as BudgetExceededError
     from .exceptions import PrivacyLeakWarning as PrivacyLeakWarning
     from .histogram import DirichletHistogramTransformer as DirichletHistogramTransformer

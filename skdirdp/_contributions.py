@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ _ENTRIES = 1 << 17
 _CELLS = 1 << 15
 # `_bincount` counts pairs if there are at most this many, and enough records.
 _PAIRS = 1 << 12
+# Columns are counted together up to this number of combinations of their states, which affects
+# only the speed.
+_MAX_BLOCK_CELLS = 128
 
 _ULP = float(np.finfo(float).eps)
 # Vectors are shortened by this fraction, so that rounding errors never exceed their bound.
@@ -198,6 +202,52 @@ def count_categories(
         counts += found
     check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
+
+
+@dataclass(frozen=True)
+class ColumnBlock:
+    """Columns that are counted together: codes of the combinations of their states."""
+
+    start: int
+    sizes: list[int]
+    codes: np.ndarray
+    has_state: np.ndarray | None  # 1 where a combination has a state; None for a single column
+
+    @classmethod
+    def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "ColumnBlock":
+        joint = codes[0]
+        for each, size in zip(codes[1:], sizes[1:], strict=True):
+            joint = joint * np.int64(size) + each
+        if len(sizes) == 1:
+            return cls(start, sizes, joint, None)
+        states = [each.ravel() for each in np.indices(sizes)]
+        identities = [np.eye(size)[each] for size, each in zip(sizes, states, strict=True)]
+        return cls(start, sizes, joint, np.hstack(identities))
+
+    def sum_states(self, table: np.ndarray) -> np.ndarray:
+        """Return counts of the states of each column, from rows that are combinations."""
+        return table if self.has_state is None else self.has_state.T @ table
+
+    def count_pairs(self, other: "ColumnBlock", weights: Weights = UNWEIGHTED) -> np.ndarray:
+        """Return the exact counts of all pairs of states; multiples of a grid add up exactly."""
+        n_cells, n_others = prod(self.sizes), prod(other.sizes)
+        if other is self:
+            joint = np.diag(count_cells(self.codes, n_cells, weights))
+        else:
+            cells = self.codes * np.int64(n_others) + other.codes
+            joint = count_cells(cells, n_cells * n_others, weights).reshape(n_cells, -1)
+        return other.sum_states(self.sum_states(joint).T).T
+
+
+def column_blocks(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> list[ColumnBlock]:
+    """Group adjacent columns into blocks with few combinations of states."""
+    blocks, start = [], 0
+    for stop in range(1, len(sizes) + 1):
+        if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
+            part = slice(start, stop)
+            blocks.append(ColumnBlock.from_columns(start, list(sizes[part]), list(codes[part])))
+            start = stop
+    return blocks
 
 
 def sum_vectors(

@@ -245,10 +245,11 @@ class PrivateEstimator(BaseEstimator):
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
     ) -> np.random.Generator | None:
         """Charge the accountant, and return the generator of the noise, None without noise."""
-        if ReleaseContext.current() is not None:
+        context = ReleaseContext.current()
+        if context is not None:
             raise TypeError(
-                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise cannot be "
-                "calibrated with that of other steps. Fit it by itself"
+                f"{type(self).__name__} cannot be {context.role}: its noise cannot be calibrated "
+                "with that of other steps or parties. Fit it by itself"
             )
         # An unsupported platform or an invalid seed raises an error before the charge.
         generator = None
@@ -331,8 +332,8 @@ class ReleasePlan:
         leaks: Sequence[str] = (),
     ):
         self.estimator = estimator
-        self.unit = rows.unit
-        is_public = context.budget.publishes_size(self.unit) and not rows.by_schema
+        self.unit = context.protected_unit(rows.unit)
+        is_public = context.publishes_size(self.unit) and not rows.by_schema
         self.n_records = rows.n_rows if is_public else None
         self.leaks = tuple(leaks)
         if self.unit.is_person:
@@ -347,11 +348,12 @@ class ReleasePlan:
 
     def take_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
         """Use these mechanisms, and check that they can release the tables."""
-        self._requests = [
+        #: Counts and mechanisms of the tables with noise.
+        self.requests = [
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
             for mechanism, (table, counts) in zip(mechanisms, self._noisy, strict=True)
         ]
-        Mechanism.check_all(self._requests)
+        Mechanism.check_all(self.requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
@@ -362,8 +364,13 @@ class ReleasePlan:
 
     def draw(self, generator: np.random.Generator | None) -> list[Release]:
         """Draw the tables, after they were charged."""
-        drawn = Mechanism.draw_all(self._requests, generator)
-        releases = map(Release, drawn, self.mechanisms)
+        return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
+
+    def as_releases(
+        self, drawn: Sequence[np.ndarray], mechanisms: Sequence[Mechanism]
+    ) -> list[Release]:
+        """Return all tables, from those with noise as they were drawn by these mechanisms."""
+        releases = map(Release, drawn, mechanisms)
         return [
             next(releases) if table.n_categories > 1 else Release(np.ones(counts.shape), None)
             for table, counts in self._tables
@@ -378,8 +385,14 @@ class ReleaseContext:
     """Context in which a fit releases its tables; this base class is a plain fit.
 
     A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
-    `skdirdp.pipeline` has the contexts of a pipeline's two passes.
+    `skdirdp.pipeline` has the contexts of a pipeline's two passes, and `skdirdp.federated` those
+    of a party and of a server.
     """
+
+    #: Whether an estimator is fitted more than once.
+    in_pipeline: ClassVar[bool] = False
+    #: Place of an estimator in the fit, for errors.
+    role: ClassVar[str] = "a step of a PrivatePipeline"
 
     def __init__(self, budget: Budget):
         self.budget = budget
@@ -400,6 +413,14 @@ class ReleaseContext:
             yield
         finally:
             _CURRENT.reset(token)
+
+    def protected_unit(self, unit: Unit) -> Unit:
+        """Return the unit of privacy, given that of the counted rows."""
+        return unit
+
+    def publishes_size(self, unit: Unit) -> bool:
+        """Whether the number of records is public."""
+        return self.budget.publishes_size(unit)
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         """Return a mechanism for each of `plan.tables`."""
@@ -485,7 +506,7 @@ class CountingEstimator(PrivateEstimator):
 
     def _check_declared(self, kind: str, missing: Sequence[str]) -> None:
         """Raise an error if public parameters would be taken from a table that is not in memory."""
-        if ReleaseContext.current() is not None:
+        if self._release_context().in_pipeline:
             raise TypeError(
                 f"X must be in memory in a PrivatePipeline, which fits its steps twice; got {kind}"
             )

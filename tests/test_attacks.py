@@ -36,7 +36,9 @@ from skdirdp import (
     DirichletHistogramTransformer,
     DirichletNB,
     PrivateBayesNetMLE,
+    PrivateCrosstab,
     PrivateDirichletPosterior,
+    Schema,
 )
 from skdirdp._persons import Unit
 
@@ -341,6 +343,49 @@ def attack_network(mechanism, adjacency):
     return Attack(fit, changes)
 
 
+class AttackOnCounts(Attack):
+    """An attack on noisy counts, of which the likelihood is known exactly."""
+
+    def guess(self, model):
+        return sum(sign * log_ratio_of_counts(*cell) for *cell, sign in self.changes(model)) > 0
+
+
+def log_ratio_of_counts(noisy, mechanism):
+    """The log-likelihood of one record in a cell, against none."""
+    if mechanism.name == "dirichlet":
+        r, alpha = mechanism.r, mechanism.alpha
+        return r * math.log(r * noisy + alpha) - gammaln(alpha + r) + gammaln(alpha)
+    if mechanism.name == "gaussian":
+        return (noisy - 0.5) / mechanism.sigma**2
+    return (abs(noisy) - abs(noisy - 1)) / mechanism.scale
+
+
+def attack_crosstab(mechanism, adjacency):
+    """A record that changes a cell of each of three tables, with shares of their own."""
+    data = neighbours([0, 0], [1, 1], [[2, 2]] * CROWD, adjacency)
+    frames = [pd.DataFrame(table, columns=["left", "right"]) for table in data]
+    tables = {("left", "right"): 2.0, "left": 1.0, "right": 0.5}
+
+    def fit(parameters, first):
+        model = PrivateCrosstab(
+            Schema({"left": [0, 1, 2], "right": [0, 1, 2]}),
+            tables,
+            postprocess=False,
+            **parameters,
+        )
+        return model.fit(frames[0] if first else frames[1])
+
+    def changes(model):
+        signs = {0: 1} if adjacency == "add_remove" else {0: 1, 1: -1}
+        return [
+            (counts[(value,) * counts.ndim], model.mechanisms_[table], sign)
+            for table, counts in model.noisy_counts_.items()
+            for value, sign in signs.items()
+        ]
+
+    return AttackOnCounts(fit, changes)
+
+
 CASES = [
     pytest.param(attack, mechanism, adjacency, id=f"{name}-{mechanism}-{adjacency}")
     for name, attack, mechanisms in [
@@ -351,6 +396,7 @@ CASES = [
         ("DirichletBernoulliNB", attack_bernoulli, MECHANISMS),
         ("DirichletHistogramTransformer", attack_histogram, MECHANISMS),
         ("PrivateBayesNetMLE", attack_network, MECHANISMS),
+        ("PrivateCrosstab", attack_crosstab, MECHANISMS),
     ]
     for mechanism in mechanisms
     for adjacency in ADJACENCIES

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from sklearn.base import BaseEstimator
 
-from skdirdp import DirichletCategoricalNB, DirichletNB
+from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant
 from skdirdp.accounting import ApproximateDP, PureDP
-from skdirdp.audit import AuditResult, audit, audit_one_run, case_names, ready_case
+from skdirdp.audit import AuditResult, audit, audit_one_run, audit_scores, case_names, ready_case
 from skdirdp.audit.auditing import _decide, _epsilon_bound, _limits, one_run_p_value
 from skdirdp.audit.releases import batch_scores, release_score, releases_of
 from skdirdp.command import main
@@ -182,8 +182,20 @@ def test_wrong_arguments_are_refused():
         audit(lambda x: x, 0, 1, claim=1.0, n_runs=2)
     with pytest.raises(ValueError, match="name must be one of"):
         ready_case("GaussianNB")
+    with pytest.raises(ValueError, match="epsilon must be finite"):
+        audit(ready_case("DirichletNB", epsilon=math.inf), n_runs=20)
     with pytest.raises(ValueError, match="scores"):
         audit_one_run(lambda included: [1.0], 100, claim=1.0)
+
+
+def test_the_claim_may_be_a_ledger():
+    accountant = PrivacyAccountant(epsilon=1.0)
+    accountant.charge(GaussianMechanism(10.0))
+    rng = np.random.default_rng(0)
+    scores = rng.normal(2.0, size=2000), rng.normal(size=2000)
+    found = audit_scores(*scores, claim=accountant)
+    assert found.violated
+    assert (found.epsilon, found.delta) == (1.0, 1e-5)
 
 
 # --- Statistics -----------------------------------------------------------------------
@@ -258,7 +270,7 @@ def test_one_run_finds_a_large_error_and_accepts_a_true_claim():
 def test_the_result_is_printed_with_its_confidence():
     result = audit(ready_case("DirichletNB"), n_runs=200, confidence=0.95, random_state=0)
     assert isinstance(result, AuditResult)
-    for text in ("no violation was found", "claimed is 1 ", "confidence 95%", "200 runs"):
+    for text in ("no violation was found", "epsilon 1 at delta", "confidence 95%", "200 runs"):
         assert text in repr(result)
     assert result.epsilon == 1.0
 

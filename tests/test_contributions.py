@@ -667,3 +667,11 @@ def test_duplicates_in_a_row_are_added_independently_of_other_rows():
         X.indptr = np.array([0, 60, 63])
         tables.append(sum_rows(X, np.array([0, 1]), 2, UNWEIGHTED, 100, 200).table)
     np.testing.assert_array_equal(*tables)
+
+
+def test_duplicates_whose_sum_overflows_are_clipped_to_the_bound():
+    X = sparse.csr_array((1, 2))
+    X.data, X.indices, X.indptr = np.full(20, 1e307), np.zeros(20, dtype=int), np.array([0, 20])
+    np.testing.assert_array_equal(
+        sum_rows(X, np.array([0]), 1, UNWEIGHTED, 3.0, 5.0).table, [[3.0, 0.0]]
+    )

@@ -35,6 +35,7 @@ SELF_CONTAINED += (
     "bayes_net",
     "scale",
     "synthesis",
+    "crosstab",
     "model_selection",
     "postprocessing",
     "audit",

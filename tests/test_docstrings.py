@@ -33,8 +33,13 @@ OWN_TEXTS = {
     "mechanism": {skdirdp.PrivateDirichletPosterior},
     "calibration": {skdirdp.PrivateDirichletPosterior},
     # The noise of a vocabulary does not depend on the number of records; fractions do.
-    # Without it, the classifier estimates the number of records within its budget.
-    "n_samples": {skdirdp.PrivateCountVectorizer, skdirdp.PrivateTableClassifier},
+    # Without it, the classifier estimates the number of records within its budget. The noise of a
+    # crosstab depends on it only through the choice of the mechanism.
+    "n_samples": {
+        skdirdp.PrivateCountVectorizer,
+        skdirdp.PrivateCrosstab,
+        skdirdp.PrivateTableClassifier,
+    },
     # Histograms and networks with learnt structure are post-processed by other methods.
     "postprocess": {skdirdp.DirichletHistogramTransformer, skdirdp.PrivateBayesNet},
 }

@@ -27,16 +27,19 @@ LAYERS: tuple[set[str], ...] = (
     {"accounting"},
     {"mechanisms"},
     {"postprocessing"},
+    {"inference"},
     {"displays"},
     {"reporting"},
     {"accountant", "utility"},
     {"base", "_contributions", "_persons"},
     {"engines"},
     FAMILIES,
+    {"crosstab"},
     {"pipeline"},
     {"model_selection"},
     {"audit"},
     {"__init__"},
+    {"federated"},
     {"command"},
     {"__main__"},
 )
@@ -189,8 +192,8 @@ def test_no_file_is_above_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-def test_there_are_at_most_120_modules():
-    assert len(FILES) <= 120
+def test_there_are_at_most_140_modules():
+    assert len(FILES) <= 140
 
 
 # Conversions -------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from skdirdp.postprocessing import (
     estimate_histogram,
     make_consistent,
     mixture,
+    reconcile_tables,
 )
 from skdirdp.postprocessing.mixture import POOLS, ROWS, WIDE_ROWS, Cells, estimate_shares
 
@@ -224,6 +225,42 @@ def test_tables_with_nothing_in_common_stay_as_they_are():
 def test_axes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="axes must name each of the 2 dimensions once"):
         NoisyTable(np.zeros((2, 2)), Noise(1.0), ("a", "a"))
+
+
+@pytest.mark.parametrize("total", [None, 90.0])
+def test_reconciled_tables_are_the_nearest_consistent_ones(total):
+    rng = np.random.default_rng(4)
+    tables = [
+        NoisyTable(rng.uniform(5, 20, (2,) * len(names)), Noise(1.0 + k), tuple(names))
+        for k, names in enumerate(["ab", "bc", "abc"])
+    ]
+    cells = np.concatenate([table.ravel() for table in reconcile_tables(tables, total)])
+    matrix, constant = operator_of(tables, total)
+    np.testing.assert_allclose(matrix @ cells + constant, cells, atol=1e-8)
+    # The gradient is orthogonal to every direction that keeps the tables consistent.
+    start = np.concatenate([table.counts.ravel() for table in tables])
+    noise = np.concatenate([np.full(each.counts.size, each.variance) for each in tables])
+    weights = 1 / (noise * start / (noise + start**2))
+    gradient = weights * np.log(cells / start)
+    assert np.abs(gradient @ matrix).max() < 1e-3 * np.abs(gradient).max()
+    # The gradient of other consistent tables is not.
+    other = matrix @ start + constant
+    gradient = weights * np.log(other / start)
+    assert np.abs(gradient @ matrix).max() > 1e-2 * np.abs(gradient).max()
+
+
+def test_reconciled_tables_stay_positive_where_least_squares_does_not():
+    rng = np.random.default_rng(0)
+    tables = [
+        NoisyTable(rng.gamma(0.1, 10.0, (4, 5)) + 1e-9, Noise(4.0), axes)
+        for axes in [("a", "b"), ("a", "c"), ("a", "d")]
+    ]
+    assert min(table.counts.min() for table in make_consistent(tables, 20.0)) < 0
+    found = reconcile_tables(tables, 20.0)
+    assert min(table.min() for table in found) >= 0
+    for table in found:
+        np.testing.assert_allclose(table.sum(axis=1), found[0].sum(axis=1), atol=1e-9)
+        assert table.sum() == pytest.approx(20.0)
 
 
 # The prior -------------------------------------------------------------------------

@@ -45,7 +45,10 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
+    PrivateCrosstab,
     PrivateDirichletPosterior,
+    PrivateTableClassifier,
+    Schema,
     make_private_pipeline,
 )
 from skdirdp import text as vectorizer
@@ -302,6 +305,37 @@ def part_of(vector, part):
     return type(vector)(list(vector)[part]) if isinstance(vector, deque) else vector[part]
 
 
+class Classifier(Case):
+    """A classifier of tables, whose codes are captured before any noise."""
+
+    target = None
+
+    def fit(self, X, beside):
+        class Encoded(BaseException):  # which no gate for errors stops
+            pass
+
+        def stop(records):
+            raise Encoded(records)
+
+        beside = beside if self.target is None else {"y": self.target}
+        with patch("skdirdp.table_classifier.classifier.RecordCounts", stop):
+            try:
+                self.make().fit(X, **beside)
+                raise ValueError("the table was refused")
+            except Encoded as found:
+                (records,) = found.args
+        return [
+            (None, np.bincount(records.labels * 1000 + codes, minlength=5000))
+            for codes in records.columns
+        ]
+
+
+class LabelledClassifier(Classifier):
+    """The same with the label in a column of the table."""
+
+    target = "c"
+
+
 class Network(Case):
     """A network with learnt structure, whose cells are captured before any noise."""
 
@@ -515,6 +549,27 @@ CASES = [
         CELLS,
         rows=("list", "tuple", "array of objects"),
     ),
+    Classifier(
+        "PrivateTableClassifier",
+        lambda: PrivateTableClassifier(
+            Schema({"a": STATES["a"], "b": bool, "c": STATES["c"]}), classes=[0, 1], **PRIVATE
+        ),
+        MIXED,
+        {**CELLS, "y": [0, 1]},
+        ("y",),
+        frames=IN_MEMORY,
+        rows=("list", "tuple", "array of objects"),
+    ),
+    LabelledClassifier(
+        "PrivateTableClassifier, label in a column",
+        lambda: PrivateTableClassifier(
+            Schema({"a": (0, 2**53), "b": bool, "c": STATES["c"]}), **PRIVATE
+        ),
+        MIXED,
+        CELLS,
+        frames=tuple(FRAMES),
+        rows=("list", "tuple", "array of objects"),
+    ),
     Network(
         "PrivateBayesNet",
         lambda: PrivateBayesNet(
@@ -540,6 +595,26 @@ CASES = [
         {kind: [*cells, None] for kind, cells in CELLS.items()},
         frames=TYPED,
         rows=(),
+    ),
+    Case(
+        "PrivateCrosstab",
+        lambda: PrivateCrosstab(
+            Schema({"a": Schema.numbers(0, 2**54, whole=False), "b": bool, "c": STATES["c"]}),
+            [("a", "b"), ("b", "c"), ("a", "b", "c"), "a"],
+            **PRIVATE,
+        ),
+        MIXED,
+        CELLS,
+        rows=("list", "tuple", "array of objects"),
+    ),
+    Case(
+        "PrivateCrosstab, persons",
+        lambda: PrivateCrosstab({"a": [0, 1], "b": (0, 2), "c": [0, 1, 2]}, max_rows=3, **PRIVATE),
+        COUNTS,
+        {name: cells for name, cells in PERSONS.items() if name != "y"},
+        ("groups",),
+        frames=tuple(name for name in FRAMES if name not in ("polars lazy", "duckdb")),
+        rows=("list", "tuple", "array of objects"),
     ),
     Words(
         "PrivateCountVectorizer",

@@ -189,10 +189,10 @@ def test_shares_sum_to_the_budget(n, spent, has_records):
 
 
 def test_steps_cannot_use_more_than_the_budget_or_precede_the_charge():
-    releases = Releases(GaussianMechanism(2.0), 2.0**-20, 3)
+    releases = Releases(GaussianMechanism(2.0), ContributionBound(), 3)
     with pytest.raises(AssertionError, match="before it was charged"):
         releases.release_tables([np.zeros(3)], 0.5)
-    releases = Releases(GaussianMechanism(2.0), 2.0**-20, 3)
+    releases = Releases(GaussianMechanism(2.0), ContributionBound(), 3)
     releases.start(np.random.default_rng(0))
     releases.release_tables([np.zeros(3)], 0.7)
     with pytest.raises(AssertionError, match="more than the whole budget"):
@@ -381,6 +381,17 @@ def test_effects_are_labelled_and_centred():
     assert model.feature_importances_.argmax() == 0
 
 
+def test_standard_deviations_are_about_those_of_repeated_fits():
+    table = visits(6000).assign(age=lambda t: t["age"] // 10, dose=lambda t: t["dose"] // 2)
+    tens = Schema.categories(list(range(10)), missing=False)
+    schema = SCHEMA.replace(columns={**SCHEMA.columns, "age": tens, "dose": (0, 9)})
+    models = [fitted(table, schema=schema, seed=seed) for seed in range(30)]
+    effects = np.array([model.coef_["age"][1] for model in models])
+    stated = np.mean([model.coef_std_["age"][1] for model in models], axis=0)
+    # The standard error of 30 standard deviations is 13%; the approximation is cruder.
+    assert 0.6 < np.median(stated / effects.std(axis=0)) < 1.7
+
+
 def test_labels_may_be_an_array():
     table = visits()
     X, y = table.drop(columns="ill"), np.where(table["ill"], "yes", "no")
@@ -472,9 +483,93 @@ def test_more_classes_and_dates():
         {"day": ("2020-01-01", "2020-12-31"), "noise": (0.0, 1.0), "label": ["a", "b", "c"]}
     )
     model = fitted(table, y="label", schema=schema, epsilon=3.0)
-    assert np.mean(model.predict(table) == label) > 0.97
+    assert np.mean(model.predict(table) == label) > 0.94
     assert model.decision_function(table).shape == (n, 3)
     assert "2020-01-01" in str(model.coef_["day"].index[0])
+
+
+def counted_tables(table, schema, y):
+    """The tables of `fit_counts`, counted with the encoder of the schema."""
+    names = [name for name in schema.features if name != y]
+    codes = pd.DataFrame(
+        {n: schema[n].bin(schema.encode_column(n, table[n])) for n in schema.features}
+    )
+
+    def crosstab(a, b):
+        shape = (schema[a].n_cells, schema[b].n_cells)
+        counts = np.zeros(shape if a != y else (len(schema[y].states), shape[1]))
+        np.add.at(counts, (codes[a], codes[b]), 1)
+        return counts
+
+    pairs = {(a, b): crosstab(a, b) for i, a in enumerate(names) for b in names[i + 1 :]}
+    return {"class_count": {n: crosstab(y, n) for n in names}, "pair_count": pairs}
+
+
+def test_counts_give_a_similar_model_to_records():
+    table, test = visits(20_000), visits(5000, seed=1)
+    tables = counted_tables(table, SCHEMA, "ill")
+    model = PrivateTableClassifier(SCHEMA, random_state=0)
+    model.fit_counts(tables, y="ill", n_samples=len(table))
+    by_counts = roc_auc_score(test["ill"], model.predict_proba(test)[:, 1])
+    by_records = roc_auc_score(test["ill"], fitted(table).predict_proba(test)[:, 1])
+    assert by_counts > by_records - 0.03
+    assert model.privacy_.mechanism == fitted(table).privacy_.mechanism
+
+
+def test_wrong_counts_are_refused_before_the_charge():
+    tables = counted_tables(visits(), SCHEMA, "ill")
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
+    model = PrivateTableClassifier(SCHEMA, accountant=accountant)
+    for change in (
+        {"class_count": {**tables["class_count"], "age": np.ones((2, 3))}},
+        {"class_count": {**tables["class_count"], "age": tables["class_count"]["age"] + 0.5}},
+        {"pair_count": {}},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            model.fit_counts({**tables, **change}, y="ill", n_samples=4000)
+    assert len(accountant.history()) == 0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_exported_models_predict_the_same(n_classes):
+    table = visits()
+    if n_classes == 3:
+        table["ill"] = np.where(table["dose"] > 4, 2, table["ill"])
+    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ill": list(range(n_classes))})
+    model = fitted(table, schema=schema)
+    odd = pd.DataFrame(
+        {"age": [None, 500.0, -3.0], "ward": ["Z", None, "B"], "dose": [1.0, 99.0, None]}
+    )
+    new = pd.concat([table.drop(columns="ill"), odd], ignore_index=True)
+    exported = model.to_sklearn()
+    np.testing.assert_allclose(exported.predict_proba(new), model.predict_proba(new), atol=1e-9)
+    skops = pytest.importorskip("skops.io")
+    file = skops.dumps(exported)
+    asked = skops.get_untrusted_types(data=file)
+    assert set(asked) <= {"numpy.dtype"}
+    loaded = skops.loads(file, trusted=asked)
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+
+
+def test_exported_models_run_in_onnx():
+    skl2onnx = pytest.importorskip("skl2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    table = visits()
+    model = fitted(table)
+    new = table.drop(columns="ill").astype({"age": np.float32, "dose": np.float32})
+    kinds = skl2onnx.common.data_types
+    types = [
+        (n, kinds.StringTensorType([None, 1]) if n == "ward" else kinds.FloatTensorType([None, 1]))
+        for n in new
+    ]
+    onnx = skl2onnx.to_onnx(model.to_sklearn(), initial_types=types, options={"zipmap": False})
+    session = onnxruntime.InferenceSession(
+        onnx.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    feed = {n: new[n].to_numpy().reshape(-1, 1) for n in new}
+    probabilities = session.run(None, feed)[1]
+    near = np.abs(probabilities - model.predict_proba(table)).max(axis=1) < 1e-4
+    assert near.mean() > 0.999  # float32 may move a number over a border
 
 
 def test_pipelines_refuse_it():

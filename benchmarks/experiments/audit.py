@@ -20,7 +20,7 @@ ALARMS = 200
 FITTED = ("PrivateBayesNet", "PrivateDirichletPosterior")
 #: Budgets and numbers of runs for each peer, and the relation of the neighbours.
 PEERS = {
-    "diffprivlib": ({"epsilon": 1.0, "runs": 30_000, "rows": 20, "searches": 2000}, "replace"),
+    "diffprivlib": ({"epsilon": 1.0, "runs": 60_000, "rows": 20, "searches": 1000}, "replace"),
     "data_synthesizer": ({"epsilon": 1.0, "runs": 1000, "rows": 20, "seed": 1}, "replace"),
     "dp_accounting": ({"runs": 100_000, "delta": 0.01, "seed": 1}, "add_remove"),
     "dpmm": (
@@ -175,9 +175,12 @@ class Audit(Experiment):
             "this library, and that of (ε, δ) for others. The bound at a small δ is far below ε "
             "also where the claim is exact, since the rare events that δ allows for are not seen. "
             "diffprivlib publishes the number of records, so neighbours differ by a replacement; "
-            "here the label of one record changes. DataSynthesizer draws its noise from the seed 0 "
-            "unless another is given. dpmm takes seconds for a run and is audited by one run with "
-            f"{CANARIES} canaries.{left_out}"
+            "here the label of one record changes, which changes the counts, sums and squares of "
+            "two classes, and its budget is for one. These neighbours were chosen after another "
+            "pair, with all other values at 0.5, had shown ε at least 0.756 in 30 000 runs; pilot "
+            "runs are not counted. DataSynthesizer draws its noise from the seed "
+            "0 unless another is given. dpmm takes seconds for a run and is audited by one run "
+            f"with {CANARIES} canaries.{left_out}"
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

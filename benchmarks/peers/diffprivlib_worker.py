@@ -75,11 +75,12 @@ def audit(given) -> list[dict]:
     """Attack scores of GaussianNB on two tables that differ in the label of one record.
 
     The scores are log-likelihood ratios of the released counts, sums and squares, without
-    truncation. The second answer has what the accountant of a grid search claims for its best
+    truncation. The last answer has what the accountant of a grid search claims for its best
     model.
     """
     epsilon, runs = float(given["epsilon"]), int(given["runs"])
-    rest = np.full((2 * int(given["rows"]), 1), 0.5)
+    # Sums and squares in the middle of what they can be, where nothing is truncated.
+    rest = np.repeat([[0.15], [0.85]] * int(given["rows"]), 2, axis=0)
     X = np.vstack([[[1.0]], rest])
     labels = [np.append(first, np.arange(len(rest)) % 2) for first in (0, 1)]
 
@@ -108,8 +109,17 @@ def audit(given) -> list[dict]:
     searched = [[score(search(y, spent)) for _ in range(few)] for y in labels]
     fitted = [[score(fit(y)) for _ in range(runs)] for y in labels]
     claim = float(spent.total()[0])
+    # The classes are those of the labels, so the only record of a class is seen by its class.
+    alone = [np.append(first, np.zeros(len(rest), dtype=int)) for first in (1, 0)]
+    classes = [[float(len(fit(y).classes_)) for _ in range(few)] for y in alone]
     return [
         {"case": "GaussianNB", "epsilon": epsilon, "delta": 0.0, "scores": fitted},
+        {
+            "case": "GaussianNB, only record of a class",
+            "epsilon": epsilon,
+            "delta": 0.0,
+            "scores": classes,
+        },
         {
             "case": "BudgetAccountant after GridSearchCV",
             "epsilon": claim,

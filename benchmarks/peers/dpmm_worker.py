@@ -29,7 +29,8 @@ def synthesize(given, method: str) -> dict:
         n_jobs=1,
     )
     pipeline.fit(table, domain, random_state=seed)
-    records = pipeline.generate(n_records=len(table), random_state=seed)
+    n_records = int(given.get("n_records", len(table)))
+    records = pipeline.generate(n_records=n_records, random_state=seed)
     return {
         "seconds": time.process_time() - start,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -20,7 +20,7 @@ from ..accounting.attacks import AttackBounds, Profile, WorstOf
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
-from ..exceptions import BudgetExceededError
+from ..exceptions import BudgetExceededError, DuplicateChargeError
 from .codec import (
     check_key,
     check_stored_charge,
@@ -296,7 +296,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     original = (earlier.spec, earlier.releases, earlier.label, earlier.split)
                     if original == (spec, releases, label, self._split):
                         return
-                    raise ValueError(
+                    raise DuplicateChargeError(
                         f"key must be unique; {key!r} was used for charge {earlier.id} of the "
                         "ledger, which is another charge. Nothing was charged"
                     )

@@ -54,7 +54,7 @@ class AuditResult:
         Probability that the bounds hold.
     violated : bool
         Whether the claim is refuted: the lower bound exceeds the claim, or an attack detects more
-        than the claimed trade-off curve allows.
+        than the claimed trade-off curve allows, which is sharper if delta is small.
     rates : tuple of (float, float, float) or None
         Upper limit of the attack's false-positive rate, lower limit of its true-positive rate,
         and the largest true-positive rate that the claim allows; None for an audit of one run.
@@ -89,18 +89,18 @@ class AuditResult:
         return "the claim is wrong" if self.violated else "no violation was found"
 
     def __str__(self) -> str:
+        delta = f"at delta {format_exact(self.delta)}"
         text = (
-            f"{self.verdict}: epsilon is at least {rounded_down(self.epsilon_lower)} at delta "
-            f"{format_exact(self.delta)}, claimed is {format_exact(self.epsilon)} "
-            f"(confidence {100 * self.confidence:g}%, {self.n_runs} {self.method})"
+            f"{self.verdict} ({self.n_runs} {self.method}, confidence {100 * self.confidence:g}%): "
+            f"epsilon {format_exact(self.epsilon)} {delta} is claimed."
         )
         if self.rates is not None:
             false, true, allowed = self.rates
             text += (
-                f"; an attack with at most {false:.4f} false positives has at least {true:.4f} "
-                f"true positives, where the claim allows {allowed:.4f}"
+                f" An attack with at most {false:.4f} false positives has at least {true:.4f} true "
+                f"positives, and the claim allows {allowed:.4f}."
             )
-        return text
+        return f"{text} Epsilon is at least {rounded_down(self.epsilon_lower)} {delta}"
 
     __repr__ = __str__
 

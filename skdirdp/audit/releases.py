@@ -26,7 +26,7 @@ class FitReleases(ReleaseContext):
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         releases = plan.draw(noise_generator())
-        self.requests = plan._requests
+        self.requests = plan.requests
         self.drawn = [each.drawn for each in releases if each.mechanism is not None]
         plan.estimator.privacy_ = plan.report(self.budget)
         return releases
@@ -36,6 +36,8 @@ def releases_of(estimator: CountingEstimator, data: tuple[Any, ...]) -> FitRelea
     """Fit a copy of an estimator, and return its tables with what was drawn."""
     model = clone(estimator)
     context = FitReleases(Budget.from_estimator(model))
+    if not context.is_private:
+        raise ValueError("epsilon must be finite for an audit; got an estimator without noise")
     with context.active():
         model.fit(*data)
     return context

@@ -18,7 +18,7 @@ from .._persons import CountedRows, select_by_key, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
-from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
+from ..base import Budget, CountingEstimator, PrivacyReport, ReleaseContext, ReleasePlan
 from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
@@ -438,6 +438,46 @@ class PrivateBayesNetMLE(BaseBayesNet):
         return pd.DataFrame(drawn, columns=nodes)
 
 
+def network_from_tables(
+    structure: Parents,
+    counts: Mapping[Hashable, np.ndarray],
+    schema: Schema,
+    privacy: PrivacyReport,
+    target: Hashable | None = None,
+) -> PrivateBayesNetMLE:
+    """Return a network whose probabilities are computed from released counts.
+
+    Parameters
+    ----------
+    structure : dict of tuple
+        Parents of each node; nodes stand after their parents.
+    counts : dict of ndarray of shape (n_configurations, n_states)
+        Released counts of each node, for each configuration of its parents.
+    schema : Schema
+    privacy : PrivacyReport
+        Guarantee of the release of the counts.
+    target : node, optional
+    """
+    budget: dict[str, Any] = {
+        "epsilon": privacy.epsilon,
+        "order": privacy.order,
+        "adjacency": privacy.adjacency,
+    }
+    if privacy.delta is not None:
+        budget["delta"] = privacy.delta
+    model = PrivateBayesNetMLE(structure, schema=schema, target=target, alpha=0.0, **budget)
+    model.structure_ = dict(structure)
+    model._set_encoder(StateEncoder({node: schema[node] for node in structure}, schema))
+    model.probabilities_ = {
+        node: smoothed_mean(np.maximum(counts[node], 0.0), 0.0) for node in structure
+    }
+    model.mechanisms_, model.alpha_ = {}, dict.fromkeys(structure, 0.0)
+    model.columns_ = [name for name in schema if name in structure]
+    model._set_feature_names(model.columns_)
+    model.privacy_ = privacy
+    return model
+
+
 @dataclass(frozen=True)
 class StateEncoder:
     """Codes of the states of each node, by its kind."""
@@ -473,7 +513,7 @@ class StateEncoder:
 class FamilyCounter(Counter):
     """Counts of all families in a table that is not in memory, part by part."""
 
-    families: dict[Hashable, Family]
+    families: Mapping[Any, Family]
     encoder: StateEncoder
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
@@ -492,7 +532,7 @@ class FamilyCounter(Counter):
         counted = self.select_rows(part.groups, records.n_records, previous)
         codes = {
             node: self.encoder.encode(node, records.columns[node], counted.rows)
-            for node in self.families
+            for node in self.encoder.kinds
         }
         tables = [family.count(codes) for family in self.families.values()]
         return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._contributions import count_cells
+from .._contributions import column_blocks, count_cells
 from .._validation import are_hashable
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
@@ -37,9 +37,8 @@ from .columns import encode_cells
 _BUDGET_SHARES = (0.25, 0.05, 0.70)
 # The share of a clique grows with its cells to this power, which minimises the l1 error.
 _CELL_EXPONENT = 2 / 3
-# Columns are counted together up to this number of combinations of their states, and tables of
-# this number of blocks are compared with independence at once. Both affect only the speed.
-_MAX_BLOCK_CELLS = 128
+# Tables of this number of blocks of columns are compared with independence at once. It affects only
+# the speed.
 _BLOCKS_AT_ONCE = 64
 #: State of values that occur in too few records.
 _OTHER_STATE = "other"
@@ -344,53 +343,6 @@ def estimate_total(columns: Iterable[Measurement]) -> float:
 # Search -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _ColumnBlock:
-    """Columns that are counted together: codes of the combinations of their states."""
-
-    start: int
-    sizes: list[int]
-    codes: np.ndarray
-    has_state: np.ndarray | None  # 1 where a combination has a state; None for a single column
-
-    @classmethod
-    def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "_ColumnBlock":
-        joint = codes[0]
-        for each, size in zip(codes[1:], sizes[1:], strict=True):
-            joint = joint * np.int64(size) + each
-        if len(sizes) == 1:
-            return cls(start, sizes, joint, None)
-        states = [each.ravel() for each in np.indices(sizes)]
-        identities = [np.eye(size)[each] for size, each in zip(sizes, states, strict=True)]
-        return cls(start, sizes, joint, np.hstack(identities))
-
-    def sum_states(self, table: np.ndarray) -> np.ndarray:
-        """Return counts of the states of each column, from rows that are combinations."""
-        return table if self.has_state is None else self.has_state.T @ table
-
-    def count_pairs(self, other: "_ColumnBlock") -> np.ndarray:
-        """Return the exact counts of all pairs of states; whole numbers are added exactly."""
-        n_cells, n_others = prod(self.sizes), prod(other.sizes)
-        if other is self:
-            joint = np.diag(count_cells(self.codes, n_cells))
-        else:
-            cells = self.codes * np.int64(n_others) + other.codes
-            joint = count_cells(cells, n_cells * n_others).reshape(n_cells, -1)
-        return other.sum_states(self.sum_states(joint).T).T
-
-
-def _column_blocks(codes: Codes, shares: Mapping[Hashable, np.ndarray]) -> list[_ColumnBlock]:
-    """Group adjacent columns into blocks with few combinations of states."""
-    sizes = [len(shares[name]) for name in codes]
-    columns, blocks, start = list(codes.values()), [], 0
-    for stop in range(1, len(sizes) + 1):
-        if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
-            part = slice(start, stop)
-            blocks.append(_ColumnBlock.from_columns(start, sizes[part], columns[part]))
-            start = stop
-    return blocks
-
-
 def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: float) -> np.ndarray:
     """Return the exact l1 distance of each pair's counts from those of independent columns.
 
@@ -398,7 +350,8 @@ def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: f
     distances are whole, exact, and change by no more than the counts do: docs/theory.md,
     section 17.
     """
-    blocks, parts = _column_blocks(codes, shares), [shares[name] for name in codes]
+    parts = [shares[name] for name in codes]
+    blocks = column_blocks(list(codes.values()), [len(share) for share in parts])
     distances = np.zeros((len(parts), len(parts)))
     for i, first in enumerate(blocks):
         rows = slice(first.start, first.start + len(first.sizes))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..accountant import LedgerError
-from . import audit, ledger, schema, synthesize, terminal
+from . import audit, crosstab, ledger, schema, synthesize, terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError
 
 __all__ = ["main"]
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     ledger.add_to(commands)
     schema.add_to(commands)
     synthesize.add_to(commands)
+    crosstab.add_to(commands)
     audit.add_to(commands)
     return top
 

@@ -69,7 +69,8 @@ def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
         return None
     file = io.StringIO()
     with style.context(["default", _SVG_STYLE]), np.errstate(all="ignore"):
-        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+        size = display._figure_size() or (7.2, 3.4)
+        figure = Figure(figsize=size, layout="constrained")
         display.plot(ax=figure.add_subplot(), **options).ax_.set_title("")
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = file.getvalue()

@@ -338,10 +338,7 @@ class AuditDisplay(Display):
         """
         rates, bounds = result.claim.trade_off()
         attack = None if result.rates is None else result.rates[:2]
-        text = (
-            f"{result.verdict}: $\\varepsilon$ at least {result.epsilon_lower:.3g}, "
-            f"claimed {result.epsilon:.3g}"
-        )
+        text = f"{result.verdict} ($\\varepsilon$ = {result.epsilon:.3g} is claimed)"
         return cls(rates, bounds, attack, text).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:

@@ -116,10 +116,20 @@ class DirichletMechanism(Mechanism):
         # includes shapes of whole ones.
         self._shapes(counts.max(), grid, whole=whole)
 
+    def short_parameters(self, grid: float) -> tuple[float, float]:
+        """Return r, rounded down, and alpha, rounded up, as they are drawn.
+
+        Parameters
+        ----------
+        grid : float
+            Public power of two that divides all counts.
+        """
+        return _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
+
     def _shapes(self, counts: np.ndarray, grid: float, *, whole: bool) -> tuple[np.ndarray, int]:
         """Return ``r x + alpha`` as integers over a power of two."""
         places = -int(np.log2(grid))
-        r, alpha = _short_parameters(self.r, self.alpha, places)
+        r, alpha = self.short_parameters(grid)
         # The representation of a count does not matter, and whole numbers need fewer bits.
         places = 0 if whole else places
         if r == 0:
@@ -137,7 +147,7 @@ class DirichletMechanism(Mechanism):
     def _noisy_counts(self, grid, *drawn):
         # The guarantee is proved for the gamma variables, before they are divided by their sum.
         # Their mean and their variance are r x + alpha.
-        r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
+        r, alpha = self.short_parameters(grid)
         noisy = grids.midpoints(*drawn)
         noisy -= alpha
         noisy /= r or self.r

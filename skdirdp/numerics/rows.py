@@ -163,6 +163,8 @@ class SparseRows:
         cells = self.broadcast(np.arange(self.n_rows) * self.n_columns) + columns
         cells, places = np.unique(cells, return_inverse=True)
         entries = np.bincount(places, self.entries, len(cells))
+        # A sum beyond the largest float is finite, too, so that it can be clipped.
+        np.minimum(entries, np.finfo(float).max, out=entries)
         indptr = np.searchsorted(cells, np.arange(self.n_rows + 1) * self.n_columns)
         return SparseRows(entries, cells % self.n_columns, indptr, self.n_columns)
 

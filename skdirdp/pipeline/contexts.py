@@ -46,6 +46,7 @@ _HARMLESS = (Warning, ImportError, MemoryError)
 class _PipelineContext(ReleaseContext):
     """Context of one pass over the steps of a pipeline."""
 
+    in_pipeline = True
     #: End of the message of a failed pass: whether the budget was charged.
     outcome: ClassVar[str]
 

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.resources import files
 from os import PathLike
@@ -42,6 +42,8 @@ _NEVER_COVERED = (
     "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
     "lawyer to judge.",
 )
+# A page of more figures takes browsers seconds to show.
+_MOST_TABLES = 40
 #: False-positive rates and prior probabilities of the tables about attacks.
 _RATES, _PRIORS = (0.001, EXAMPLE_RATE, 0.05, 0.1), (0.01, 0.1, 0.5)
 _CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
@@ -252,6 +254,75 @@ def ledger_figure(
         caption += f" {len(shown)} totals are shown; in between, the next one is an upper bound."
     rows = [(n + 1, rounded_up(total)) for n, total in zip(shown, totals, strict=True)]
     return _figure("ledger", display, caption, ["charges", measure], rows, color="C0")
+
+
+def crosstab_page(
+    report: Any,
+    categories: Mapping[Any, Sequence[Any]],
+    tables: Sequence[tuple[tuple[Any, ...], str, Any, Any]],
+    population: bool,
+) -> str:
+    """Return the page of a release of tables.
+
+    `tables` are tuples of columns, the name of the CSV file, a DataFrame with a row for each cell,
+    and the estimated shares. Intervals are for the population, or for the counted records.
+    """
+    confidence = tables[0][3].confidence
+    unit = "for the population that the records were drawn from: sampling and noise"
+    if not population:
+        unit = "for the counted records: noise alone"
+    text = (
+        f"Shares of all records with {confidence:.0%} intervals {unit}. Each interval holds by "
+        f"itself with this probability; of {round(1 / (1 - confidence))} intervals, about one is "
+        "expected to miss. Counts are estimated from all tables together: they are not negative, "
+        "and tables agree on the columns that they share."
+    )
+    parts = [
+        statement(report.statement()),
+        section("How to read the tables", tag("p", text)),
+    ]
+    for number_, (columns, file, frame, estimates) in enumerate(tables):
+        content: list[Any] = [tag("p", f"File: {file}", class_="small")]
+        if number_ < _MOST_TABLES:
+            content.append(_table_figure(f"table{number_}", columns, categories, estimates))
+            names = [str(name) for name in frame.columns]
+            rows = [[_plain(cell) for cell in row] for row in frame.itertuples(index=False)]
+            listed = wide(table(names, rows, numbers=names[len(columns) :]))
+            content.append(tag("details", tag("summary", "All cells"), listed))
+        parts.append(section(" by ".join(map(str, reversed(columns))), *content))
+    if len(tables) > _MOST_TABLES:
+        note = f"The page shows {_MOST_TABLES} of {len(tables)} tables; all are in CSV files."
+        parts.insert(2, tag("p", note, class_="soft"))
+    return page("Private tables", [*parts, not_covered(exceptions_to(report.not_covered))])
+
+
+def _table_figure(
+    name: str, columns: tuple[Any, ...], categories: Mapping[Any, Sequence[Any]], estimates: Any
+) -> Any:
+    """Return a heat map of a table of two columns, and intervals of a table of one."""
+    from ..displays.base import to_svg
+    from ..displays.tables import ForestDisplay, TableDisplay, category_text
+
+    shares = (estimates.value, estimates.low, estimates.high)
+    labels: list[list[Any]] = [list(map(category_text, categories[name])) for name in columns]
+    display: Any
+    if len(columns) == 1:
+        display = ForestDisplay(*shares, labels[0], estimates.confidence, None, "share of records")
+    elif len(columns) == 2:
+        first, second = labels
+        names, title = (columns[0], columns[1]), "share of records"
+        display = TableDisplay(*shares, first, second, names, estimates.confidence, title)
+    else:
+        return ""
+    svg = to_svg(display, name)
+    if svg is None:
+        return ""
+    text = f"Shares of {' and '.join(map(str, columns))}"
+    return tag("figure", tag("div", Markup(svg), class_="plot", role="img", aria_label=text))
+
+
+def _plain(cell: Any) -> Any:
+    return f"{cell:g}" if isinstance(cell, float) else cell
 
 
 def _figure(

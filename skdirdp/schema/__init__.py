@@ -45,6 +45,7 @@ from .columns import (
     factorise,
     has_float_dtype,
 )
+from .files import to_toml
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
 from .schema import Schema, SchemaEncoder, declared_labels, labels_or_none, read_labels
@@ -108,6 +109,7 @@ __all__ = [
     "table_blocks",
     "text_objects",
     "to_common_dtype",
+    "to_toml",
     "type_and_value",
     "without_dictionaries",
 ]

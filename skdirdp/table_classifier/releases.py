@@ -1,23 +1,31 @@
-"""Releases of a fit of PrivateTableClassifier, as parts of one Gaussian release.
+"""Exact tables of PrivateTableClassifier, and their releases as parts of one Gaussian release.
 
 One charge, made before anything is drawn, covers all steps. Each step has a share of the budget
 and may depend on the releases of earlier steps (docs/theory.md, Theorem 7 and section 19). Only
 Gaussian noise can be spent step by step without loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+import pandas as pd
+from scipy.optimize import isotonic_regression
 
-from .._contributions import Weights, count_cells
+from .._contributions import Weights, column_blocks, count_cells, sum_vectors
+from .._persons import CountedRows
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
-from .model import LOGIT_EDGES, MergedCells, ResidualSums, reference_logits
+from ..mechanisms.tables import ContributionBound
+from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
+from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, reference_logits, softmax
 
 # Shares of the budget, chosen on the eight data sets of benchmarks/data.py at epsilon from 0.1 to
 # 3. Results hardly depend on them: halving or doubling one changes the mean AUC by at most .001.
+#: Share of the number of records, if it is not public.
 SIZE_SHARE = 0.01
 _BIN_SHARE = 0.04
 _CALIBRATION_SHARE = 0.05
@@ -32,6 +40,8 @@ _TWO_STEPS = 100.0
 _SLOPE_SIGNAL = 8.0
 # Numbers of bins of a numeric column.
 _MIN_BINS, _MAX_BINS = 5, 32
+# Fine bins of numeric columns, from which bins are made.
+_N_FINE_BINS = 256
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
 _MIN_WEIGHT = 1 / 64
 
@@ -88,19 +98,19 @@ class Plan:
 
 
 class Releases:
-    """Releases of a fit, one after the other. `grid` divides the contributions of records."""
+    """Releases of a fit, one after the other. `bound` holds for the weight of a record."""
 
-    def __init__(self, whole: GaussianMechanism, grid: float, n_columns: int):
+    def __init__(self, whole: GaussianMechanism, bound: ContributionBound, n_columns: int):
         self.whole = whole
         self.joint = JointMechanism.from_mechanisms([whole])
-        self._grid = grid
+        self._grid, self._max_weight = bound.grid, bound.max_count
         self._left = 1.0 + 1e-9
         self._generator: np.random.Generator | None = None
         # Noise that cannot be drawn is refused before the charge: that of the whole budget, and
         # of the smallest share.
         smallest = 1e-3 * _MIN_WEIGHT**2 / max(n_columns, 1) ** 2
         for mechanism in (whole, noise_for_share(whole, smallest, signed=True)):
-            mechanism.check_table(np.zeros(1), grid)
+            mechanism.check_table(np.zeros(1), self._grid)
 
     def start(self, generator: np.random.Generator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
@@ -119,14 +129,14 @@ class Releases:
             raise AssertionError("a step was about to be released before it was charged")
         return mechanism.noisy(values, self._generator, self._grid)
 
-    def release_size(self, n_records: int, max_weight: float) -> float:
+    def release_size(self, n_records: int) -> float:
         """Release the number of records with a small share of the budget.
 
         A record counts once, whatever its weight is, in a unit of at most the bound of the weights.
         """
         self._spend(SIZE_SHARE)
-        unit = 2.0 ** np.floor(np.log2(max_weight))  # a multiple of the grid
-        mechanism = noise_for_share(self.whole, SIZE_SHARE, unit / max_weight)
+        unit = 2.0 ** np.floor(np.log2(self._max_weight))  # a multiple of the grid
+        mechanism = noise_for_share(self.whole, SIZE_SHARE, unit / self._max_weight)
         return float(self._add_noise(mechanism, np.array([n_records * unit]))[0] / unit)
 
     def release_tables(
@@ -173,29 +183,6 @@ class Releases:
         return ResidualSums(drawn[:, :-1], drawn[:, -1], mechanism.sigma / n_records)
 
 
-def count_classes(
-    columns: Sequence[np.ndarray], sizes: Sequence[int], labels: np.ndarray, weights: Weights
-) -> list[np.ndarray]:
-    """Return the exact counts of classes by categories, for each column."""
-    n_classes = int(sizes[-1])
-    tables = []
-    for column, size in zip(columns, sizes[:-1], strict=True):
-        cells = labels * np.int64(size) + column
-        tables.append(count_cells(cells, n_classes * size, weights).reshape(n_classes, size))
-    return tables
-
-
-def count_pairs(columns: Sequence[np.ndarray], cells: MergedCells, weights: Weights) -> np.ndarray:
-    """Return the exact counts of pairs of categories of different columns, in upper blocks."""
-    counts = np.zeros((cells.starts[-1], cells.starts[-1]))
-    for i, (first, a) in enumerate(zip(columns, cells.blocks, strict=True)):
-        for second, b in zip(columns[i + 1 :], cells.blocks[i + 1 :], strict=True):
-            shape = (a.stop - a.start, b.stop - b.start)
-            joint = first * np.int32(shape[1]) + second
-            counts[a, b] = count_cells(joint, shape[0] * shape[1], weights).reshape(shape)
-    return counts
-
-
 def calibration_table(scores: np.ndarray, labels: np.ndarray, weights: Weights) -> np.ndarray:
     """Return the exact counts of `calibrate`: whether the label is the class, by bins of logits."""
     chosen, logits = reference_logits(scores)
@@ -213,8 +200,145 @@ def residual_vectors(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
     The squared norm is 1 - 2 p_y + s + (1 - s)^2. It is at most 1 + s + (1 - s) = 2.
     """
-    p = softmax(scores, axis=1)
-    uncertainty = 1 - np.square(p).sum(axis=1)
+    p = softmax(scores)
+    uncertainty = 1 - reduce(np.add, np.square(p).T)
     residuals = -p
     residuals[np.arange(len(p)), labels] += 1
     return np.column_stack([residuals, np.clip(uncertainty, 0.0, 1.0)])
+
+
+@dataclass(frozen=True)
+class Column:
+    """Public encoding of a column: categories, or fine bins of numbers and dates."""
+
+    name: Hashable
+    kind: Any
+    has_public_bins: bool = False  # whether the bins of the schema are used
+
+    @property
+    def is_ordered(self) -> bool:
+        return not isinstance(self.kind, Categories)
+
+    @property
+    def grid(self) -> FineGrid | None:
+        """Fine bins, None for categories and public bins."""
+        if not self.is_ordered or self.has_public_bins:
+            return None
+        return kind_grid(self.kind, _N_FINE_BINS, "mixed")
+
+    @property
+    def n_codes(self) -> int:
+        return self.kind.n_cells if self.grid is None else self.grid.n_counts
+
+    def encode(self, schema: Schema, values: Any) -> np.ndarray:
+        """Return the category or fine bin of each cell, in a compact type."""
+        codes = schema.encode_column(self.name, values)
+        if self.grid is None:
+            codes = self.kind.bin(codes)
+        else:
+            codes = self.grid.codes(self.kind.to_axis(codes))
+        return codes.astype(np.min_scalar_type(self.n_codes))
+
+    def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
+        """Return the bin of each fine bin, from a noisy histogram."""
+        assert self.grid is not None
+        n_fine = self.grid.n_bins
+        shares = noisy[:n_fine] / max(float(noisy[:n_fine].sum()), 1.0)
+        shares = shares + (1 - shares.sum()) / n_fine
+        inner = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0.0, 1.0)
+        cdf = np.concatenate([[0.0], inner, [1.0]])
+        borders = quantile_borders(cdf, min(n_bins, n_fine))
+        bins = np.searchsorted(borders[1:-1], np.arange(self.grid.n_counts), side="right")
+        bins[n_fine:] = len(borders) - 1  # missing values
+        return bins
+
+    def inner_edges(self, bins: np.ndarray) -> np.ndarray:
+        """Return the borders between the bins of a numeric column."""
+        if self.grid is None:
+            return self.kind.inner_edges + (self.kind.low if self.kind.whole else 0.0)
+        return self.grid.edges[np.flatnonzero(np.diff(bins[: self.grid.n_bins])) + 1]
+
+    def labels(self, bins: np.ndarray) -> list[Hashable]:
+        """Return the labels of the categories, or of the bins of fine bins."""
+        if self.grid is None:
+            return self.kind.labels()
+        n_fine = self.grid.n_bins
+        firsts = np.flatnonzero(np.diff(bins[:n_fine], prepend=-1))
+        edges: Any = self.grid.edges[np.append(firsts, n_fine)]
+        if hasattr(self.kind, "resolution"):
+            edges = self.kind.decode(np.minimum(edges, self.kind.axis_bounds[1]).astype(np.int64))
+        found = [pd.Interval(a, b, closed="left") for a, b in pairwise(edges)]
+        return [*found, *["(missing)"] * self.kind.missing]
+
+
+@dataclass(frozen=True)
+class EncodedRecords:
+    """Codes of the counted records. They are kept only during a fit."""
+
+    columns: list[np.ndarray]  # codes of each column
+    labels: np.ndarray  # positions of the labels among the classes
+    weights: Weights
+    counted: CountedRows
+
+
+class RecordCounts:
+    """Exact tables of records; nothing of them is kept after a fit."""
+
+    def __init__(self, records: EncodedRecords):
+        self._records, self._weights, self._labels = records, records.weights, records.labels
+
+    def count_codes(self, column: int, n_codes: int) -> np.ndarray:
+        codes = self._records.columns[column].astype(np.intp)
+        return count_cells(codes, n_codes, self._weights)
+
+    def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
+        """Return the table of classes by bins of each column."""
+        pairs = zip(bins, self._records.columns, strict=True)
+        self._columns = [each.astype(np.int32)[codes] for each, codes in pairs]
+        tables = []
+        for column, each in zip(self._columns, bins, strict=True):
+            shape = (n_classes, int(each.max()) + 1)
+            cells = self._labels * np.int64(shape[1]) + column
+            tables.append(count_cells(cells, shape[0] * shape[1], self._weights).reshape(shape))
+        return tables
+
+    def count_pairs(self, cells: MergedCells) -> np.ndarray:
+        """Return the counts of pairs of merged cells of different columns, in upper blocks."""
+        self._merged = cells.encode(self._columns)
+        counts = np.zeros((cells.starts[-1], cells.starts[-1]))
+        blocks = column_blocks(self._merged, cells.sizes)
+        for i, first in enumerate(blocks):
+            for second in blocks[i:]:
+                a, b = (
+                    slice(cells.starts[each.start], cells.starts[each.start + len(each.sizes)])
+                    for each in (first, second)
+                )
+                counts[a, b] = first.count_pairs(second, self._weights)
+        return counts
+
+    def calibration(self, model: AdditiveModel) -> np.ndarray:
+        return calibration_table(model.scores(self._columns), self._labels, self._weights)
+
+    def residuals(self, model: AdditiveModel, cells: MergedCells) -> np.ndarray:
+        vectors = residual_vectors(model.scores(self._columns), self._labels)
+        return sum_vectors(vectors, self._merged, cells.sizes, RESIDUAL_NORM, self._weights)
+
+
+class GivenCounts:
+    """Exact tables that the user counted, for columns with public bins."""
+
+    def __init__(self, classes: list[np.ndarray], pairs: Mapping[tuple[int, int], np.ndarray]):
+        self._classes, self._pairs = classes, pairs
+
+    def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
+        return self._classes
+
+    def count_pairs(self, cells: MergedCells) -> np.ndarray:
+        counts = np.zeros((cells.starts[-1], cells.starts[-1]))
+        found = list(zip(cells.columns, cells.groups, cells.blocks, strict=True))
+        for i, (first, rows, a) in enumerate(found):
+            for second, columns, b in found[i + 1 :]:
+                merged = np.zeros((a.stop - a.start, b.stop - b.start))
+                np.add.at(merged, np.ix_(rows, columns), self._pairs[first, second])
+                counts[a, b] = merged
+        return counts

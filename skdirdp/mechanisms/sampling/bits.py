@@ -213,6 +213,7 @@ def _points() -> dict[str, np.ndarray]:
         "log": np.concatenate([fine, 2.0 ** -rng.uniform(0, 64, _N_POINTS), 1 - near]),
         "log1p": np.concatenate([-fine, 4 * fine, near, -near, near - 1]),
         "exp": -np.concatenate([fine, near]),
+        "expm1": -np.concatenate([fine, near, 40 * fine]),
         "tan": np.pi / 2 * np.concatenate([2 * fine - 1, near, near - 1]),
     }
 

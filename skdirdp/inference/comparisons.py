@@ -1,0 +1,403 @@
+"""Comparisons of conditional shares, and measures of association."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import chndtr
+
+from .._validation import check_real
+from .estimates import (
+    Estimate,
+    NoisyTable,
+    TestedShare,
+    cell_masks,
+    last_accepted,
+    normal_quantile,
+)
+from .hypotheses import check_two_way, check_values, corrected, projected
+
+# Values of each of two shares at which their joint confidence region is traced.
+_TRACE = 33
+# Smallest expected count of a category in a measure of association: none is excluded.
+_MIN_MARGIN = 0.5
+# A variance, or a margin, is known if it exceeds this many deviations of its noise.
+_MIN_SIGNAL = 4.0
+
+# Comparisons of two conditional shares --------------------------------------------------
+
+
+class _Curve:
+    """Values of a share within its limits, with their deviates, decreasing along the last axis."""
+
+    def __init__(self, tested: TestedShare, z: float):
+        def accepts(share):
+            return np.abs(tested.deviate(share)) <= z
+
+        low, high = (last_accepted(accepts, tested.value, end) for end in (0.0, 1.0))
+        steps = np.linspace(0.0, 1.0, _TRACE // 2 + 1)[:, np.newaxis]
+        centre = tested.value.reshape(1, -1)
+        below = low.reshape(1, -1) + steps[:-1] * (centre - low.reshape(1, -1))
+        above = centre + steps * (high.reshape(1, -1) - centre)
+        shape = tested.value.shape
+        shares = np.concatenate([below, above])
+        found = [tested.deviate(each.reshape(shape)).ravel() for each in shares]
+        middle = _TRACE // 2
+        # Accepted values need not be an interval; the curve is that of their hull.
+        first = np.minimum.accumulate(np.maximum(found[:middle], 0.0))
+        last = np.maximum.accumulate(np.minimum(found[middle:], 0.0)[::-1])[::-1]
+        self.shares = np.where(tested.known.ravel(), shares, centre).T
+        self.deviates = np.concatenate([first, last]).T
+
+    def share_at(self, deviate: np.ndarray) -> np.ndarray:
+        """Return the shares with given deviates, by linear interpolation."""
+        above = np.sum(self.deviates[:, np.newaxis] > deviate[..., np.newaxis], axis=-1)
+        right = np.clip(above, 1, self.deviates.shape[1] - 1)
+        z0, z1 = (np.take_along_axis(self.deviates, right - k, axis=1) for k in (1, 0))
+        t0, t1 = (np.take_along_axis(self.shares, right - k, axis=1) for k in (1, 0))
+        part = (z0 - deviate) / np.where(z0 > z1, z0 - z1, 1.0)
+        return t0 + np.clip(part, 0.0, 1.0) * (t1 - t0)
+
+
+def _compare(
+    table: NoisyTable,
+    cells: Any,
+    given: Any,
+    reference: Any,
+    function: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    outermost: tuple[float, float],
+    confidence: float,
+    population: bool,
+) -> Estimate:
+    """Return limits of a function that increases with a first share and decreases with a second.
+
+    Two deviates z1 and z2 are tested together: the limits are the extremes of the function where
+    ``z1^2 + z2^2 <= z^2``. `outermost` replaces values that are undefined.
+    """
+    table.check_population(population)
+    z = normal_quantile(confidence)
+    inside, first, second = np.broadcast_arrays(
+        cell_masks(table, cells, "cells"),
+        cell_masks(table, given, "given"),
+        cell_masks(table, reference, "reference"),
+    )
+    if np.any(first & second):
+        raise ValueError("given and reference must have no cell in common; they have")
+    # Without a correction the noise of the two shares is independent.
+    tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
+    one, two = (_Curve(each, z) for each in tested)
+    rest = np.sqrt(np.maximum(z**2 - one.deviates**2, 0.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        high = function(one.shares, two.share_at(rest))
+        low = function(one.shares, two.share_at(-rest))
+        value = np.clip(function(tested[0].value, tested[1].value), *outermost)
+    low = np.clip(np.where(np.isnan(low), outermost[0], low).min(axis=-1), *outermost)
+    high = np.clip(np.where(np.isnan(high), outermost[1], high).max(axis=-1), *outermost)
+    shape = tested[0].value.shape
+    return Estimate(value, low.reshape(shape), high.reshape(shape), confidence)
+
+
+def difference(
+    table: NoisyTable,
+    cells: Any,
+    given: Any,
+    reference: Any,
+    *,
+    confidence: float = 0.95,
+    population: bool = True,
+) -> Estimate:
+    """Estimate the difference of two conditional probabilities.
+
+    Parameters
+    ----------
+    table : NoisyTable
+    cells : index or boolean array of shape (..., *shape of the table)
+        A set of cells, or several along the first dimension.
+    given, reference : index or boolean array
+        Cells of the two conditions, likewise. They have no cell in common.
+    confidence, population
+        As in `share`.
+
+    Returns
+    -------
+    Estimate
+        Of ``P(cells | given) - P(cells | reference)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.inference import NoisyTable, difference
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
+    >>> difference(table, np.s_[:, 1], given=1, reference=0)
+    Estimate(0.1619, low=0.1179, high=0.2065, confidence=0.95)
+    """
+    return _compare(
+        table, cells, given, reference, np.subtract, (-1.0, 1.0), confidence, population
+    )
+
+
+def ratio(
+    table: NoisyTable,
+    cells: Any,
+    given: Any,
+    reference: Any,
+    *,
+    confidence: float = 0.95,
+    population: bool = True,
+) -> Estimate:
+    """Estimate the ratio of two conditional probabilities (the relative risk).
+
+    Parameters
+    ----------
+    table, cells, given, reference
+        As in `difference`.
+    confidence, population
+        As in `share`.
+
+    Returns
+    -------
+    Estimate
+        Of ``P(cells | given) / P(cells | reference)``, from 0 to infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.inference import NoisyTable, ratio
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
+    >>> ratio(table, np.s_[:, 1], given=1, reference=0)
+    Estimate(4.745, low=2.846, high=9.183, confidence=0.95)
+    """
+    return _compare(
+        table, cells, given, reference, np.divide, (0.0, np.inf), confidence, population
+    )
+
+
+def odds_ratio(
+    table: NoisyTable,
+    cells: Any,
+    given: Any,
+    reference: Any,
+    *,
+    confidence: float = 0.95,
+    population: bool = True,
+) -> Estimate:
+    """Estimate the odds ratio of two conditional probabilities.
+
+    Parameters
+    ----------
+    table, cells, given, reference
+        As in `difference`.
+    confidence, population
+        As in `share`.
+
+    Returns
+    -------
+    Estimate
+        Of the odds of `cells` under `given`, divided by those under `reference`; from 0 to
+        infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdirdp.inference import NoisyTable, odds_ratio
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
+    >>> odds_ratio(table, np.s_[:, 1], given=1, reference=0)
+    Estimate(5.711, low=3.277, high=11.42, confidence=0.95)
+    """
+
+    def odds(first, second):
+        return (first * (1 - second)) / ((1 - first) * second)
+
+    return _compare(table, cells, given, reference, odds, (0.0, np.inf), confidence, population)
+
+
+# Measures of association ----------------------------------------------------------------
+
+
+def correlation(
+    table: NoisyTable,
+    row_values: ArrayLike | None = None,
+    column_values: ArrayLike | None = None,
+    *,
+    confidence: float = 0.95,
+    population: bool = True,
+) -> Estimate:
+    """Estimate the correlation of two numbers.
+
+    Parameters
+    ----------
+    table : NoisyTable
+        Table of two variables.
+    row_values, column_values : array-like, optional
+        Numbers that the categories stand for. If None, 0, 1, 2 and so on.
+    confidence, population
+        As in `share`.
+
+    Returns
+    -------
+    Estimate
+        From -1 to 1. The interval is the whole range if the noise hides the variance of one of
+        the numbers.
+
+    Notes
+    -----
+    The sum over the cells of ``y (u v - r (u^2 + v^2) / 2)``, with standardised numbers u and v,
+    has the mean 0 if the correlation is r. Errors of the estimated means and variances change it
+    to the second order only.
+
+    Examples
+    --------
+    >>> from skdirdp.inference import NoisyTable, correlation
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> table = NoisyTable(
+    ...     [[160.2, 91.7, 48.5], [119.5, 123.1, 57.0]], GaussianMechanism(4.0), n_records=600
+    ... )
+    >>> correlation(table)
+    Estimate(0.1093, low=0.02123, high=0.1976, confidence=0.95)
+    """
+    table.check_population(population)
+    shape = check_two_way(table, "correlation")
+    z = normal_quantile(confidence)
+    u = np.repeat(check_values("row_values", row_values, shape[0]), shape[1])
+    v = np.tile(check_values("column_values", column_values, shape[1]), shape[0])
+    flat = table.counts.reshape(-1, table.size)
+    counts, totals = corrected(flat, table.n_records)
+    known = np.ones(len(flat), dtype=bool)
+    scaled = []
+    for numbers in (u, v):
+        centred = (
+            numbers - np.clip(counts @ numbers / totals, numbers.min(), numbers.max())[:, None]
+        )
+        spread = np.sum(counts * centred**2, axis=-1)
+        # The noise of the variance, relative to the variance.
+        noise = np.sqrt(_noise_variance(table, centred**2, np.maximum(counts, 0.0)))
+        known &= spread > _MIN_SIGNAL * noise
+        scaled.append(centred / np.sqrt(np.where(known, spread, 1.0) / totals)[:, None])
+    product, squares = scaled[0] * scaled[1], (scaled[0] ** 2 + scaled[1] ** 2) / 2
+    value = np.sum(counts * product, axis=-1) / totals
+    likely = np.maximum(counts, 0.0)
+    likely *= (totals / np.maximum(likely.sum(axis=-1), 1e-300))[:, np.newaxis]
+
+    def accepts(tested):
+        contrast = product - tested[:, np.newaxis] * squares
+        variance = np.sum(likely * contrast**2, axis=-1) * population
+        variance = variance + _noise_variance(table, contrast, likely)
+        return totals * np.abs(value - tested) <= z * np.sqrt(variance)
+
+    start = np.clip(value, -1.0, 1.0)
+    low, high = (np.where(known, last_accepted(accepts, start, end), end) for end in (-1.0, 1.0))
+    lead = table.counts.shape[: table.batch_dims]
+    return Estimate(*(each.reshape(lead) for each in (start, low, high)), confidence)
+
+
+def _noise_variance(table: NoisyTable, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the variance of weighted sums of the noise of all cells with given counts."""
+    if table.n_records is not None:
+        weights = weights - weights.mean(axis=-1, keepdims=True)
+    return np.sum(table.mechanism.noise.variance_at(counts) * weights**2, axis=-1)
+
+
+def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
+    """Estimate Cramer's V, the strength of the association of two variables.
+
+    Parameters
+    ----------
+    table : NoisyTable
+        Table of two variables.
+    confidence : float, default=0.95
+        Probability that an interval contains the true value.
+
+    Returns
+    -------
+    Estimate
+        From 0 to 1. The interval is the whole range if the noise hides the size of a category.
+
+    Notes
+    -----
+    The statistic of `independence` with the inverse covariance of all residuals has a noncentral
+    chi-squared distribution. Noise shrinks some directions of association more than others. The
+    interval allows for all directions, so it covers more than `confidence` in larger tables.
+
+    Examples
+    --------
+    >>> from skdirdp.inference import NoisyTable, cramers_v
+    >>> from skdirdp.mechanisms import GaussianMechanism
+    >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
+    >>> cramers_v(table)
+    Estimate(0.2455, low=0.1791, high=0.3168, confidence=0.95)
+    """
+    table.check_population(True)
+    check_real("confidence", confidence, above=0, below=1)
+    shape = check_two_way(table, "cramers_v")
+    law = table.law
+    flat = table.counts.reshape(-1, table.size)
+    counts, totals = corrected(flat, table.n_records)
+    # Margins of dependent variables are sums; the noise must not hide the smallest of them.
+    sums = [counts.reshape(-1, *shape).sum(axis=axis) for axis in (2, 1)]
+    noise = [np.sqrt(law.variance * size) for size in (shape[1], shape[0])]
+    clear = [
+        each.min(axis=-1) >= _MIN_SIGNAL * level for each, level in zip(sums, noise, strict=True)
+    ]
+    known = np.logical_and(*clear)
+    rows, columns = (projected(each, totals) for each in sums)
+    dof = (shape[0] - 1) * (shape[1] - 1)
+    statistic, weak, strong, centre = _standardised(counts, totals, (rows, columns), law)
+    tails = (1 - confidence) / 2
+    low = _noncentrality(statistic, dof, 1 - tails) * weak
+    high = _noncentrality(statistic, dof, tails) * strong
+    scale = totals * (min(shape) - 1)
+    value, low, high = (np.sqrt(np.clip(each / scale, 0.0, 1.0)) for each in (centre, low, high))
+    low, high = np.where(known, low, 0.0), np.where(known, high, 1.0)
+    lead = table.counts.shape[: table.batch_dims]
+    value = np.clip(value, low, high)
+    return Estimate(*(each.reshape(lead) for each in (value, low, high)), confidence)
+
+
+def _standardised(counts, totals, margins, law):
+    """Return the statistic, the range of its loss by noise, and the squared association.
+
+    Without noise the noncentrality is the association phi^2 times the number of records. With
+    noise it is divided by a number between the second and the third result.
+    """
+    smallest = _MIN_MARGIN / totals[:, np.newaxis]
+    (left, first), (right, second) = (_contrasts(np.maximum(p, smallest)) for p in margins)
+    tables = counts.reshape(len(counts), left.shape[2], right.shape[2])
+    residual = left @ tables @ right.transpose(0, 2, 1)
+    residual = residual.reshape(len(counts), -1) / np.sqrt(totals)[:, np.newaxis]
+    # The covariance of the contrasts is diagonal: that of the counts is 1, the noise is added.
+    levels = (first[:, :, np.newaxis] * second[:, np.newaxis]).reshape(residual.shape)
+    levels = 1 + (law.variance / totals)[:, np.newaxis] * levels + (1 / law.r if law.r > 0 else 0.0)
+    return (
+        np.sum(residual**2 / levels, axis=-1),
+        levels.min(axis=-1),
+        levels.max(axis=-1),
+        np.maximum(np.sum(residual**2 - levels, axis=-1), 0.0),
+    )
+
+
+def _contrasts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return contrasts c of several margins p, and their squared norms.
+
+    Contrasts c and d of one margin have ``c @ p = 0``, ``sum_i p_i c_i^2 = 1``,
+    ``sum_i p_i c_i d_i = 0`` and ``c @ d = 0``.
+    """
+    p = p / p.sum(axis=-1, keepdims=True)
+    root = np.sqrt(p)
+    basis = np.linalg.svd(root[:, np.newaxis])[2][:, 1:] / root[:, np.newaxis]
+    norms, turn = np.linalg.eigh(basis @ basis.transpose(0, 2, 1))
+    return turn.transpose(0, 2, 1) @ basis, norms
+
+
+def _noncentrality(statistic: np.ndarray, dof: int, probability: float) -> np.ndarray:
+    """Return the noncentralities at which P(at most the statistic) is given; 0 if none."""
+    low = np.zeros(statistic.shape)
+    high = statistic + 10 * np.sqrt(statistic + dof) + 50
+    for _ in range(60):
+        middle = (low + high) / 2
+        larger = chndtr(statistic, dof, middle) > probability
+        low, high = np.where(larger, middle, low), np.where(larger, high, middle)
+    return low
