@@ -364,7 +364,7 @@ def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccou
 
 
 def check_not_adaptive(pipe: Pipeline) -> None:
-    """Raise an error if a part decides from its results which private estimators it fits."""
+    """Raise an error if the results of a part determine which estimators it fits, or how often."""
     for path, part in _parts(pipe):
         kind = type(part).__name__
         if kind in ADAPTIVE and is_known(part) and private_estimators(part):
@@ -377,7 +377,7 @@ def check_not_adaptive(pipe: Pipeline) -> None:
 
 
 def check_rows_are_kept(pipe: Pipeline) -> None:
-    """Raise an error if a part may fit private estimators to rows not in the pipeline."""
+    """Raise an error if a part may fit private estimators to rows other than the pipeline's."""
     for path, part in _parts(pipe):
         kind = type(part).__name__
         keeps = kind in KEEP_ROWS and is_known(part) and getattr(part, "cv", None) is None
