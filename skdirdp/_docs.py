@@ -89,7 +89,7 @@ _PLACEHOLDER = re.compile(r"^( *)\{([\w, ]+)\}\n", re.MULTILINE)
 
 
 def shared_docs(cls: _Class) -> _Class:
-    """Replace lines such as ``{epsilon, delta}`` in the docstring of a class by shared texts."""
+    """Replace lines such as ``{epsilon, delta}`` in a class docstring with shared descriptions."""
 
     def texts(line: re.Match[str]) -> str:
         return indent("".join(_TEXTS[name] for name in line[2].split(", ")), line[1])

@@ -73,7 +73,7 @@ def take_records(X: Any, positions: np.ndarray) -> Any:
 def _check_sample_weight(
     sample_weight: Any, X: Any, *, is_part: bool = False, **options: Any
 ) -> np.ndarray:
-    """Return validated sample weights, at least one of them positive unless `is_part`."""
+    """Return validated sample weights. Unless `is_part`, at least one must be positive."""
     # scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
     if hasattr(sample_weight, "to_pylist"):  # numpy misreads PyArrow dictionary arrays
         sample_weight = list_cells(sample_weight)

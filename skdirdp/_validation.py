@@ -301,7 +301,7 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return codes
     hint = ""
     kind: str = y.dtype.kind
-    if kind == "O":  # an array of texts would need memory for the longest text in each row
+    if kind == "O":  # an array of strings would need memory for the longest string in each row
         kinds = set(map(type, y.flat))
         known = {int: "i", float: "f", bool: "b", str: "U"}
         kind = known.get(kinds.pop(), "O") if len(kinds) == 1 else "O"

@@ -302,8 +302,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
 
 def _word_keys(words: Iterable[Any], other_words: dict[tuple, Any]) -> list[Any]:
     """Return the keys by which the words of a record are counted."""
-    # The key of another word than a text is its type and value, and the rebuilt word is stored in
-    # `other_words`. A word that cannot be rebuilt is not counted.
+    # The key of a word that is not a string is its type and value, and the rebuilt word is stored
+    # in `other_words`. A word that cannot be rebuilt is not counted.
     words = list(words)
     if {str}.issuperset(map(type, words)):
         return words

@@ -455,7 +455,7 @@ def is_within_limit(accountant: Any, used: float) -> bool:
 
 
 def spending_texts(accountant: Any) -> list[tuple[str, str]]:
-    """Describe the total and the used and remaining parts of the limit, as names and texts."""
+    """Describe the total and the used and remaining parts of the limit, as names and strings."""
     used = used_epsilon(accountant)
     if accountant._limit.is_share:
         spent, left = in_percent(used / accountant.epsilon)

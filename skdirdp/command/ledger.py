@@ -228,7 +228,7 @@ def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON; an infinite number becomes a text that ``float`` accepts."""
+    """Convert a value for JSON; an infinite number becomes a string that ``float`` accepts."""
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity"
     if isinstance(value, dict):

@@ -77,8 +77,8 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         Public number of records, by which "auto" selects the mechanism. If None, the actual
         number is used, which is public only under replacement.
     max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        Public bound on the number of records per person; a person's records are protected together.
+        If `groups` is passed to `fit`, only the first `max_rows` records of each person are
         counted. Otherwise the bound is assumed to hold.
     postprocess : bool, default=True
         Whether to post-process the noisy counts, at no privacy cost: estimates borrow

@@ -159,7 +159,7 @@ class BayesNetDisplay(Display):
 def _write(
     ax: Any, x: float, y: float, text: str, points: float, largest: float = 7, **options: Any
 ) -> None:
-    """Write a text in the given width, with a smaller font or an ellipsis if necessary."""
+    """Draw a string in the given width, with a smaller font or an ellipsis if necessary."""
     size = min(largest, points / _FONT_ASPECT / max(len(text), 1))
     if size < _MIN_FONT:
         size, letters = _MIN_FONT, int(points / _FONT_ASPECT / _MIN_FONT)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._validation import check_choice
 from .base import Display
 
-# Cells of larger tables have no texts: they would not fit.
+# Cells of larger tables have no labels: they would not fit.
 _MOST_TEXTS = 200
 # Cells with a wider interval have no colour: it would show noise.
 _WIDEST = 0.5
@@ -261,7 +261,7 @@ class ForestDisplay(Display):
 
 
 def _texts(labels: Sequence[Hashable]) -> list[str]:
-    """Return categories as short texts; bins by their ends."""
+    """Return categories as short strings; bins by their ends."""
     return [category_text(label) for label in labels]
 
 

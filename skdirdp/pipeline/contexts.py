@@ -364,7 +364,7 @@ def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccou
 
 
 def check_not_adaptive(pipe: Pipeline) -> None:
-    """Raise an error if a part decides from its results which private estimators it fits."""
+    """Raise an error if the results of a part determine which estimators it fits, or how often."""
     for path, part in _parts(pipe):
         kind = type(part).__name__
         if kind in ADAPTIVE and is_known(part) and private_estimators(part):
@@ -377,15 +377,16 @@ def check_not_adaptive(pipe: Pipeline) -> None:
 
 
 def check_rows_are_kept(pipe: Pipeline) -> None:
-    """Raise an error if a part may fit private estimators to rows not in the pipeline."""
+    """Raise an error if a part may fit private estimators to rows other than the pipeline's."""
     for path, part in _parts(pipe):
         kind = type(part).__name__
         keeps = kind in KEEP_ROWS and is_known(part) and getattr(part, "cv", None) is None
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} contains a private "
-                "estimator: it may fit that to other rows, whose persons are not known. The same "
-                "holds for persons and labels of a schema. Nothing was charged"
+                "estimator: it may fit that to other rows, for which the person ids are not "
+                "known. The same applies to person ids and labels of a schema. Nothing was "
+                "charged"
             )
 
 

@@ -106,8 +106,8 @@ def _id_from_float(value: Any) -> int:
 
 
 def _id_from_text(text: str) -> int | str:
-    """Return the number that a text spells, or the text."""
-    # The same id may be a number in one batch and a text in another batch with other texts.
+    """Return the number that a string spells, or the string."""
+    # The same id may be a number in one batch and a string in another batch with other strings.
     if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
         number = int(text)
         return number if str(number) == text else text  # "007" is not a number
