@@ -7,6 +7,9 @@ from benchmarks.experiments.crosstab import OURS, Crosstab, errors, exact_shares
 from benchmarks.populations import KINDS, Population, coverage
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+
+
 def test_the_quick_version_measures_all_parts(quick):
     results = quick("crosstab")
     assert set(results["part"]) == {"error", "coverage", "size"}
