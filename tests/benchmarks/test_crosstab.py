@@ -6,7 +6,6 @@ from benchmarks.data import load_fresh
 from benchmarks.experiments.crosstab import OURS, Crosstab, errors, exact_shares, project
 from benchmarks.populations import KINDS, Population, coverage
 
-
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 
 
