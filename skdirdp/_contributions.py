@@ -75,7 +75,7 @@ def _is_on_grid(values: np.ndarray, grid: float) -> bool:
 
 
 def _check(condition: Any) -> None:
-    # Not an assert statement, which `python -O` removes.
+    # An assert statement would be removed by `python -O`.
     if not condition:
         raise ContributionError("a record would contribute more than its bound")
 
@@ -84,7 +84,7 @@ def _check(condition: Any) -> None:
 class Weights:
     """Weights of the records."""
 
-    values: np.ndarray | None  # of shape (n_records,); None if all weights are 1
+    values: np.ndarray | None  # shape (n_records,); None if all weights are 1
     bound: float  # upper bound, declared or taken from the data
     missing: bool = False  # whether the bound was taken from the data
     grid: float | None = None  # the weights are multiples of it; None if not rounded
@@ -303,8 +303,8 @@ def check_given_counts(
         raise ValueError(f"{name} must be of shape {shape}; got {table.shape}")
     if not (np.isfinite(table).all() and table.min(initial=0.0) >= 0 and _is_on_grid(table, 1.0)):
         raise ValueError(
-            f"{name} must hold whole numbers, at least 0; some are not. Sums of numbers that were "
-            "not rounded to a public grid have no bound that noise could be calibrated to"
+            f"{name} must contain non-negative whole numbers; some are not. Sums of numbers that "
+            "were not rounded to a public grid have no bound that noise could be calibrated to"
         )
     check_exact(table, None)
     total, limit = table.sum(), product_up(n_samples, max_contribution)
@@ -316,7 +316,7 @@ def check_given_counts(
 
 
 def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
-    """Count the records that hold each name, using the first `limit` distinct names of each."""
+    """Count the records that contain each name, using the first `limit` distinct names of each."""
     counts = Counter[Any]()
     for names in records:
         given = list(islice(dict.fromkeys(names), limit))
@@ -329,8 +329,8 @@ def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
 class RowSums:
     """Sums of bounded rows by group."""
 
-    table: np.ndarray  # of shape (n_groups, n_columns)
-    bound: ContributionBound  # on the contribution of one record
+    table: np.ndarray  # shape (n_groups, n_columns)
+    bound: ContributionBound  # bound on the contribution of one record
     missing: tuple[str, ...]  # bounds that were taken from the data
 
     def __add__(self, other: "RowSums") -> "RowSums":
@@ -376,17 +376,17 @@ def sum_rows(
 class RowBounds:
     """Public bounds on the entries and the total of a row, applied to each row by itself.
 
-    For a row of n entries and unit roundoff u, the relative error of the computed total is at
-    most n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than
-    that, unless they hold whole numbers, whose sums are exact.
+    For a row of n entries and unit roundoff u, the relative error of the computed total is at most
+    n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than that,
+    unless they contain only whole numbers, whose sums are exact.
     """
 
     clip: float  # largest entry, before weighting
     limit: float  # largest total, before weighting
     weights: Weights
     grid: float | None  # contributions are multiples of it; None leaves rows unchanged
-    entry_bound: float  # on the weighted entries
-    total_bound: float  # on the weighted totals
+    entry_bound: float  # bound on the weighted entries
+    total_bound: float  # bound on the weighted totals
     missing: tuple[str, ...]  # bounds that are taken from the data
 
     @classmethod

@@ -8,15 +8,15 @@ _Class = TypeVar("_Class", bound=type)
 
 _ENTRIES = """\
 alpha : float or array-like of shape (n_features,), default=1.0
-    Smoothing in counts, of all features or of each. Without post-processing the budget may
-    need more: see `alpha_`.
+    Additive smoothing, in counts, for all features or for each feature. Without
+    post-processing, the budget may require more smoothing; see `alpha_`.
 fit_prior : bool, default=True
     Whether to learn class priors. If False, they are uniform.
 class_prior : array-like of shape (n_classes,), default=None
     Known class priors, in the order of the sorted classes; they are not learnt. If
     `classes` is given too, it must be sorted.
 force_alpha : bool, default=True
-    If False, an `alpha` below 1e-10 is raised to that, with a warning.
+    If False, an `alpha` below 1e-10 is set to 1e-10, with a warning.
 classes : array-like of shape (n_classes,), default=None
     All labels that may occur. Public: the presence of a label is not protected.
 max_count : float, default=None
@@ -47,9 +47,9 @@ max_weight : float, default=None
     Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
     weight, with a warning.
 max_rows : int, default=1
-    Public bound on the records of one person; all of them are protected together. If
-    `groups` is passed to `fit`, only the first `max_rows` records of each person are
-    counted. Otherwise the bound is assumed to hold.
+    Public bound on the number of records per person; a person's records are protected
+    together. If `groups` is passed to `fit`, only the first `max_rows` records of each
+    person are counted. Otherwise the bound is assumed to hold.
 postprocess : bool, default=True
     Whether to post-process the noisy counts, at no privacy cost: estimates borrow
     strength from similar rows and shared margins. If False, each cell is used as drawn.
@@ -63,14 +63,14 @@ random_state : int, Generator, RandomState or None, default=None
 classes_ : ndarray of shape (n_classes,)
     Class labels.
 class_count_ : ndarray of shape (n_classes,)
-    Number of records of each class: exact without noise, else the released prior times
-    the public number of records.
+    Number of records of each class: exact if no noise is added, otherwise the released
+    prior times the public number of records.
 class_log_prior_ : ndarray of shape (n_classes,)
     Released log probability of each class.
 feature_log_prob_ : ndarray of shape (n_classes, n_features)
     Released log probability of each feature given a class.
 alpha_ : float or ndarray
-    Smoothing in counts: `alpha`, or the larger value that the budget needs without
+    Smoothing in counts: `alpha`, or the larger value that the budget requires without
     post-processing.
 privacy_ : PrivacyReport
     Privacy guarantee of the fit.

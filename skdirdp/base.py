@@ -109,7 +109,7 @@ class PrivacyReport(AttackBounds):
         return released._profiles()
 
     def statement(self) -> str:
-        """Return the guarantee as a text to publish with the model (docs/statement.md)."""
+        """Return the guarantee as a string to publish with the model (docs/statement.md)."""
         return model_statement(self._claim(), self.not_covered, self.n_records, self)
 
     def report(self, path: "str | PathLike[str]") -> str:
@@ -143,7 +143,7 @@ class PrivacyReport(AttackBounds):
         dict
             Values for JSON or YAML. Fields that only the curator knows are None.
         """
-        means = self._means()
+        means = self._describe_releases()
         claim, leaks = self._claim(), self.not_covered
         return registry_entry(claim, mechanisms=means, attacks=self, name=name, not_covered=leaks)
 
@@ -172,10 +172,10 @@ class PrivacyReport(AttackBounds):
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), f"Renyi {kind}"
         guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
-        statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
+        statement = f"{guarantee} against {change} {self.unit}; {self._describe_releases()}"
         return statement + describe_not_covered(self.not_covered)
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         """Return the releases and their mechanisms as text."""
         if not self.mechanisms:
             return "nothing was released"
@@ -251,7 +251,7 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__} cannot be {context.role}: its noise cannot be calibrated "
                 "with that of other steps or parties. Fit it by itself"
             )
-        # An unsupported platform or an invalid seed is refused before the charge.
+        # An unsupported platform or an invalid seed raises an error before the charge.
         generator = None
         if self._is_private:
             check_platform()
@@ -481,7 +481,7 @@ class CountingEstimator(PrivateEstimator):
         return self._release_context().known.get(name)
 
     def _declared_columns(self, found: int) -> int:
-        """Return the number of columns to calibrate for: as declared before, or as found."""
+        """Return the number of columns that the noise is calibrated for: declared or found."""
         declared = self._declared("n_columns")
         if declared is None:
             return found
@@ -505,7 +505,7 @@ class CountingEstimator(PrivateEstimator):
         return copy
 
     def _check_declared(self, kind: str, missing: Sequence[str]) -> None:
-        """Refuse a table out of memory if public parameters would be taken from it."""
+        """Raise an error if public parameters would be taken from a table that is not in memory."""
         if self._release_context().in_pipeline:
             raise TypeError(
                 f"X must be in memory in a PrivatePipeline, which fits its steps twice; got {kind}"
@@ -530,7 +530,7 @@ class CountingEstimator(PrivateEstimator):
         return {}
 
     def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
-        """Return the number of records to calibrate for, and the parameters that it leaks."""
+        """Return the number of records for the calibration, and the parameters that it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
         # With a schema, the records of a person may have no id, and then are not counted.

@@ -11,8 +11,8 @@ __all__ = [
 class PrivacyLeakWarning(UserWarning):
     """Warning about a result that the privacy guarantee does not cover.
 
-    It is issued if a public parameter is missing and is taken from the data instead, and if
-    noise is drawn from a given seed.
+    It is issued if a public parameter is missing and is taken from the data instead, or if the
+    noise is seeded with `random_state`.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class BudgetExceededError(RuntimeError):
-    """Error for a charge that exceeds the accountant's limit; nothing is charged or released.
+    """Raised if a charge would exceed the accountant's limit; nothing is charged or released.
 
     Examples
     --------

@@ -163,8 +163,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             Depends on `input`.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
-            Person of each record, as whole numbers or strings. Only the first `max_rows`
-            records of each person are counted. If None, no person has more.
+            Person of each record, as whole numbers or strings. Only the first `max_rows` records of
+            each person are counted. If None, each person is assumed to have at most `max_rows`
+            records.
 
         Returns
         -------
@@ -210,10 +211,10 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         """Return the sorted words, and the exact number of records with each."""
         other_words: dict[tuple, Any] = {}
         keys = (_word_keys(words, other_words) for words in map(self.build_analyzer(), documents))
-        found = count_names(keys, int(self.max_words))
-        order = sorted(found, key=lambda key: key if key in other_words else type_and_value(key))
+        counter = count_names(keys, int(self.max_words))
+        order = sorted(counter, key=lambda key: key if key in other_words else type_and_value(key))
         # An additional count without a word, so that the table is never empty.
-        counts = np.array([[0, *(found[key] for key in order)]], dtype=float)
+        counts = np.array([[0, *(counter[key] for key in order)]], dtype=float)
         return [other_words.get(key, key) for key in order], counts
 
     def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, groups: Any = None) -> Any:

@@ -886,6 +886,6 @@ def test_cells_of_a_list_are_not_converted():
     for odd in (np.array(["x", "x"]), ("x", "x"), pd.Series(["x", "x"])):
         _, others = counted_tables([*rows, odd], states=states, columns=["a", "b"])
         assert (others[0] - tables[0]).tolist() == [[1, 0]]
-    for odd, message in (("xx", "two dimensions"), (["x"], "one length"), ([["x"], "x"], "'a'")):
+    for odd, message in (("xx", "two dimensions"), (["x"], "same length"), ([["x"], "x"], "'a'")):
         with pytest.raises(ValueError, match=message):
             counted_tables([*rows, odd], states=states, columns=["a", "b"])

@@ -10,7 +10,7 @@ from skdirdp.bayes_net.base import Family, sample_codes
 from skdirdp.bayes_net.clique_tree import (
     CliqueTree,
     Measurement,
-    clip_counts,
+    clipped_probabilities,
     clique_potentials,
     eliminate_variables,
     fit_tables,
@@ -257,6 +257,6 @@ def test_no_constraints_are_no_restriction():
 
 def test_clipped_counts_are_probabilities_even_if_all_are_negative():
     np.testing.assert_allclose(
-        clip_counts(np.array([[-1.0, 3.0], [1.0, 0.0]])), [[0, 0.75], [0.25, 0]]
+        clipped_probabilities(np.array([[-1.0, 3.0], [1.0, 0.0]])), [[0, 0.75], [0.25, 0]]
     )
-    np.testing.assert_allclose(clip_counts(np.array([-1.0, 0.0, -2.0])), 1 / 3)
+    np.testing.assert_allclose(clipped_probabilities(np.array([-1.0, 0.0, -2.0])), 1 / 3)

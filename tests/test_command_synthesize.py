@@ -128,7 +128,7 @@ def test_a_column_of_ids_identifies_persons(folder, capsys):
 @pytest.mark.parametrize("column", ["1", '["id"]', "true"])
 def test_the_column_of_ids_must_be_a_text(column, folder, capsys):
     Path("schema.toml").write_text(f"person = {column}\n" + SCHEMA)
-    assert "person must be a text" in complaint(capsys, REFUSED, "--epsilon", 1)
+    assert "person must be a string" in complaint(capsys, REFUSED, "--epsilon", 1)
 
 
 def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypatch):
@@ -160,8 +160,8 @@ def test_values_of_rows_that_are_not_counted_are_no_candidates(folder, monkeypat
         (("[18, 90]", "[18, 90], missing = 'no'"), "'age': missing must be true or false"),
         (('"?"]', '"]'), "schema.toml"),
         (("missing_values", "absent"), "may only have the parts"),
-        (('"?"]', '"?"]\nperson = "id"'), "the key of persons must be a column"),
-        (('"?"]', '"?"]\nperson = "remark"'), "'remark': the key of persons must be declared"),
+        (('"?"]', '"?"]\nperson = "id"'), "the person key must be a column"),
+        (('"?"]', '"?"]\nperson = "remark"'), "'remark': the person key must be declared"),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused_before_any_charge(folder, capsys, change, message):

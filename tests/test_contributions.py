@@ -307,7 +307,7 @@ def test_a_sparse_matrix_with_an_index_outside_its_columns_is_refused(index, dra
 def test_durations_are_refused_since_a_missing_one_is_a_large_negative_number(mechanism, drawn):
     X = np.ones((2, 3)).astype("timedelta64[s]")
     X[1, 1] = np.timedelta64("NaT")
-    with pytest.raises(TypeError, match="X must hold numbers; got dtype timedelta64"):
+    with pytest.raises(TypeError, match="X must contain numbers; got dtype timedelta64"):
         fitted(X=X, y=(0, 1), mechanism=mechanism)
     assert not drawn
 

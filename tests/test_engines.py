@@ -298,10 +298,10 @@ def test_frames_without_order_refuse_persons_with_more_rows_than_declared(table)
     assert str(model.privacy_.unit) == "one person with up to 3 records (declared, not checked)"
     gaps = few.astype({"person": "Int64"})
     gaps.loc[gaps.index[5], "person"] = pd.NA
-    with pytest.raises(ValueError, match=r"groups must hold .* some are missing"):
+    with pytest.raises(ValueError, match=r"groups must contain .* some are missing"):
         model.fit(IN_GROUPS[table](gaps[columns]), "label", groups="person")
     halves = few.assign(person=few["person"] / 2)
-    with pytest.raises(TypeError, match="groups must hold whole numbers or strings"):
+    with pytest.raises(TypeError, match="groups must contain whole numbers or strings"):
         model.fit(IN_GROUPS[table](halves[columns]), "label", groups="person")
 
 
@@ -405,7 +405,7 @@ def test_text_instead_of_numbers_is_refused_without_showing_it(table):
         column = FITS[name][1][0]
         frame = records().astype({column: str})
         frame[column] = NAME
-        assert "numbers are needed; got text" in str(refusal(name, frame, {}, ELSEWHERE[table]))
+        assert "values must be numeric; got text" in str(refusal(name, frame, {}, ELSEWHERE[table]))
 
 
 @pytest.mark.parametrize("table", names(ELSEWHERE))

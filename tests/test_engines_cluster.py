@@ -115,7 +115,9 @@ def test_no_row_is_sent_to_the_client(client, frame):
 def test_a_refusal_from_a_worker_shows_no_data_there_or_here(client, frame, accountant):
     frame.loc[700, "label"] = NAME
     model = clone(MODEL).set_params(accountant=accountant)
-    with pytest.raises(ValueError, match="y must hold only labels that are in classes") as caught:
+    with pytest.raises(
+        ValueError, match="y must contain only labels that are in classes"
+    ) as caught:
         model.fit(dask_frame(frame[["code", "flag", "label"]]), "label")
     assert NAME not in str(caught.value)
     logs = [line for lines in client.get_worker_logs().values() for line in lines]

@@ -168,9 +168,9 @@ def good():
     [
         ({"class_count": [3, 1]}, 5, "class_count must have a total of n_samples"),
         ({"class_count": [3, 2, 0]}, 5, r"class_count must be of shape \(2,\); got \(3,\)"),
-        ({"class_count": [3.5, 1.5]}, 5, "class_count must hold whole numbers"),
-        ({"class_count": [6, -1]}, 5, "class_count must hold whole numbers"),
-        ({"class_count": [np.nan, 1]}, 5, "class_count must hold whole numbers"),
+        ({"class_count": [3.5, 1.5]}, 5, "class_count must contain non-negative whole"),
+        ({"class_count": [6, -1]}, 5, "class_count must contain non-negative whole"),
+        ({"class_count": [np.nan, 1]}, 5, "class_count must contain non-negative whole"),
         ({"class_count": ["x", "y"]}, 5, "class_count must be an array of numbers"),
         ({"class_count": [2, 3]}, 5, "must add up to class_count in each class"),
         ({"category_count": [[[1, 1, 1], [0, 1, 1]]]}, 5, "n_categories must"),

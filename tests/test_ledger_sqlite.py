@@ -43,7 +43,7 @@ def append(ledger, spec="kind", releases=1, label=None, split=None):
 
 def count(ledger):
     with ledger.reading() as transaction:
-        return transaction.entries
+        return transaction.n_entries
 
 
 def sums(ledger):
@@ -322,7 +322,7 @@ def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
         sums(ledger)
     # Another process has no memory of it, but the lock file has.
     result = run(open_script(path))
-    assert "it has 1, and its lock file has seen 2" in result.stderr
+    assert "it has 1, but its lock file recorded 2" in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"\xff" * 200, b"0 " * 60, b"cut"])
@@ -400,7 +400,7 @@ def test_a_copy_without_its_lock_is_tracked_from_the_first_use(path, tmp_path):
     shutil.copy(tmp_path / "original", path)
     assert run(open_script(path)).returncode == 0
     shutil.copy(tmp_path / "older", path)
-    assert "it has 1, and its lock file has seen 2" in run(open_script(path)).stderr
+    assert "it has 1, but its lock file recorded 2" in run(open_script(path)).stderr
 
 
 def test_a_crash_while_a_copy_is_opened_leaves_it_usable(path, tmp_path, monkeypatch):
@@ -436,7 +436,7 @@ def test_readers_detect_a_removed_charge():
         def read():
             os.setuid(65534)
             ledger_module._CHECKED.clear()
-            with pytest.raises(LedgerError, match="its lock file has seen 2"):
+            with pytest.raises(LedgerError, match="its lock file recorded 2"):
                 Ledger.open(str(path))
 
         assert in_child(read) == 0

@@ -63,9 +63,9 @@ def test_no_error_shows_a_value_of_the_data(kind, mistake):
 
 def test_errors_for_text_and_missing_values_are_helpful():
     y = np.arange(20) % 2
-    with pytest.raises(ValueError, match="Encode categories first, with those that are publicly"):
+    with pytest.raises(ValueError, match="Encode categories first, using a publicly known list"):
         ESTIMATORS["categorical"].fit(MISTAKES["text"], y)
-    with pytest.raises(ValueError, match="a mean or a median of the data is not private") as raised:
+    with pytest.raises(ValueError, match="the mean or median of the data is not private") as raised:
         ESTIMATORS["multinomial"].fit(MISTAKES["missing"], y)
     assert "imputer transformer" not in str(raised.value)
     with pytest.raises(ValueError, match=r"Reshape your data either using array.reshape\(-1, 1\)"):
@@ -92,7 +92,7 @@ def test_a_list_with_none_holds_a_missing_value(kind):
     ids=["Int64", "boolean", "string", "object", "categorical", "NaT"],
 )
 def test_errors_for_a_missing_category_are_helpful(column):
-    with pytest.raises((TypeError, ValueError), match=r"Input (X )?contains NaN\. Fill in"):
+    with pytest.raises((TypeError, ValueError), match=r"Input (X )?contains NaN\. Impute"):
         ESTIMATORS["categorical"].fit(pd.DataFrame({"a": column}), [0, 1, 0, 1])
 
 
@@ -214,7 +214,7 @@ WRONG = {
     "classes of two kinds": (
         fit_categorical,
         {"classes": np.array(["a", 1], dtype=object)},
-        "classes must hold only numbers or only strings",
+        "classes must contain only numbers or only strings",
     ),
     "short prior": (fit_categorical, {"class_prior": [1.0]}, "one entry per class, 2; got list"),
     "prior of text": (fit_categorical, {"class_prior": ["a", "b"]}, "class_prior must be an array"),

@@ -74,7 +74,7 @@ def test_exact_counts_are_not_pickled_for_an_epsilon_that_was_changed(cls):
     X, y = records()
     recorder = Recorder()
     model = model_of(cls, accountant=recorder).partial_fit(X, y)
-    with pytest.raises(TypeError, match="still holds exact counts"):
+    with pytest.raises(TypeError, match="still contains exact counts"):
         pickle.dumps(model)
     assert not recorder.charges
     pickle.dumps(model.set_params(epsilon=INF))

@@ -307,7 +307,7 @@ def test_an_adaptive_step_is_refused_before_the_charge(step):
     nested = make_pipeline(step)
     for last, path in ((step, "last"), (nested, f"last__{nested.steps[0][0]}")):
         pipe = PrivatePipeline([("bins", bins()), ("last", last)], accountant=accountant)
-        with pytest.raises(ValueError, match=f"in step {path!r} cannot hold private estimators"):
+        with pytest.raises(ValueError, match=f"in step {path!r} cannot contain private estimators"):
             pipe.fit(X, Y)
         with pytest.raises(ValueError, match="Put the PrivatePipeline into"):
             pipe.rehearse(X, Y)
@@ -432,7 +432,7 @@ def test_errors_that_no_step_raises_are_those_of_scikit_learn():
 
 
 def test_errors_of_private_steps_keep_their_message():
-    with pytest.raises(ValueError, match=r"^y must hold only labels that are in classes"):
+    with pytest.raises(ValueError, match=r"^y must contain only labels that are in classes"):
         make_private_pipeline(bins(), model()).fit(X, Y + 5)
 
 

@@ -929,7 +929,7 @@ def test_labels_of_a_posterior_are_converted_one_by_one(container):
 
 
 def test_classes_of_two_kinds_are_refused():
-    with pytest.raises(TypeError, match="classes must hold only numbers or only strings"):
+    with pytest.raises(TypeError, match="classes must contain only numbers or only strings"):
         DirichletNB(classes=[0, "1"], max_count=1, max_total=1).fit([[1]], [0])
 
 

@@ -435,7 +435,7 @@ def test_other_ids_and_bounds_are_refused_before_the_charge():
         binner(PERSONS, **given).fit(frame, groups=frame["patient"])
     with pytest.raises(ValueError, match="max_rows must be that of the schema, 2"):
         binner(PERSONS, max_rows=3, **given).fit(frame)
-    with pytest.raises(ValueError, match="the key of the persons"):
+    with pytest.raises(ValueError, match="the person key"):
         binner(PERSONS, **given).fit(frame.drop(columns="patient"))
     assert recorder.charges == []
 

@@ -359,7 +359,7 @@ def test_another_bound_or_other_ids_are_refused_before_the_charge():
         pipeline(PERSONS, model=model, accountant=recorder).fit(frame, "label")
     with pytest.raises(ValueError, match="groups must not be given"):
         pipeline(PERSONS, accountant=recorder).fit(frame, "label", groups=frame["patient"])
-    with pytest.raises(ValueError, match="the key of the persons"):
+    with pytest.raises(ValueError, match="the person key"):
         pipeline(PERSONS, accountant=recorder).fit(frame.drop(columns="patient"), "label")
     assert recorder.charges == []
 

@@ -381,6 +381,17 @@ def test_effects_are_labelled_and_centred():
     assert model.feature_importances_.argmax() == 0
 
 
+def test_standard_deviations_are_about_those_of_repeated_fits():
+    table = visits(6000).assign(age=lambda t: t["age"] // 10, dose=lambda t: t["dose"] // 2)
+    tens = Schema.categories(list(range(10)), missing=False)
+    schema = SCHEMA.replace(columns={**SCHEMA.columns, "age": tens, "dose": (0, 9)})
+    models = [fitted(table, schema=schema, seed=seed) for seed in range(30)]
+    effects = np.array([model.coef_["age"][1] for model in models])
+    stated = np.mean([model.coef_std_["age"][1] for model in models], axis=0)
+    # The standard error of 30 standard deviations is 13%; the approximation is cruder.
+    assert 0.6 < np.median(stated / effects.std(axis=0)) < 1.7
+
+
 def test_labels_may_be_an_array():
     table = visits()
     X, y = table.drop(columns="ill"), np.where(table["ill"], "yes", "no")

@@ -55,7 +55,7 @@ from .schema import (
 )
 
 _DEFAULT_DELTA = 1e-5
-_CHEAP_CHARGES = 100  # to read for a representation
+_CHEAP_CHARGES = 100  # largest number of charges that are read for a representation
 _ATTEMPTS = 3
 _Result = TypeVar("_Result")
 
@@ -71,7 +71,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     Parameters
     ----------
     epsilon : float, default=None
-        Limit of all charges together. If None, all charges are recorded and none is refused.
+        Limit of all charges together. If None, all charges are recorded and none is rejected.
     delta : float, default=1e-5
         The limit is (epsilon, delta)-differential privacy. Also the default delta of `total`.
     order : float, default=None
@@ -93,8 +93,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         the first charge decides.
     unit : str, default=None
         Unit that a new ledger protects. ``"record"`` is a single row. Any other noun, such as
-        "patient", is a name for persons with several rows; the ledger then refuses charges that
-        protect single rows, and its statement uses the name. If None, the first charge decides.
+        "patient", is a noun for a person with several rows; the ledger then rejects charges that
+        protect single rows, and its statement uses the noun. If None, the first charge decides.
 
     Notes
     -----
@@ -293,8 +293,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         if admitted or not is_new:
             with self._ledger.writing() as transaction:
                 if not is_new and (earlier := transaction.find(key)) is not None:
-                    made = (earlier.spec, earlier.releases, earlier.label, earlier.split)
-                    if made == (spec, releases, label, self._split):
+                    original = (earlier.spec, earlier.releases, earlier.label, earlier.split)
+                    if original == (spec, releases, label, self._split):
                         return
                     raise DuplicateChargeError(
                         f"key must be unique; {key!r} was used for charge {earlier.id} of the "
@@ -344,7 +344,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     ) -> tuple[str, int]:
         spec = encode_charge(mechanism, unit, self._split, self._ledger.header)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
-        # Also without a limit, charges that cannot be composed later are refused now.
+        # Charges that cannot be composed later raise an error now, even without a limit.
         check_computable(spec, releases, self._limit.parameters)
         return spec, releases
 
@@ -464,7 +464,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         not to the charges on other parts. So the total is the largest that one part makes with
         the whole; with several splits, the largest over all choices of one part from each.
 
-        This needs an adjacency under which a record stays in its part; others are refused.
+        This needs an adjacency under which a record stays in its part; others raise an error.
 
         - ``split_by="values"``: the part depends on the record's own values, by a rule fixed
           without looking at the data. Valid for ``adjacency="add_remove"``; a replaced record may
@@ -553,14 +553,14 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             ``COUNT:HASH``, the number of charges and the hash of the last.
         """
         with self._ledger.reading() as transaction:
-            return f"{transaction.entries}:{transaction.hash}"
+            return f"{transaction.n_entries}:{transaction.hash}"
 
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:
-            return transaction.entries
+            return transaction.n_entries
 
     def __bool__(self) -> bool:
-        return True  # also without charges, so that `if accountant` does not skip it
+        return True  # even without charges, so that `if accountant` does not skip it
 
     def __repr__(self) -> str:
         limit = self._limit.parameters
@@ -575,7 +575,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
             with self._ledger.reading() as transaction:
-                count, last = transaction.entries, transaction.last()
+                count, last = transaction.n_entries, transaction.last()
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
@@ -704,11 +704,11 @@ def _check_same_declared(ledger: Ledger, **asked: str | None) -> None:
     """Raise ValueError if a declared value differs from the stored one."""
     for name, value in asked.items():
         stored = getattr(ledger.header, name)
-        same = [None, stored]
+        accepted = [None, stored]
         if name == "adjacency":
             stored = declared_adjacency(ledger.header)
-            same.append(stored)
-        if value not in same:
+            accepted.append(stored)
+        if value not in accepted:
             raise ValueError(
                 f"the ledger {ledger.path} was created with {name}={stored!r}, which cannot be "
                 f"changed; got {value!r}. Omit it to continue"

@@ -77,7 +77,7 @@ class Exposure:
         return whole
 
     def composition(self) -> Composition:
-        # In one order, independent of the order of the charges.
+        # Sorted, so that the result does not depend on the order of the charges.
         return compose(tuple(sorted(self.counts.items())))
 
     def holds(self, epsilon: float, delta: float) -> bool:
@@ -126,7 +126,7 @@ class Spending:
     whole: Exposure = field(default_factory=lambda: Exposure({}))
     # Numbers of releases on parts, by split and part.
     parts: dict[str, dict[str, Counter[str]]] = field(default_factory=dict)
-    adjacencies: tuple[str, ...] = ()  # in the order of the charges
+    adjacencies: tuple[str, ...] = ()  # distinct adjacencies, in the order of the charges
     first: First | None = None
     is_checked: bool = True  # whether the limit is known to have admitted these charges
     _exposures: list[Exposure] | None = None
@@ -428,8 +428,8 @@ class AdaptiveLimit(Limit):
         if spent.first is None:
             return 0.0
         use = _filter_use(spent.first, self.parameters)
-        found = min(float(max(map(use.share, spent.exposures()))), _MAX_SHARE)
-        return 1.0 if found > 1 and self.may_have_admitted(spent) else found
+        share = min(float(max(map(use.share, spent.exposures()))), _MAX_SHARE)
+        return 1.0 if share > 1 and self.may_have_admitted(spent) else share
 
     def used(self, spent: Spending) -> float:
         return self.share(spent) * self.epsilon

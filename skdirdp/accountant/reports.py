@@ -51,10 +51,10 @@ from .schema import (
     person_noun,
 )
 
-_ROWS = 100  # of a table on a page; an export has all
+_ROWS = 100  # largest number of rows of a table on a page; an export has all
 _TOTALS, _PROFILE_POINTS, _MIN_POINTS = 40, 60, 10
 _MAX_WORK = 5_000  # points of a plot times kinds of charges
-_MAX_KINDS = 64  # of charges that are composed for a row of a table
+_MAX_KINDS = 64  # largest number of kinds of charges composed for a row of a table
 _ROUNDING = 1e-12
 
 
@@ -378,7 +378,7 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
     With `copy`, a ledger without charges becomes the copy of one with the same limit.
     """
     with accountant._ledger.writing() as transaction:
-        copy = copy and transaction.entries == 0
+        copy = copy and transaction.n_entries == 0
         new = transaction.append_new(entries, is_copy=copy)
         if new and not copy and accountant.epsilon is not None and accountant.adaptive:
             raise ValueError(
@@ -498,7 +498,7 @@ def _page(accountant: Any) -> str:
     if not is_within_limit(accountant, used_epsilon(accountant)):
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
-        warnings.append("The ledger has no limit: it records, and refuses nothing.")
+        warnings.append("The ledger has no limit: it records charges and rejects none.")
     command = f"skdirdp ledger verify --expect {accountant.anchor()}"
     later = " checks later that no charge up to now is missing or was changed."
     items = [
@@ -541,10 +541,10 @@ def _spending_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
 def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     has_point = accountant.epsilon is not None and accountant.order is None
     marked = (accountant.epsilon, accountant.delta) if has_point else None
-    what = "all charges together, for budgets that were fixed beforehand."
+    subject = "all charges together, for budgets that were fixed beforehand."
     if accountant._limit.is_share:
-        what = "all charges that the limit admits, also adaptively chosen ones."
-    caption = f"For each ε, the smallest δ that holds for {what}"
+        subject = "all charges that the limit admits, also adaptively chosen ones."
+    caption = f"For each ε, the smallest δ that holds for {subject}"
     points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):
@@ -603,10 +603,10 @@ def _charges_table(accountant: Any) -> Markup:
             rows.append(("…", "", "", gap, "", "", "", ""))
             continue
         part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
-        what = shortened(f"{row['mechanism']}({row['parameters']})", 400)
+        mechanism = shortened(f"{row['mechanism']}({row['parameters']})", 400)
         who = (row["user"] or "", shortened(row["label"] or ""), shortened(part))
         cost = rounded_up(row["epsilon"])
-        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, what, row["releases"], cost))
+        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, mechanism, row["releases"], cost))
     columns = ["number", "time (UTC)", "by", "label", "part", "mechanism", "releases", "ε alone"]
     return _wide_table(columns, rows)
 

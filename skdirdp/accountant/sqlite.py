@@ -1,11 +1,11 @@
 """Ledger in an SQLite file, and the lock that protects it.
 
-Triggers refuse to change or delete anything, and a ledger is never replaced by an empty one. Each
+Triggers prevent changes and deletions, and a ledger is never replaced by an empty one. Each
 operation opens its own connection, and no fork happens during one: a child inherits the memory of
 file locks but not the locks. Each operation also holds `flock` on a second file. SQLite uses POSIX
 locks, which the process loses when any thread closes any descriptor of the file, as a backup does;
-a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle.
-A network file system must support flock between machines.
+a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle. A
+network file system must support flock between machines.
 """
 
 import errno
@@ -44,13 +44,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-BUSY_SECONDS = 60.0  # to wait for another process or thread
+BUSY_SECONDS = 60.0  # longest wait for another process or thread
 _MIN_PAUSE, _MAX_PAUSE = 0.0002, 0.01
-_NEW_LOCK_SECONDS = 2.0  # to wait for the first content of a lock that another process creates
+_NEW_LOCK_SECONDS = 2.0  # longest wait for the content of a lock that another process creates
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LOCK_TO_READ = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for the writer of a pipe
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # do not wait for the writer of a pipe
 _UNKNOWN = ("-", 0, "-")  # content of a new lock
 _ROLLBACK_JOURNAL = b"\1\1"
 # The part of a message of SQLite that shows content of the file.
@@ -305,7 +305,8 @@ class SQLiteSession(Session):
         try:
             import pwd
 
-            # From the system, because environment variables can be set to anything.
+            # The name is read from the system, because environment variables can be set to
+            # anything.
             return pwd.getpwuid(os.getuid()).pw_name, now
         except KeyError:
             return str(os.getuid()), now
@@ -358,9 +359,10 @@ class SQLiteStorage:
                 raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
             exists = os.path.exists(self.location)
             if exists:
-                _check_format(self.location)  # before a lock is created next to a foreign file
+                # A lock must not be created next to a foreign file.
+                _check_format(self.location)
             draft = self.location + DRAFT
-            if os.path.exists(draft):  # of a process that was killed
+            if os.path.exists(draft):  # left by a process that was killed
                 with self._lock.held(write=True):
                     _remove(draft)
         return 1 if exists or os.path.exists(self.location) else None
@@ -386,7 +388,7 @@ class SQLiteStorage:
         return 1
 
     def _check_free(self) -> None:
-        """Refuse a path where a new ledger could replace another or be confused with its files.
+        """Raise an error if a new ledger could replace another or be confused with its files.
 
         SQLite would apply an existing journal to the new ledger, or remove it.
         """
@@ -536,7 +538,7 @@ def _expected_schema() -> set[tuple[Any, ...]]:
 
 def _write_empty(path: str, header: Header) -> None:
     """Write a ledger without charges that only its owner can read or write."""
-    _remove(path)  # of a process that was killed: the creator of a ledger holds the lock
+    _remove(path)  # left by a process that was killed: the creator of a ledger holds the lock
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with closing(_connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")

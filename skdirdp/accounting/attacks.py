@@ -193,5 +193,5 @@ def _minimum(bound: Callable[[Floats], Floats], points: Floats, values: Floats) 
     """Return the smallest value that was found at or near the points."""
     best = int(np.argmin(values))
     low, high = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
-    found = zoomed_search(lambda x: (x, bound(x)), low, high, _ZOOMS, _ZOOM_POINTS)[1]
-    return float(min(values[best], np.min(found)))
+    nearby = zoomed_search(lambda x: (x, bound(x)), low, high, _ZOOMS, _ZOOM_POINTS)[1]
+    return float(min(values[best], np.min(nearby)))

@@ -37,7 +37,7 @@ _EPSILON_ROUNDING = 1e-13
 _LEAST_EPSILON = 1e-290
 
 _CELLS, _MAX_CELLS = 4000, 1 << 18  # over the range of the total loss
-_MAX_LENGTH = 1 << 21  # of a Fourier transform
+_MAX_LENGTH = 1 << 21  # largest length of a Fourier transform
 _MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
 _INFLATION = 0.005
@@ -304,7 +304,7 @@ def _merge_gaussians(profile: Pairs) -> Pairs:
     gaussians = [(pair.mu, count) for pair, count in profile if isinstance(pair, GaussianPair)]
     if not gaussians:
         return others
-    # In units of the largest, so that no square underflows or overflows.
+    # Computed in units of the largest mu, so that no square underflows or overflows.
     unit = max(mu for mu, _ in gaussians)
     squares = sum(count * (mu / unit) ** 2 for mu, count in gaussians)
     return (*others, (GaussianPair(float(unit * np.sqrt(squares))), 1))
@@ -375,8 +375,8 @@ class LossDistribution:
 
     def delta(self, epsilon: float) -> float:
         losses = (self.lowest + np.arange(self.probabilities.size)) * self.interval
-        above = losses > epsilon
-        finite = np.dot(-np.expm1(epsilon - losses[above]), self.probabilities[above])
+        is_above = losses > epsilon
+        finite = np.dot(-np.expm1(epsilon - losses[is_above]), self.probabilities[is_above])
         return max(float(finite), 0.0) + self.infinite
 
 

@@ -39,7 +39,7 @@ _FAILURE_SHARE = 0.1
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 512)
 # Relative amount by which shares of delta and budgets are rounded down.
 _ROUNDING = 1e-12
-_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9  # in units of the limit
+_MAX_EPSILON_FACTOR, _EPSILON_TOLERANCE = 2.0**20, 1e-9  # multiples of the limit
 _COPIES_TOLERANCE = 2.0**-14  # relative tolerance of the number of copies
 _SAME_DELTA = 1e-6  # relative difference up to which the deltas of two methods count as equal
 _EXCEEDED = Fraction(1 << 1100)

@@ -28,7 +28,7 @@ Tables = Mapping[Hashable, np.ndarray]
 def check_evidence(
     records: Records, fitted: Sequence[Hashable], others: Sequence[Hashable]
 ) -> None:
-    """Refuse unknown column names if columns are missing as well.
+    """Raise an error for unknown column names if columns are missing as well.
 
     If both occur, a column was probably renamed, and would be treated as left out.
     """

@@ -59,10 +59,10 @@ class PrivateBayesNetMLE(BaseBayesNet):
         states of a pgmpy network are ``network.states``.
     schema : Schema, default=None
         Public description of the columns, instead of `states`. Numbers and dates are binned, and
-        missing values are a state. If it names a person, the ids of persons and `max_rows` are
-        those of the schema.
+        missing values are a state. If it declares a person, person ids and `max_rows` are taken
+        from the schema.
     target : node, default=None
-        Variable that `predict` and `predict_proba` predict. Its states are `classes_`.
+        Variable that `predict` and `predict_proba` predict. Its states become `classes_`.
     alpha : float, default=1.0
         Smoothing, in counts. Without post-processing, releases may need more: see `alpha_`.
         With 0 and no noise, the tables are maximum likelihood estimates.
@@ -189,9 +189,9 @@ class PrivateBayesNetMLE(BaseBayesNet):
             are counted by their own engine (docs/scale.md).
         y : Ignored
         groups : array-like of shape (n_samples,), or str, default=None
-            Person of each record, as whole numbers or strings, or the name of the column
-            that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more.
+            Person of each record, as whole numbers or strings, or the name of the column that
+            contains them. Only the first `max_rows` records of each person are counted. If None,
+            each person is assumed to have at most `max_rows` records.
 
         Returns
         -------
@@ -271,7 +271,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
     def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return the same for a table that is not in memory; all states must be given."""
-        names = _open(table.sample, self.columns, self.schema).names
+        names = _open(table.empty, self.columns, self.schema).names
         self._check_columns(names)
         self._set_declared_states(table.kind)
         counter = FamilyCounter(self._families, self._encoder_, self.columns, int(self.max_rows))
@@ -284,7 +284,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
             given = {n: v for n, v in (self.states or {}).items() if n in self.structure_}
             return kinds_from_states(given, missing=False)
         if self.states is not None:
-            raise ValueError("states must not be given with a schema, which has them")
+            raise ValueError("states must not be given with a schema, which already declares them")
         faults = {n: "is not declared" for n in self.structure_ if n not in self.schema}
         kinds = {node: self.schema[node] for node in self.structure_ if node in self.schema}
         for node, kind in kinds.items():
@@ -560,14 +560,14 @@ def observed_states(name: Hashable, values: Any, rows: np.ndarray | None) -> lis
         codes, distinct = factorise(values, rows)
     if (codes == OUTSIDE).any():
         raise ValueError(
-            f"X must hold values that can be states; column {name!r} has some that cannot be "
+            f"X must contain values that can be states; column {name!r} has some that cannot be "
             "hashed or rebuilt"
         )
     return sort_values(distinct)
 
 
 def check_state_names(states: Mapping, nodes: Iterable[Hashable]) -> None:
-    """Refuse a name that is no node if a node has no states: it is probably misspelt."""
+    """Raise an error if a name is not a node and a node has no states: probably a misspelling."""
     nodes = dict.fromkeys(nodes)
     lacking = [node for node in nodes if node not in states]
     unknown = [name for name in states if name not in nodes]
@@ -625,8 +625,8 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
         nodes = tuple(edge) if is_tuple else ()
         if len(nodes) not in (1, 2):
             raise ValueError(
-                "structure must hold pairs (parent, child), or (node,) for a node without edges; "
-                f"got {edge!r}"
+                "structure must contain pairs (parent, child), or (node,) for a node without "
+                f"edges; got {edge!r}"
             )
         if not are_hashable(nodes):
             raise TypeError("structure must have nodes that can be hashed; some cannot")

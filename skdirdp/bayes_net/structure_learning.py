@@ -40,7 +40,7 @@ _CELL_EXPONENT = 2 / 3
 # Tables of this number of blocks of columns are compared with independence at once. It affects only
 # the speed.
 _BLOCKS_AT_ONCE = 64
-#: State of values that too few records hold.
+#: State of values that occur in too few records.
 _OTHER_STATE = "other"
 
 
@@ -102,7 +102,7 @@ def _check_edges(
 ) -> list[tuple[Hashable, Hashable]]:
     edges = [() if isinstance(edge, str | bytes) else tuple(edge) for edge in given.get(key, ())]
     if any(len(edge) != 2 for edge in edges):
-        raise ValueError(f"constraints[{key!r}] must hold pairs (parent, child)")
+        raise ValueError(f"constraints[{key!r}] must contain pairs (parent, child)")
     _check_known(key, [node for edge in edges for node in edge], columns)
     return [(edge[0], edge[1]) for edge in edges]
 
@@ -261,7 +261,7 @@ class ReleaseSchedule:
         # The smallest share of a clique, next to as many of the largest and as many columns.
         smallest = np.sqrt(1 + 2 * n_columns * max_cells**_CELL_EXPONENT)
         largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
-        # Noise that cannot be drawn is refused before the charge.
+        # Noise that cannot be drawn raises an error before the charge.
         for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
             mechanism.check_table(np.zeros(1))
 
@@ -272,7 +272,7 @@ class ReleaseSchedule:
     def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
         if mechanism.is_exact:
             return values
-        # Not an assert statement, which `python -O` removes.
+        # An assert statement would be removed by `python -O`.
         if self._generator is None:
             raise AssertionError("a step was about to be released before it was charged")
         return mechanism.noisy(values, self._generator)
@@ -316,11 +316,11 @@ class ReleaseSchedule:
 def select_categories(
     mechanism: SelectionMechanism, column: UnlistedColumn, generator: np.random.Generator | None
 ) -> Categories:
-    """Release the values that enough records hold as states, and one state for all others."""
+    """Release the values that occur in enough records as states, and one state for all others."""
     counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))
-    # Noise on a count of 0 would publish a name that no counted record holds.
+    # Noise on a count of 0 would publish a name that occurs in no counted record.
     if not counts.all():
-        raise AssertionError("a name that no counted record holds was about to be published")
+        raise AssertionError("a name that occurs in no counted record was about to be published")
     # An additional count without a name, so that the table is never empty.
     published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
     found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
@@ -427,7 +427,7 @@ class _Search:
         self._scores = scores
         self._states = np.array([sizes[node] for node in columns], dtype=float)
         self._cell_cost, self._max_cells = cell_cost, max_cells
-        self._allowed_scores = scores.copy()  # of parent, child
+        self._allowed_scores = scores.copy()  # indexed by parent, child
         for parent, child in constraints.forbidden:
             self._allowed_scores[number[parent], number[child]] = -np.inf
         self._required = {

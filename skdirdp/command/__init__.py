@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _print_error("an argument must not contain a null character", EXIT_USAGE, given)
     try:
         options = _parser().parse_args(given)
-    except SystemExit as end:  # after help
+    except SystemExit as end:  # raised after the help
         return int(end.code or 0)
     except CommandError as error:
         return _print_error(str(error), error.code, given)

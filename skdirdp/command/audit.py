@@ -41,7 +41,7 @@ def _audit(options: Any) -> int:
         for name in known
         if name != "PrivateDirichletPosterior" or options.adjacency == "replace"
     ]
-    found, wrong = [], False
+    results, wrong = [], False
     for name in names:
         case = ready_case(name, epsilon=options.epsilon, **given)
         claim = None
@@ -55,9 +55,9 @@ def _audit(options: Any) -> int:
         wrong = wrong or result.violated
         facts = {"estimator": name, "violated": result.violated, "seconds": round(seconds, 1)}
         fields = ("epsilon_lower", "epsilon", "delta", "confidence", "rates", "n_runs")
-        found.append({**facts, **{field: getattr(result, field) for field in fields}})
+        results.append({**facts, **{field: getattr(result, field) for field in fields}})
         if not options.json:
             print(f"{name}: {result} [{seconds:.0f} s]", flush=True)
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(results, indent=1))
     return EXIT_ERROR if wrong else EXIT_OK

@@ -105,8 +105,8 @@ def _add_create(actions: Any) -> None:
     parser.add_argument("--adjacency", choices=("replace", "add_remove"), help=about)
     parser.add_argument(
         "--unit",
-        help="the protected unit: record (a single row), or a name for persons who may have "
-        "several rows, such as patient or household; charges for single rows are then refused "
+        help="the protected unit: record (a single row), or a noun for a person who may have "
+        "several rows, such as patient or household; charges for single rows are then rejected "
         "(default: that of the first charge)",
     )
     plan = parser.add_mutually_exclusive_group()
@@ -155,7 +155,7 @@ def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
 
 
 def _exists(place: str, name: str | None) -> bool:
-    storage = open_storage(place, name)  # refuses names that look like an address
+    storage = open_storage(place, name)  # raises for names that look like an address
     return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 

@@ -94,7 +94,7 @@ def _synthesize(options: argparse.Namespace) -> int:
 
 
 def check_writable(path: str | None, inputs: list[str]) -> None:
-    """Refuse an output that must not or cannot be written, before anything is charged."""
+    """Raise an error, before any charge, if the output must not or cannot be written."""
     if path is None:
         return
     check_output(path, inputs)

@@ -26,7 +26,7 @@ from ..base import CountingEstimator, ReleaseContext, ReleasePlan
 from ..bayes_net import PrivateBayesNetMLE
 from ..bayes_net.base import Family, Parents
 from ..bayes_net.bayes_net_mle import FamilyCounter, StateEncoder, network_from_tables
-from ..bayes_net.clique_tree import clip_counts
+from ..bayes_net.clique_tree import clipped_probabilities
 from ..engines import Part, TableCounts, open_by_schema
 from ..inference import NoisyTable
 from ..mechanisms import Mechanism
@@ -218,7 +218,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
                     check_person(schema, groups, self.max_rows)
                 counts = counter.count_part(_in_memory_part(schema, table.part), None)
             else:
-                self._check_columns(schema, schema.records(table.sample, optional=True).columns)
+                self._check_columns(schema, schema.records(table.empty, optional=True).columns)
                 counts = table.select_features(list(counter.encoder.kinds)).count(counter)
             self._release_counts(context, schema, weights, counter, counts)
         return self
@@ -525,7 +525,7 @@ def dependence_tree(names: Sequence[Hashable], pairs: Mapping[Columns, np.ndarra
     """Return the parents of each column in the tree of largest mutual information."""
     weights = np.zeros((len(names), len(names)))
     for (first, second), counts in pairs.items():
-        joint = clip_counts(counts)
+        joint = clipped_probabilities(counts)
         information = entropy(joint.ravel(), np.outer(joint.sum(axis=1), joint.sum(axis=0)).ravel())
         # Pairs without dependence are edges too; 0 would mean that there is none.
         weights[names.index(first), names.index(second)] = -max(information, _TINY)

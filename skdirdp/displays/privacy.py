@@ -476,14 +476,14 @@ class LedgerDisplay(Display):
         if not charges:
             raise ValueError("accountant must have at least 1 charge; got 0")
         limit, terms = accountant.epsilon, f"$\\delta$ = {format_exact(accountant.delta)}"
-        what = "total $\\varepsilon$"
+        quantity = "total $\\varepsilon$"
         if delta is not None:
             delta = check_real("delta", delta, above=0, below=1)
             if accountant.order is not None or delta != accountant.delta:
                 limit = None
             terms = f"$\\delta$ = {format_exact(delta)}"
         elif accountant.order is None and accountant.adaptive and limit is not None:
-            what = "spent of the limit, times its $\\varepsilon$,"
+            quantity = "spent of the limit, times its $\\varepsilon$,"
         elif accountant.order is not None:
             terms = f"Renyi order {format_exact(accountant.order)}"
         shown = evenly_spaced(len(charges), max_points)
@@ -493,7 +493,7 @@ class LedgerDisplay(Display):
             shown,
             np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
             limit,
-            f"{what} at {terms}",
+            f"{quantity} at {terms}",
             by,
         )
         return display.plot(ax=ax, **line_options)

@@ -18,7 +18,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from .._persons import check_person
-from ..schema import ARROW_TYPES, DASK_TYPES, FRAME_TYPES, Schema, check_order, has_type
+from ..schema import ARROW_TYPES, DASK_TYPES, LAZY_FRAME_TYPES, Schema, check_row_order, has_type
 from .in_memory import Counter, InMemoryTable, Part, TableCounts
 
 __all__ = [
@@ -57,7 +57,7 @@ _FRAMES = "Polars lazy frames, DuckDB relations, and other lazy frames that narw
 KINDS = (
     Kind("Dask arrays and frames", DASK_TYPES, "dask", "DaskTable", "dask"),
     Kind("PyArrow datasets and streams of batches", ARROW_TYPES, "arrow", "ArrowTable", "frames"),
-    Kind(_FRAMES, FRAME_TYPES, "frames", "LazyTable", "frames"),
+    Kind(_FRAMES, LAZY_FRAME_TYPES, "frames", "LazyTable", "frames"),
 )
 
 
@@ -90,7 +90,7 @@ def open_by_schema(schema: Schema | None, X: Any, groups: Any, max_rows: int) ->
     if table.in_memory or schema is None or schema.person is None:
         return table
     check_person(schema, groups, max_rows)
-    check_order(schema.person, X)
+    check_row_order(schema.person, X)
     key: Any = schema.person
     if has_type(X, DASK_TYPES) and not hasattr(X, "columns"):  # an array
         key = X[:, list(schema).index(key)]
@@ -118,7 +118,7 @@ def _check_not_incremental() -> None:
         return
     try:
         address = distributed.get_worker().address
-    except ValueError:  # not on a worker
+    except ValueError:  # this process is not a worker
         return
     if address.startswith("inproc://"):  # all workers share one process
         return

@@ -22,7 +22,7 @@ class ArrowTable:
         self._roles = ColumnRoles.from_names(list(X.schema.names), given, names_only=True)
         self.given = set(self._roles.named)  # parameters of `fit` that were given
         # Empty frame with the same columns.
-        self.sample = empty_frame(X)[self._roles.features]
+        self.empty = empty_frame(X)[self._roles.features]
 
     def select_features(self, features: list[Any]) -> "ArrowTable":
         """Restrict the table to some of the features."""

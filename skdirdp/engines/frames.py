@@ -21,7 +21,7 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from ..schema import block_frame, collected_frame, table_blocks
+from ..schema import block_frame, collected_to_pandas, table_blocks
 from .in_memory import ColumnRoles, Counter, count_blocks, with_progress
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
@@ -196,7 +196,7 @@ class LazyTable:
         self._roles = ColumnRoles.from_names(names, given, names_only=True)
         self.given = set(self._roles.named)  # parameters of `fit` that were given
         self.names = self._roles.features
-        self.sample = pd.DataFrame(columns=self.names)  # empty frame with the same columns
+        self.empty = pd.DataFrame(columns=self.names)
         self._weights = Weights.from_values(None, None)
 
     @property
@@ -235,7 +235,7 @@ class LazyTable:
 
     def _check_persons(self, max_rows: int) -> None:
         name = self._roles.named["groups"]
-        wanted = "groups must hold whole numbers or strings, an id for each row"
+        wanted = "groups must contain whole numbers or strings, an id for each row"
         if not (self.schema[name].is_integer() or self.schema[name] in _TEXTS):
             raise TypeError(f"{wanted}; got {self.schema[name]}")
         own = self._own[name]
@@ -368,15 +368,15 @@ class LazyTable:
     def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
         with errors_without_data():
             if frame.implementation.is_polars():  # otherwise whole columns are in memory
-                return collected_frame(frame.collect("polars", engine="streaming"))
-            return collected_frame(frame.collect())
+                return collected_to_pandas(frame.collect("polars", engine="streaming"))
+            return collected_to_pandas(frame.collect())
 
 
 def _check_number(found: int, n_cells: int, columns: list[str]) -> None:
     """Raise an error if there are more distinct records than cells."""
     if found > n_cells:
         raise ValueError(
-            "X must hold only declared values, each in one form; there are more distinct values "
+            "X must contain only declared values, each in one form; there are more distinct values "
             f"in {', '.join(map(repr, columns))}"
         )
 
@@ -389,7 +389,7 @@ def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
         relation = frame.to_native()
         if len(relation.columns) != len(names):
             raise ValueError("X must have distinct column names; some are duplicates")
-        # By position, because names of DuckDB are not case-sensitive.
+        # Columns are selected by position, because DuckDB names are not case-sensitive.
         columns = (f"#{place} AS {own}" for place, own in enumerate(names.values(), 1))
         return nw.from_native(relation.project(", ".join(columns))).lazy()
     special = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]

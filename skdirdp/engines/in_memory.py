@@ -76,7 +76,7 @@ class TableCounts:
 class ColumnRoles:
     """Roles of the columns of a DataFrame."""
 
-    features: list[Any]  # in the order of the DataFrame
+    features: list[Any]  # feature columns, in the order of the DataFrame
     named: dict[str, Any]  # parameters of `fit` that are column names
 
     @classmethod

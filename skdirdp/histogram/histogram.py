@@ -218,7 +218,7 @@ def check_pair(pair: Any, feature: int) -> tuple[float, float]:
 def check_room(
     n_bins: list[int], grids: list[FineGrid | None], strategy: str, n_fine_bins: int
 ) -> None:
-    """Refuse bounds that have no room for the bins, before the charge."""
+    """Raise an error, before the charge, if bounds have no room for the bins."""
     for k, (number, grid) in enumerate(zip(n_bins, grids, strict=True)):
         if grid is None:
             continue

@@ -64,16 +64,16 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         Bins of about equally many records, or of equal width. A value that many records
         share fills a bin by itself.
     schema : Schema, default=None
-        Public description of the columns of X. Bounds, categories, the ids of persons and
-        `max_rows` are then those of the schema, and features are in its order, without keys
-        and ignored columns. Each category is a bin. Missing values, and cells that do not fit,
-        have a bin of their own, the last, if the column allows them.
+        Public description of the columns of X. Bounds, categories, person ids and `max_rows` are
+        then taken from the schema, and features are in its order, without keys and ignored columns.
+        Each category is a bin. Missing values, and cells that do not fit, have a bin of their own,
+        the last, if the column allows them.
     bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
         Public bounds on all features, or on each, in order or by name. Bounds that are None
         are taken from the data, with a warning. Values beyond fall into the end bins.
     n_categories : int, array-like of shape (n_features,) or dict, default=None
-        Number of categories of each feature with integer codes from 0, in order or by name;
-        None for numeric features. Each category is a bin. An int holds for all features.
+        Number of categories of each feature with integer codes from 0, in order or by name; None
+        for numeric features. Each category is a bin. An int applies to all features.
     n_fine_bins : int, default=512
         Number of bins of the released histogram of a numeric feature. Quantile bins consist
         of these, so it must be at least `n_bins`.
@@ -125,7 +125,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     True
     """
 
-    _columns_: SchemaColumns | None  # with a schema
+    _columns_: SchemaColumns | None  # None without a schema
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
@@ -197,9 +197,10 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             engine (docs/scale.md).
         y : Ignored
         groups : array-like of shape (n_samples,), or str, default=None
-            Person of each record, as whole numbers or strings, or the name of the column
-            that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more. Not given if the schema has a `person`.
+            Person of each record, as whole numbers or strings, or the name of the column that
+            contains them. Only the first `max_rows` records of each person are counted. If None,
+            each person is assumed to have at most `max_rows` records. Not given if the schema has a
+            `person`.
 
         Returns
         -------
@@ -212,7 +213,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
                 bins, leaks = self._choose_bins(X)
                 counts = TableCounts(counted, bins.count(X))
             else:
-                self._set_features(table.sample)
+                self._set_features(table.empty)
                 bins = self._declared_bins(table.kind)
                 counts = table.count(BinCounter(self._for_workers(), bins, int(self.max_rows)))
                 X, leaks = None, []
@@ -261,8 +262,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
     def fine_bins(self, columns: Any) -> list[np.ndarray]:
         """Return the edges of the fine bins that `fit` would count, without any data.
 
-        Bin k holds the values from edge k on that are below edge k + 1; values beyond the
-        bounds are in the first and the last bin. A category is a bin of its own.
+        Bin k contains the values from edge k on that are below edge k + 1; values beyond the bounds
+        are in the first and the last bin. Each category is a separate bin.
 
         Parameters
         ----------
@@ -363,7 +364,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             return None
         if self.bounds is not None or self.n_categories is not None:
             raise ValueError(
-                "bounds and n_categories must not be given with a schema, which has them"
+                "bounds and n_categories must not be given with a schema, which declares them"
             )
         if names is None:
             records = self.schema.records(sample, optional=True)
@@ -610,7 +611,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         if "onehot" in self.encode:
             X = bins_from_onehot(X, self.n_bins_)
         if np.any(X < 0) or np.any(self.n_bins_ <= X):
-            raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
+            raise ValueError("X must contain bins from 0 to n_bins_ - 1 of each feature")
         bins = X.astype(np.intp)
         columns = [self._representatives(k)[bins[:, k]] for k in range(bins.shape[1])]
         return np.column_stack(columns).astype(X.dtype, copy=False)

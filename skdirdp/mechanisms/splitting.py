@@ -68,7 +68,7 @@ def expected_divergence(tables: Sequence[CountTable], mechanisms: Sequence[Mecha
 def relative_precision(
     tables: Sequence[CountTable], contribution: ContributionBound, adjacency: str
 ) -> float:
-    """Return the precision, at least 1, of a further table that is less sensitive than others.
+    """Return the precision (1 or more) of a further table that is less sensitive than others.
 
     An example is the class prior next to a table of word counts.
     """
@@ -132,15 +132,15 @@ def calibrate_shares(
         return [list(calibrate(np.inf)) for _, _, calibrate in models]
     budget = make_budget(epsilon, delta, order, adjacency)
     whole = sum(share for share, _, _ in models)
-    found = [
+    pairs_of_models = [
         list(zip(tables, calibrate(_epsilon_of_share(budget, share / whole)), strict=True))
         for share, tables, calibrate in models
     ]
     if len(models) == 1:
-        return [[mechanism for _, mechanism in found[0]]]
-    kinds = Counter(pair for pairs in found for pair in pairs)
+        return [[mechanism for _, mechanism in pairs_of_models[0]]]
+    kinds = Counter(pair for pairs in pairs_of_models for pair in pairs)
     precision = _common_precision(tuple(kinds.items()), budget, adjacency)
-    return [[_scaled(*pair, precision) for pair in pairs] for pairs in found]
+    return [[_scaled(*pair, precision) for pair in pairs] for pairs in pairs_of_models]
 
 
 def preprocessing_share(

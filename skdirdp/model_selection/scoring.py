@@ -433,7 +433,7 @@ def as_label_vector(y: Any) -> Any:
 
 
 def _check_n_features(estimator: Any, X: Any) -> None:
-    """Refuse X with another number of columns than in fit; a schema allows for more or fewer."""
+    """Raise an error if X has a different number of columns than in fit, except with a schema."""
     expected = getattr(estimator, "n_features_in_", None)
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if find_schema(estimator) is None and len(shape) == 2 and expected not in (None, shape[1]):

@@ -44,7 +44,7 @@ MEAN_RUNS = 10
 
 #: Attributes of scikit-learn's searches that are not published, with the reason.
 _WITHHELD = {
-    "cv_results_": "it would hold the scores of all runs, and only the best run is charged",
+    "cv_results_": "it would contain the scores of all runs, and only the best run is charged",
     "best_score_": "it would be an exact score of private records; use `released_score_`, the "
     "score of the best run with noise",
     "n_runs_": "the number of runs reveals information on the other scores",
@@ -107,9 +107,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         X : array-like of shape (n_samples, n_features)
             Training records.
         y : array-like of shape (n_samples,), or str, default=None
-            Labels, or the name of their column if the estimator is a pipeline whose first
-            step has a schema. If the schema has a `person`, persons are held out instead of
-            records.
+            Labels, or the name of their column if the estimator is a pipeline whose first step has
+            a schema. If the schema has a `person`, people are held out instead of records.
         **params : dict of str -> object
             Parameters of the `fit` of the estimator, split with the records.
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.naive_bayes import BernoulliNB
-from sklearn.preprocessing import binarize as above
+from sklearn.preprocessing import binarize
 from sklearn.utils.extmath import safe_sparse_dot
 
 from .._contributions import RowSums, check_exact
@@ -21,8 +21,8 @@ from ..postprocessing import estimate_counts
 from .base import Table, estimate_classes, noisy_table
 from .multinomial import _NumericNaiveBayes
 
-# Squared precision of the table of filled places relative to that of the features.
-_PART_OF_FILL = 0.1
+# Squared precision of the table of filled slots, relative to that of the feature table.
+_RELATIVE_FILL_PRECISION = 0.1
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Occurrences:
     """Number of records with each feature, by class."""
 
     ones: RowSums
-    limit: int | None  # number of counted features of a record; None if all are
-    n_columns: int  # to calibrate for
+    limit: int | None  # maximum number of features counted per record; None for no limit
+    n_columns: int  # public number of features, used to calibrate the noise
     missing: ClassVar[tuple[str, ...]] = ()
 
     def __add__(self, other: "Occurrences") -> "Occurrences":
@@ -43,44 +43,44 @@ class Occurrences:
         weight, grid = counts.contribution.max_count, self.ones.bound.grid
         ones, n_columns = self.ones.table, self.n_columns
         if self.limit is None:
-            # For each class and feature, the number of records without and with it.
+            # For each class and feature, the number of records without and with the feature.
             bound = ContributionBound(weight, product_up(weight, n_columns), grid)
             pairs = np.stack([counts.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
             n_rows = len(ones) * n_columns
             return [(CountTable(n_samples * n_columns, 2, n_rows, bound, **options), pairs)]
-        # How many of `limit` places per record are filled, and by which features.
+        # How many of the `limit` slots per record are filled, and by which features.
         most, total = product_up(weight, self.limit), n_samples * self.limit
-        full, places = ones.sum(axis=1), self.limit * counts.classes
-        check_exact(places, grid)
-        precision = math.sqrt(_PART_OF_FILL / self.limit)
+        full, slots = ones.sum(axis=1), self.limit * counts.classes
+        check_exact(slots, grid)
+        precision = math.sqrt(_RELATIVE_FILL_PRECISION / self.limit)
         of_fill = {**options, "min_smoothing": 0.0, "precision": precision}
         fill = CountTable(total, 2, len(ones), ContributionBound(most, most, grid), **of_fill)
         bound = ContributionBound(weight, most, grid)
         shares = CountTable(total, n_columns, len(ones), bound, **options)
-        return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
+        return [(fill, np.stack([slots - full, full], axis=-1)), (shares, ones)]
 
 
 @shared_docs
 class DirichletBernoulliNB(_NumericNaiveBayes):
     """Private Bernoulli naive Bayes, a drop-in replacement for `BernoulliNB`.
 
-    Released are the class counts and, for every class and feature, the numbers of records with
-    and without the feature: a record changes one count for every feature. If records have few
-    of many features, as texts have few words, `max_total` reduces the noise: then shares of the
-    features are released, and how many of `max_total` places per record are filled. At infinite
-    `epsilon` the model is that of `BernoulliNB`.
+    A fit releases the class counts and, for every class and feature, the numbers of records with
+    and without the feature. One record changes one count per feature. If each record has only a few
+    of many features, like the words of a text, `max_total` reduces the noise. A fit then releases
+    the share of each feature and how many of the `max_total` slots per record are filled. With
+    infinite `epsilon`, the model is identical to that of `BernoulliNB`.
 
     Parameters
     ----------
     {alpha, force_alpha}
     binarize : float or None, default=0.0
-        A feature occurs if its value is above this. If None, values in [0, 1] are used
-        unchanged, and larger ones are clipped to 1.
+        A feature is present if its value is above this threshold. If None, values in [0, 1] are
+        used unchanged, and larger ones are clipped to 1.
     {fit_prior, class_prior, classes}
     max_total : int, default=None
-        Public number of features of a record that are counted. If a record has more, each
-        counts proportionally less. If None, all are counted. Useful only far below the number
-        of features.
+        Public maximum number of features that are counted per record. If a record has more, each
+        counts proportionally less. If None, all features are counted. Only useful if it is much
+        smaller than the number of features.
     {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_weight, max_rows}
     {postprocess, accountant, label, random_state}
 
@@ -88,8 +88,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     ----------
     {classes_, class_count_, class_log_prior_}
     feature_count_ : ndarray of shape (n_classes, n_features)
-        Number of records with each feature by class: exact without noise, else the released
-        probabilities times `class_count_`.
+        Number of records with each feature by class: exact if no noise is added, otherwise the
+        released probabilities times `class_count_`.
     {feature_log_prob_, alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
@@ -166,10 +166,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         if self.binarize is None:
             return X
         with errors_without_data(X=X):
-            return above(X, threshold=self.binarize)
+            return binarize(X, threshold=self.binarize)
 
     def _limit(self, n_columns: int) -> int | None:
-        """Return the number of counted features of a record, None if all are."""
+        """Return the maximum number of features counted per record, or None for no limit."""
         given = self._public("max_total")
         return None if given is None or given >= n_columns else int(given)
 
@@ -190,14 +190,14 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         return features
 
     def _estimate_counts(self, classes, features, total):
-        if len(features) == 2:  # the filled places given the classes, and the features given those
+        if len(features) == 2:  # the filled slots given the classes, and the features given those
             axes = ("row", "category")
             fill, table = (noisy_table(release, axes) for release in features)
             prior = estimate_classes(classes, total)
-            (places,) = estimate_counts([fill], row_shares=[prior])
-            (shares,) = estimate_counts([table], row_shares=[places.counts[:, 1]])
-            return prior, [places.counts, shares.counts]
-        # Each feature has a table of its own, and the row sums of all are the class counts.
+            (slots,) = estimate_counts([fill], row_shares=[prior])
+            (shares,) = estimate_counts([table], row_shares=[slots.counts[:, 1]])
+            return prior, [slots.counts, shares.counts]
+        # Each feature has its own table, and the row sums of every table are the class counts.
         (release,) = features
         drawn = release.drawn.reshape(len(self.classes_), -1, 2)
         tables = [] if classes is None else [noisy_table(classes, ("class",))]
@@ -218,9 +218,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             if private:  # the share of the records with the feature
                 counts = records * counts / features.counts.sum(axis=1).reshape(shape)
         elif private:
-            # Share of filled places in a class, times the share of the feature.
-            places = fill[0].counts.sum() / self.class_count_.sum()
-            taken = places * fill[0].probabilities[:, 1:]
+            # Share of filled slots in a class, times the share of the feature.
+            slots = fill[0].counts.sum() / self.class_count_.sum()
+            taken = slots * fill[0].probabilities[:, 1:]
             shares = features.counts / features.counts.sum(axis=1, keepdims=True)
             counts = records * np.minimum(taken * shares, 1 - 1 / (2 + records))
         else:

@@ -30,7 +30,7 @@ _LARGEST_OBSERVED = 1_000_000
 class CategoryCounts:
     """Counts of the categories of each feature, by class."""
 
-    counts: list[np.ndarray]  # of shape (n_classes, n_categories of the feature)
+    counts: list[np.ndarray]  # shape (n_classes, n_categories of the feature)
     missing: tuple[str, ...]
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
@@ -57,7 +57,7 @@ def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _check_categories(largest: np.ndarray, sizes: np.ndarray, first: int = 0) -> None:
     for feature in np.flatnonzero(largest >= sizes)[:1]:
         raise ValueError(
-            f"X must hold categories below n_categories, {sizes[feature]} for feature "
+            f"X must contain categories below n_categories, {sizes[feature]} for feature "
             f"{first + feature}; some are not"
         )
 
@@ -66,14 +66,15 @@ def _check_categories(largest: np.ndarray, sizes: np.ndarray, first: int = 0) ->
 class DirichletCategoricalNB(_PrivateNaiveBayes):
     """Private categorical naive Bayes, a drop-in replacement for `CategoricalNB`.
 
-    Released are a table of the class counts, and for each feature a table of its categories by
-    class. A record changes one count in each table. At infinite `epsilon` the model is that of
-    `CategoricalNB`.
+    A fit releases a table of the class counts and, for each feature, a table of its categories by
+    class. A record changes one count in each table. With infinite `epsilon`, the model is identical
+    to that of `CategoricalNB`.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        Smoothing in counts. Without post-processing the budget may need more: see `alpha_`.
+        Additive smoothing, in counts. Without post-processing, the budget may require more
+        smoothing; see `alpha_`.
     {fit_prior, class_prior, force_alpha, classes}
     n_categories : int, array-like of shape (n_features,) or dict, default=None
         Public number of categories of all features, or of each, in order or by name.
@@ -96,7 +97,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         Number of categories of each feature.
     {class_count_, class_log_prior_}
     category_count_ : list of ndarray of shape (n_classes, n_categories of the feature)
-        Number of records by class and category: exact without noise, else the released
+        Number of records by class and category: exact if no noise is added, otherwise the released
         probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
         Released log probability of each category given a class.
@@ -188,7 +189,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         return checked
 
     def _count_features(self, X, codes, weights: Weights) -> CategoryCounts:
-        # A batch may have no record to count: its persons may have reached max_rows.
+        # A batch may have no record to count, because the people in it may have reached max_rows.
         largest = X.max(axis=0, initial=0)
         sizes = self._sizes(X.shape[1], largest)
         _check_categories(largest, sizes)
@@ -240,8 +241,8 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
             assert largest is not None
             if np.any(largest >= _LARGEST_OBSERVED):
                 raise ValueError(
-                    f"n_categories must be given if X holds categories of {_LARGEST_OBSERVED} or "
-                    "more; some are"
+                    f"n_categories must be given if X contains categories of {_LARGEST_OBSERVED} "
+                    "or more; some are"
                 )
             sizes = largest + 1
         else:
@@ -313,7 +314,7 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         unknown = X.max(axis=0) >= sizes
         if unknown.any() and self.handle_unknown == "error":
             raise ValueError(
-                f"X must hold categories below {sizes[np.argmax(unknown)]} for feature "
+                f"X must contain categories below {sizes[np.argmax(unknown)]} for feature "
                 f"{int(np.argmax(unknown))}, as in fit; handle_unknown='ignore' leaves others out"
             )
         starts = np.concatenate([[0], np.cumsum(sizes)])

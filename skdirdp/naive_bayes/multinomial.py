@@ -38,7 +38,7 @@ class FeatureSums:
     """Sums of the features by class, released with a row for each class, or as one row."""
 
     sums: RowSums
-    n_columns: int  # to calibrate for: as declared, or that of the table
+    n_columns: int  # as declared, or that of the table; used to calibrate the noise
     one_row: bool  # then the complement of a class is a sum of released cells
 
     @property
@@ -95,7 +95,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
             if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
-                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
+                raise TypeError(f"X must contain numbers; got dtype {X.dtype.name}")
             # One pass finds most tables to be valid counts. Others are checked step by step.
             if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
                 assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
@@ -198,8 +198,8 @@ class DirichletNB(_NumericNaiveBayes):
     """Private multinomial naive Bayes, a drop-in replacement for `MultinomialNB`.
 
     Two tables are released: the class counts, and the sums of each feature by class. Entries are
-    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
-    infinite `epsilon` the model is that of `MultinomialNB`.
+    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. With
+    infinite `epsilon`, the model is identical to that of `MultinomialNB`.
 
     Parameters
     ----------
@@ -211,9 +211,9 @@ class DirichletNB(_NumericNaiveBayes):
     ----------
     {classes_, class_count_, class_log_prior_}
     feature_count_ : ndarray of shape (n_classes, n_features)
-        Sum of each feature by class: exact without noise, else estimated. Without
-        post-processing it is the released probabilities times `class_count_` and `max_total`,
-        which is too large if most rows have smaller totals.
+        Sum of each feature by class: exact if no noise is added, otherwise estimated. Without
+        post-processing it is the released probabilities times `class_count_` and `max_total`, which
+        is too large if most rows have smaller totals.
     {feature_log_prob_, alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
@@ -290,9 +290,9 @@ class DirichletNB(_NumericNaiveBayes):
 class DirichletComplementNB(_NumericNaiveBayes):
     """Private complement naive Bayes, a drop-in replacement for `ComplementNB`.
 
-    One table is released: the sums of each feature by class, as shares of their total. Entries
-    are clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
-    infinite `epsilon` the model is that of `ComplementNB`.
+    One table is released: the sums of each feature by class, as shares of their total. Entries are
+    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. With
+    infinite `epsilon`, the model is identical to that of `ComplementNB`.
 
     Parameters
     ----------
@@ -316,8 +316,8 @@ class DirichletComplementNB(_NumericNaiveBayes):
         Without noise, that of the records. With noise, as given or uniform: predictions do
         not use it, so no budget is spent on it.
     feature_count_ : ndarray of shape (n_classes, n_features)
-        Sum of each feature by class: exact without noise, else the released shares times the
-        public number of records and `max_total`, which is too large if most rows have
+        Sum of each feature by class: exact if no noise is added, otherwise the released shares
+        times the public number of records and `max_total`, which is too large if most rows have
         smaller totals.
     feature_all_ : ndarray of shape (n_features,)
         Sum of `feature_count_` over the classes.

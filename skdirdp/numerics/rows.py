@@ -27,7 +27,7 @@ _WHOLE_ENTRIES = 1 << 15
 
 
 def row_blocks(n_rows: int, n_columns: int, entries: int) -> Iterator[slice]:
-    """Split the rows of a table into slices of about this number of entries, at least one row."""
+    """Split the rows of a table into slices of one or more rows and about `entries` entries."""
     rows = max(1, entries // max(n_columns, 1))
     for start in range(0, n_rows, rows):
         yield slice(start, min(start + rows, n_rows))
@@ -155,9 +155,9 @@ class SparseRows:
         ordered = sparse.csr_array((self.entries, columns, self.indptr), shape=shape, copy=True)
         ordered.has_sorted_indices = False
         ordered.sort_indices()
-        found = replace(self, entries=ordered.data, columns=ordered.indices)
-        if found._is_sorted():
-            return found
+        result = replace(self, entries=ordered.data, columns=ordered.indices)
+        if result._is_sorted():
+            return result
         # Entries of one cell are added in the order in which the row has them. scipy may
         # exchange them, and whether it does depends on other rows.
         cells = self.broadcast(np.arange(self.n_rows) * self.n_columns) + columns

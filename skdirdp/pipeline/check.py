@@ -141,7 +141,7 @@ SAMPLERS = _rules(
     }
 )
 
-#: Rules of estimators that hold others, apart from fitting those. None: a private estimator
+#: Rules of estimators that contain others, apart from fitting those. None: a private estimator
 #: inside keeps its guarantee, once for each time that it is fitted.
 META_ESTIMATORS: dict[str, Rule] = {
     **_rules(
@@ -178,7 +178,7 @@ PARALLEL = _names(
     "FixedThresholdClassifier MultiOutputClassifier OneVsOneClassifier OneVsRestClassifier "
     "OutputCodeClassifier VotingClassifier"
 )
-#: Meta-estimators that fit inner estimators to all rows in order, so that ids of persons hold.
+#: Meta-estimators that fit inner estimators to all rows in order, so that person ids stay valid.
 KEEP_ROWS = _names(
     "ClassifierChain ColumnTransformer FeatureUnion FixedThresholdClassifier "
     "MultiOutputClassifier OneVsRestClassifier OutputCodeClassifier Pipeline PrivatePipeline RFE "
@@ -353,7 +353,7 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
 
 
 def learns_nothing(step: Any) -> bool:
-    """Whether an estimator that holds no other one learns nothing from the data."""
+    """Whether an estimator without inner estimators learns nothing from the data."""
     return not isinstance(step, PrivateEstimator) and _learns(step) is None
 
 

@@ -31,10 +31,10 @@ class FitInputs(NamedTuple):
     X: Any
     y: Any
     params: dict[str, Any]
-    groups: Any = None  # ids of persons
+    groups: Any = None  # person ids
     max_rows: int | None = None  # bound of the schema on the records of a person
     labelled: np.ndarray | None = None  # mask of the records with a label; None for all
-    n_categories: np.ndarray | None = None  # of the columns that the encoder returns
+    n_categories: np.ndarray | None = None  # for each column that the encoder returns
     classes: np.ndarray | None = None  # declared values of the label column
 
     def shared_groups(self) -> SharedGroups:
@@ -97,7 +97,7 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
 
 
 def _check_by_name(X: Any, y: Any, *others: Any) -> None:
-    """Refuse vectors beside a table that is not in memory, whose rows may have another order."""
+    """Raise an error for vectors next to a table out of memory, whose row order may differ."""
     is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
     if is_given and not is_in_memory(X):
         raise TypeError(
@@ -136,12 +136,12 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
 
 
 def _check_encoders(pipe: Any, schema: Schema | None) -> None:
-    """Refuse a schema with persons whose ids the fit would not use."""
+    """Raise an error if a schema declares a person whose ids the fit would not use."""
     parts = [part for part in reachable(pipe) if encodes_by_schema(part)]
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
             "a schema with person must belong to the first step of the PrivatePipeline: otherwise "
-            "the ids of persons are not known to the private steps. Nothing was charged"
+            "the person ids are not known to the private steps. Nothing was charged"
         )
 
 

@@ -65,8 +65,8 @@ class PipelineReport(PrivacyReport):
 
     steps: tuple[tuple[str, PrivacyReport], ...] = ()
 
-    def _means(self) -> str:
-        means = super()._means()
+    def _describe_releases(self) -> str:
+        means = super()._describe_releases()
         for name, report in self.steps:
             # Rounded up, because a reader may quote it as a guarantee.
             epsilon = f"{math.ceil(report.epsilon * 1e4) / 1e4:.4f}"
@@ -75,7 +75,7 @@ class PipelineReport(PrivacyReport):
                 guarantee = f"({format_exact(report.order)}, {epsilon})"
             elif report.delta is not None:
                 guarantee = f"({epsilon}, {format_exact(report.delta)})"
-            means += f"; {name!r} alone {guarantee}: {report._means()}"
+            means += f"; {name!r} alone {guarantee}: {report._describe_releases()}"
         return means
 
 
@@ -374,12 +374,12 @@ class PrivatePipeline(Pipeline):
         report = self._report(
             () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
         )
-        # At once, so that other threads see a report that matches the steps.
+        # Both are set at once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
-        """Return the parameters of `fit` without ids of persons, and the common ids."""
+        """Return the parameters of `fit` without person ids, and the common ids."""
         private = {name for name, step in self.steps if private_estimators(step)}
         names = [
             name
@@ -421,7 +421,7 @@ class PrivatePipeline(Pipeline):
         for _, name, step in self._iter():
             if name not in released and private_estimators(step):
                 raise RuntimeError(
-                    f"step {name!r} holds a private estimator that was not fitted with the "
+                    f"step {name!r} contains a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
                     "outside of the budget. Nothing was charged"
                 )
@@ -467,12 +467,12 @@ class PrivatePipeline(Pipeline):
 
     def __getitem__(self, ind):
         """Return a step by number or name, or a pipeline of the steps in a slice."""
-        found = super().__getitem__(ind)
+        result = super().__getitem__(ind)
         if not isinstance(ind, slice):
-            return found
-        parameters = {**self.get_params(deep=False), "steps": found.steps}
+            return result
+        parameters = {**self.get_params(deep=False), "steps": result.steps}
         if isinstance(self.shares, Mapping):
-            shares = {name: self.shares[name] for name, _ in found.steps if name in self.shares}
+            shares = {name: self.shares[name] for name, _ in result.steps if name in self.shares}
             parameters["shares"] = shares or None
         return type(self)(**parameters)
 
@@ -496,11 +496,11 @@ class _Prefix:
             self._ended = self._ended or bool(private_estimators(transformer))
             if self._ended:  # later steps depend on the noise
                 return function(transformer, *args, **kwargs)
-            found = next(self._known, None)
-            if found is None:
-                found = cached(transformer, *args, **kwargs)
-                self.fitted.append(found)
-            return found
+            result = next(self._known, None)
+            if result is None:
+                result = cached(transformer, *args, **kwargs)
+                self.fitted.append(result)
+            return result
 
         return fit_transform
 

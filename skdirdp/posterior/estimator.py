@@ -102,7 +102,7 @@ class PosteriorPrivacy(PrivacyReport):
             return f"no privacy: mechanism {self.name!r} at this epsilon guarantees nothing"
         return super().__str__()
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         return f"by mechanism {self.name!r}, {_CALIBRATION_TEXTS[self.calibration]}"
 
 
@@ -155,12 +155,12 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     Notes
     -----
-    The exponential mechanisms choose among all posteriors of n records, at most half a million:
-    n = 499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
+    The exponential mechanisms choose among all posteriors of n records, at most half a million: n =
+    499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
     neighbours (for "ehds" and equal prior entries, from n of about 2000, 70 and 25), the exponent
     is based on a bound. Laplace noise ("lshist") has no such limits, and its expected Hellinger
-    distance is smaller except for very small data sets. With `max_rows` above 1, persons who
-    replace each other are assumed to have equally many records.
+    distance is smaller except for very small data sets. With `max_rows` above 1, people who replace
+    each other are assumed to have equally many records.
 
     Examples
     --------
@@ -300,8 +300,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         }
         given = {name: size for name, size in sizes.items() if size is not None}
         if len(set(given.values())) > 1:
-            found = ", ".join(f"{name}: {size}" for name, size in given.items())
-            raise ValueError(f"the number of categories must be the same everywhere; got {found}")
+            listed = ", ".join(f"{name}: {size}" for name, size in given.items())
+            raise ValueError(f"the number of categories must be the same everywhere; got {listed}")
         return list(range(max(given.values()))) if labels is None and given else labels
 
     def _select(self, groups: ArrayLike | None, n_rows: int) -> CountedRows:
@@ -438,8 +438,8 @@ def _calibrate(
         return "paper", None, changed / laplace_scale(mechanism, len(prior), epsilon)
     check_candidates(mechanism, n_samples, len(prior))
     choose = exact_exponent if exact else paper_exponent
-    found = choose(mechanism, prior, n_samples, epsilon, gamma)
-    return "paper" if not exact else "bounded" if found.loss is None else "exact", *found
+    exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
+    return "paper" if not exact else "bounded" if exponent.loss is None else "exact", *exponent
 
 
 def _per_record(epsilon: float, unit: Unit) -> float:

@@ -52,7 +52,7 @@ Mechanisms = Sequence[tuple[PrivacyCurves, int]]
 
 
 class Markup(str):
-    """A text that is HTML; any other text is escaped."""
+    """A string of HTML; any other string is escaped."""
 
     __slots__ = ()
 

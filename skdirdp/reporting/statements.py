@@ -1,4 +1,4 @@
-"""Sentences that state a guarantee (docs/statement.md), and the numbers and texts in them."""
+"""Sentences that state a guarantee (docs/statement.md), and the numbers and strings in them."""
 
 import math
 import re
@@ -33,7 +33,7 @@ _ROUNDING = 1e-12  # bound on the rounding error of a conversion
 # Every float is a finite decimal of fewer digits, so that nothing is rounded before it is shown.
 _EXACT = Context(prec=1200, Emax=10**9, Emin=-(10**9))
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_LARGEST_EXPONENT = 1e6  # of e, for a factor that is written out
+_LARGEST_EXPONENT = 1e6  # largest exponent of e for a factor that is written out
 _POSITIONAL = range(-7, 7)  # powers of ten that are written out
 # Invisible but harmless: some languages need them, and they keep numbers together.
 _JOINERS = "\u200c\u200d\u00a0\u2009"
@@ -186,7 +186,7 @@ class LedgerFacts:
     name: str | None
     charges: int
     limit: Claim | None
-    total: Claim  # of all charges, if their budgets were fixed in advance
+    total: Claim  # claim for all charges, if their budgets were fixed in advance
     adaptive: bool
     admitted: bool = True  # whether the limit admitted all charges; merged charges were not
     attacks: AttackBounds | None = None  # bounds that hold together with the claim
@@ -280,7 +280,7 @@ def factor_up(epsilon: float) -> str:
     if epsilon > _LARGEST_EXPONENT:
         return f"e^({rounded_up(epsilon)})"
     wide = Context(prec=40, Emax=10**12, Emin=-(10**12))
-    factor = Decimal(epsilon).exp(wide)  # to the nearest
+    factor = Decimal(epsilon).exp(wide)  # rounded to the nearest
     factor = factor if epsilon == 0 else factor.next_plus(wide)
     return _to_text(factor, factor.adjusted() - 2, ROUND_CEILING)
 
@@ -323,5 +323,5 @@ def visible(text: object) -> str:
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """Shorten a text to at most `most` characters."""
+    """Shorten a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -36,7 +36,7 @@ class FineGrid:
 
     low: float
     high: float
-    width: float  # of a cell
+    width: float  # width of a cell
     first: float  # lower bound divided by the width, rounded down
     starts: np.ndarray  # first cell of each fine bin
     has_missing: bool = False
@@ -98,7 +98,7 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool =
     n_bins = min(n_bins, n_cells)
     fraction = FINE_SCALES[scale]
     progress = np.linspace(0, 1, n_cells)
-    with np.errstate(over="ignore"):  # at the largest floats, before clipping
+    with np.errstate(over="ignore"):  # the largest floats overflow before clipping
         position = np.clip((first + np.arange(n_cells)) * width, low, high)
     unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
     stretched = np.arcsinh(position / unit)
@@ -181,8 +181,8 @@ def _split_largest(cdf: np.ndarray, borders: np.ndarray, n_bins: int) -> np.ndar
 def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int, int, int]:
     """Return the best split of a bin, as a tuple that sorts by the share of its smaller half."""
     level = (cdf[start] + cdf[stop]) / 2
-    above = start + 1 + int(np.searchsorted(cdf[start + 1 : stop - 1], level))
-    between = (max(above - 1, start + 1), above)
+    upper = start + 1 + int(np.searchsorted(cdf[start + 1 : stop - 1], level))
+    between = (max(upper - 1, start + 1), upper)
     smaller, middle = max(
         (min(cdf[middle] - cdf[start], cdf[stop] - cdf[middle]), middle) for middle in between
     )

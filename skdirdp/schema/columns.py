@@ -20,7 +20,7 @@ from .values import UNKNOWN, only_types, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
 _BLOCK_ROWS = 1 << 18
-# Longer texts are no numbers: the conversion of n digits takes n**2 steps.
+# Longer strings are not numbers: the conversion of n digits takes n**2 steps.
 _LONGEST_NUMBER = 400
 _ISO_TIME = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
@@ -33,7 +33,7 @@ MISSING, OUTSIDE = -1, -2
 
 
 def column_blocks(values: Any) -> Iterator[Any]:
-    """Iterate over a column in blocks of rows, at least one."""
+    """Yield a column in one or more blocks of rows."""
     sliced = values.iloc if isinstance(values, pd.Series) else values
     n_rows = len(values)
     if n_rows <= _BLOCK_ROWS:
@@ -88,7 +88,7 @@ def has_float_dtype(values: Any) -> bool:
 
 
 def canonical_text(value: Any) -> str:
-    """Return the text that spells a value: whole numbers without a point, dates as in ISO 8601."""
+    """Return the string that spells a value: integers without a point, dates as in ISO 8601."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, date):
@@ -97,7 +97,7 @@ def canonical_text(value: Any) -> str:
 
 
 def parse_number(text: str) -> int | float | None:
-    """Return the number that a text spells, or None. "true" is 1 and "false" is 0, in any case."""
+    """Return the number that a string spells, or None. "true" is 1, "false" is 0, in any case."""
     if len(text) <= len("false") and text.lower() in ("true", "false"):
         return int(text.lower() == "true")
     # Python also reads 1_000, which is not a number in a table.
@@ -110,10 +110,10 @@ def parse_number(text: str) -> int | float | None:
 
 
 def parse_time(value: Any, format: str | None = None) -> datetime | None:
-    """Return a date, time or its text as a time without zone, in UTC if it has one, or None.
+    """Return a date, time or string as a time without zone, in UTC if it has one, or None.
 
-    Digits beyond microseconds are dropped. Texts are ISO 8601, or of the given format. A number
-    stands for its decimal text, such as that of a year.
+    Digits beyond microseconds are dropped. Strings are ISO 8601, or have the given format. A number
+    stands for its decimal string, such as that of a year.
     """
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -171,8 +171,8 @@ def column_numbers(
 
 def numbers_among(values: Iterable[Any]) -> list[float]:
     """Return the declared values that are numbers, or spell one."""
-    found = map(_number, map(rebuild, values))
-    return [number for number in found if number is not None and number == number]
+    numbers = map(_number, map(rebuild, values))
+    return [number for number in numbers if number is not None and number == number]
 
 
 def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
@@ -202,13 +202,13 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
 
 def _each_number(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
     values = map(rebuild, cells)
-    found = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
-    numbers = np.array(found, dtype=np.float64)
-    return numbers, np.array([number is None for number in found], dtype=bool)
+    results = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
+    numbers = np.array(results, dtype=np.float64)
+    return numbers, np.array([number is None for number in results], dtype=bool)
 
 
 def _is_in(value: Any, values: frozenset) -> bool:
-    """Return whether a text is one of these values; numbers are compared after conversion."""
+    """Return whether a string is one of these values; numbers are compared after conversion."""
     return isinstance(value, str) and value in values
 
 
@@ -241,8 +241,8 @@ def column_times(
 
 def times_among(values: Iterable[Any], format: str | None) -> np.ndarray:
     """Return the declared values that are times, or spell one in ISO 8601 or the format."""
-    found = [parse_time(value) or parse_time(value, format) for value in values]
-    return np.array([time for time in found if time is not None], dtype="M8[us]")
+    times = [parse_time(value) or parse_time(value, format) for value in values]
+    return np.array([time for time in times if time is not None], dtype="M8[us]")
 
 
 def _times(
@@ -308,7 +308,7 @@ def clip_times(times: np.ndarray, low: datetime, high: datetime) -> np.ndarray:
 class _Cells(NamedTuple):
     """Cells of a column."""
 
-    data: Any  # array, list, or Arrow array of texts; object arrays and lists hold the cells
+    data: Any  # array, list or Arrow array of strings; object arrays and lists contain the cells
     missing: np.ndarray | None = None  # mask, if the dtype cannot represent missing values
     in_utc: bool = False  # otherwise the time zone is unknown
 
@@ -425,7 +425,7 @@ def distinct_cells(
     Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = getattr(values, "array", values)  # of a Series or an Index
+        values = getattr(values, "array", values)  # a Series or an Index has this attribute
         codes, distinct = distinct_cells(values.categories, declared)
         if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
             return values.codes.astype(np.intp), distinct
@@ -452,9 +452,9 @@ def distinct_cells(
 
 
 def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:
-    """Return codes and distinct values of texts or of a pandas categorical; None for others."""
+    """Return codes and distinct values of strings or of a pandas categorical; None for others."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = getattr(values, "array", values)  # of a Series or an Index
+        values = getattr(values, "array", values)  # a Series or an Index has this attribute
         return values.codes, list(values.categories)
     cells = _cells_of_column(values)
     texts = None if cells.has_dtype else _numbered_texts(cells.data)
@@ -462,8 +462,8 @@ def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[
 
 
 def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
-    """Return the result of `_numbered_cells` for texts, but faster; None if some are not texts."""
-    # Arrow reads the characters of a text, and calls no methods of its type.
+    """Return the result of `_numbered_cells` for strings, but faster; None if some are not."""
+    # Arrow reads the characters of a string, and calls no methods of its type.
     try:
         import pyarrow as pa
 
@@ -476,7 +476,7 @@ def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
             encoded = encoded.unify_dictionaries().combine_chunks()
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
         return codes.astype(np.intp), encoded.dictionary.to_pylist()
-    except Exception:  # Arrow is missing, or some texts are not valid Unicode
+    except Exception:  # Arrow is missing, or some strings are not valid Unicode
         return None
 
 

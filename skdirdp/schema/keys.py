@@ -1,6 +1,6 @@
-"""Ids of persons, converted one by one.
+"""Person ids, converted one by one.
 
-Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the text "12" are the
+Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the string "12" are the
 same id; "012" is another id. In `groups`, other objects and floats that may be rounded raise an
 error. In the key column of a schema, records with such cells belong to no person, and are not
 counted.
@@ -19,9 +19,9 @@ from scipy import sparse
 from .._messages import describe, errors_without_data
 from .arrays import list_cells, object_array
 
-# Longer texts are not converted to numbers.
+# Longer strings are not converted to numbers.
 _LONGEST_NUMBER = 1000
-_WANTED = "groups must hold whole numbers or strings, an id for each row"
+_WANTED = "groups must contain whole numbers or strings, an id for each row"
 
 
 class _Marker(Enum):
@@ -41,8 +41,8 @@ def key_ids(name: Hashable, values: Any, missing_values: frozenset = frozenset()
 
 def _key_id(cell: Any, absent: Set[Any]) -> Any:
     try:
-        found = _id(cell)
-        return NO_PERSON if found in absent else found
+        person_id = _id(cell)
+        return NO_PERSON if person_id in absent else person_id
     except Exception:  # not an id; methods of a record may raise anything
         return NO_PERSON
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
-from .blocks import check_order, collect_columns, empty_frame, is_in_memory, table_blocks
+from .blocks import check_row_order, collect_columns, empty_frame, is_in_memory, table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -44,16 +44,14 @@ class Schema:
     columns : dict
         Declaration of each column, by name:
 
-        - a list of values: categories. A text matches the number, date or truth value that it
-          spells, and a number matches its decimal text; codes such as "00123" stay text;
-        - ``bool``: truth values;
-        - a pair of numbers: numbers within these bounds, whole ones if both are integers. Values
-          beyond the bounds count as at them;
-        - a pair of dates or of their ISO 8601 texts: dates or times within these bounds;
-        - ``Schema.categories``, ``Schema.numbers`` and ``Schema.dates``: the same with options;
-        - ``Schema.names()``: categories that cannot be listed, and are found privately;
-        - ``Schema.key()``: identifiers, which are never counted;
-        - ``Schema.ignore()``: a column that is not used.
+        - a list of values: categories. A string matches the number, date or truth value that it
+        spells, and a number matches its decimal string; codes such as "00123" stay strings; -
+        ``bool``: truth values; - a pair of numbers: numbers within these bounds, whole ones if both
+        are integers. Values outside the bounds are clipped to them; - a pair of dates or of ISO
+        8601 strings: dates or times within these bounds; - ``Schema.categories``,
+        ``Schema.numbers`` and ``Schema.dates``: the same with options; - ``Schema.names()``:
+        categories that cannot be listed, and are found privately; - ``Schema.key()``: identifiers,
+        which are never counted; - ``Schema.ignore()``: a column that is not used.
     person : column, default=None
         Key of the person that each record belongs to. All records of a person are protected
         together, and at most `max_rows` of them are counted. Records without a key are not counted.
@@ -110,7 +108,7 @@ class Schema:
         if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or max_rows < 1:
             raise ValueError(f"max_rows must be a whole number of at least 1; got {max_rows!r}")
         if person is None and max_rows != 1:
-            raise ValueError(f"max_rows={max_rows} needs person, the key of the persons")
+            raise ValueError(f"max_rows={max_rows} needs person, the name of the person key")
         fields = (kinds, int(max_rows), tuple(absent), person, bool(strict))
         for field, value in zip(self.__slots__, fields, strict=True):
             object.__setattr__(self, field, value)
@@ -155,7 +153,7 @@ class Schema:
         Parameters
         ----------
         low, high : float
-            Bounds. Numbers beyond them count as at them.
+            Bounds. Numbers outside them are clipped to them.
         whole : bool, default=None
             Whether the numbers are whole. If None, they are if both bounds are integers.
         bins : int or list of float, default=None
@@ -187,12 +185,13 @@ class Schema:
         Parameters
         ----------
         low, high : date, datetime or str
-            Bounds. Dates beyond them count as at them. Texts are ISO 8601, or else of the format.
+            Bounds. Dates outside them are clipped to them. Strings are ISO 8601, or have the given
+            format.
         resolution : str, default="day"
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
         format : str, default=None
-            Format of texts, as in `datetime.strptime`. If None, ISO 8601.
+            Format of strings, as in `datetime.strptime`. If None, ISO 8601.
         bins : int or list of dates, default=None
             As for `numbers`.
         missing : bool, default=True
@@ -266,7 +265,7 @@ class Schema:
         return len(self._columns)
 
     def select(self, *columns: Any) -> "Schema":
-        """Return a schema of some columns, in the given order, and of the key of persons.
+        """Return a schema of some columns, in the given order, and of the person key.
 
         Parameters
         ----------
@@ -319,7 +318,7 @@ class Schema:
         Records
         """
         if not is_in_memory(table):
-            check_order(self.person, table)
+            check_row_order(self.person, table)
             with errors_without_data(X=table):
                 blocks = (self.records(block, optional).columns for block in table_blocks(table))
                 columns = collect_columns(self, blocks)
@@ -441,11 +440,11 @@ class Schema:
         if self.person is None:
             return None
         if self.person not in records.columns:
-            raise ValueError(f"X must have the column {self.person!r}, the key of the persons")
+            raise ValueError(f"X must have the column {self.person!r}, the person key")
         return self.key_ids(records.columns[self.person])
 
     def key_ids(self, values: Any) -> np.ndarray:
-        """Return the ids in the key column of the persons.
+        """Return the person ids in the key column.
 
         Parameters
         ----------
@@ -521,8 +520,8 @@ class Schema:
     def read_csv(self, path: "str | PathLike[str]") -> pd.DataFrame:
         """Read the declared columns of a CSV file as values of their declared types.
 
-        Every cell is read as text, and converted by its declaration alone. A row with too few or
-        too many fields is a record without any values.
+        Every cell is read as a string, and converted by its declaration alone. A row with too few
+        or too many fields is a record without any values.
 
         Parameters
         ----------
@@ -599,9 +598,9 @@ def _check_columns(
             faults[name] = str(error)
     if person is not None and person not in faults:
         if person not in columns:
-            faults[person] = "the key of persons must be a column; declare it as Schema.key()"
+            faults[person] = "the person key must be a column; declare it as Schema.key()"
         elif not isinstance(kinds[person], Key):
-            faults[person] = "the key of persons must be declared as Schema.key()"
+            faults[person] = "the person key must be declared as Schema.key()"
     raise_faults("columns must be declared", faults)
     return kinds
 
@@ -612,7 +611,7 @@ def _check_missing_values(values: Any) -> dict[Hashable, None]:
         raise TypeError(f"missing_values must be a list of values; got {type(values).__name__}")
     plain = [rebuild(value) for value in values]
     if any(value is UNKNOWN for value in plain):
-        raise TypeError("missing_values must hold texts, numbers, dates or other plain values")
+        raise TypeError("missing_values must contain strings, numbers, dates or other plain values")
     return dict.fromkeys(value for value in plain if value is not np.nan)
 
 
@@ -676,7 +675,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
     are left out. Nothing is learnt from the records.
 
     As the first step of a `PrivatePipeline`, it declares the numbers of categories, the classes and
-    the ids of persons to the private steps. Elsewhere the ids of persons are not used.
+    the person ids to the private steps. Elsewhere, person ids are not used.
 
     Parameters
     ----------

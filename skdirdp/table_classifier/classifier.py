@@ -38,7 +38,7 @@ from ..schema import (
     Schema,
     as_labels,
     as_numbers,
-    check_order,
+    check_row_order,
     convert_ids,
     declared_labels,
     raise_faults,
@@ -60,7 +60,7 @@ _MISSING, _BELOW = -1e300, -1e299
 class ClassifierReport(PrivacyReport):
     """Report of a classifier whose steps are charged as one Gaussian release."""
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         ((gaussian, _),) = self.mechanisms
         steps = "histograms, tables of classes and of pairs of columns, and residual sums"
         return f"{steps} released at the privacy cost of one table by {gaussian}"
@@ -111,8 +111,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
         weight, with a warning.
     max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        Public bound on the number of records per person; a person's records are protected together.
+        If `groups` is passed to `fit`, only the first `max_rows` records of each person are
         counted. Otherwise the bound is assumed to hold.
     accountant : PrivacyAccountant, default=None
         Accountant that every fit charges before noise is drawn.
@@ -444,7 +444,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
     ) -> tuple[EncodedRecords, list[str]]:
         """Encode all records, and return the public parameters that were taken from the data."""
-        check_order(True if groups is not None or self._has_person() else None, X)
+        check_row_order(True if groups is not None or self._has_person() else None, X)
         table = open_table(X, y, sample_weight, groups)
         if not table.in_memory:
             missing = ["schema"] if self.schema is None else []

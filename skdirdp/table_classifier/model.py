@@ -7,10 +7,11 @@ section 19, has the formulas.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from ..mechanisms.tables import Noise
 from ..numerics.rows import row_blocks
@@ -204,19 +205,19 @@ class MergedCells:
         stacked = np.vstack([np.empty((0, n_classes)), *(found[k] for k in kept)])
         return cls(kept, [groups[k] for k in kept], stacked, shares)
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         return [int(group.max()) + 1 for group in self.groups]
 
-    @property
+    @cached_property
     def starts(self) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
 
-    @property
+    @cached_property
     def blocks(self) -> list[slice]:
         return [slice(a, b) for a, b in pairwise(self.starts)]
 
-    @property
+    @cached_property
     def shares(self) -> np.ndarray:
         """Shares of the groups of a column."""
         return self.profiles @ self.class_shares
@@ -275,12 +276,10 @@ class Covariance:
         The counts of a column with itself are not needed: they follow from the shares.
         """
         shares = cells.shares
-        total = noisy / n_records
-        for i, a in enumerate(cells.blocks):
-            for j, b in enumerate(cells.blocks):
-                if i != j:  # the margins are known, and are those of independent columns
-                    total[a, b] = _double_centre(total[a, b] - np.outer(shares[a], shares[b]))
-            total[a, a] = np.diag(shares[a]) - np.outer(shares[a], shares[a])
+        # The margins of a pair are known, and are those of independent columns.
+        total = _centre_blocks(noisy / n_records - np.outer(shares, shares), cells)
+        for b in cells.blocks:
+            total[b, b] = np.diag(shares[b]) - np.outer(shares[b], shares[b])
         scale = np.repeat(np.sqrt(weights), cells.sizes)
         # Bound on the spectral norm of a symmetric matrix of independent normal variables.
         norm = 2 * sigma * np.sqrt(len(shares)) / n_records
@@ -315,7 +314,7 @@ class Covariance:
     def newton_step(self, sums: "ResidualSums") -> "NewtonStep":
         """Return a regularised Newton step of the logistic regression on the merged cells."""
         cells, shares = self.cells, self.cells.shares
-        n_classes, n_merged = len(cells.class_shares), len(cells.columns)
+        n_classes = len(cells.class_shares)
         gradient = sums.residuals - sums.residuals.mean(axis=1, keepdims=True)
         mean = np.mean([gradient[b].sum(axis=0) for b in cells.blocks], axis=0)
         gradient = gradient - shares[:, np.newaxis] * mean
@@ -331,28 +330,39 @@ class Covariance:
         ratio = uncertainty / np.maximum(spread, 0.02)
         curvature = given * (1 - given) * ratio[:, np.newaxis] * n_classes / (n_classes - 1)
         curvature = np.clip(curvature, 0.005, 0.6)
-        step, variance = np.zeros_like(gradient), np.zeros_like(gradient)
-        shrinkage = []
-        for c in range(n_classes):
-            root = np.sqrt(curvature[:, c])
-            hessian = self.total * np.outer(root, root)
-            hessian[np.diag_indices(len(root))] *= 1 + _DAMPING
-            values, vectors = _eigen(hessian)
-            average = float(shares @ curvature[:, c]) / n_merged
-            # Noise and sampling error of the residual sums.
-            error = np.sqrt(sums.noise**2 + average / len(shares) * n_merged / self.n_records)
-            ridge = values + self.noise * average + error * self.scale.mean() / _STEP_SIZE
-            ridge = ridge + _CONDITION * values.max(initial=1e-12)
-            inverse = vectors / ridge
-            step[:, c] = self.scale * (inverse @ (vectors.T @ (gradient[:, c] * self.scale)))
-            variance[:, c] = (sums.noise * self.scale**2) ** 2 * (inverse**2).sum(axis=1)
-            shrinkage.append(((1 - values / ridge) * vectors**2).sum(axis=1))
+        if n_classes == 2:  # both classes have the same curvature, and opposite gradients
+            found = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
+            step = np.stack([found[0][0], -found[0][0]], axis=1)
+        else:
+            columns = zip(curvature.T, gradient.T, strict=True)
+            found = [self._solve(*column, sums.noise) for column in columns]
+            step = np.stack([each[0] for each in found], axis=1)
+        variance, shrinkage = (np.stack([each[i] for each in found], axis=1) for i in (1, 2))
         step -= step.mean(axis=1, keepdims=True)
         spread = cells.class_shares * (1 - cells.class_shares)
         curvature = level * spread / spread.sum() * n_classes / (n_classes - 1)
         shift = mean / (np.maximum(curvature, 0.005) + 3 * sums.noise / np.sqrt(len(cells.columns)))
         shift = np.clip(shift - shift.mean(), -1.0, 1.0)
-        return NewtonStep(shift - shares @ step, step, np.stack(shrinkage, axis=1), variance)
+        return NewtonStep(shift - shares @ step, step, shrinkage, variance)
+
+    def _solve(
+        self, curvature: np.ndarray, gradient: np.ndarray, noise: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the step of one class, its variance, and the part of errors that it leaves."""
+        shares, n_merged = self.cells.shares, len(self.cells.columns)
+        root = np.sqrt(curvature)
+        hessian = self.total * np.outer(root, root)
+        hessian[np.diag_indices(len(root))] *= 1 + _DAMPING
+        values, vectors = _eigen(hessian)
+        average = float(shares @ curvature) / n_merged
+        # Noise and sampling error of the residual sums.
+        error = np.sqrt(noise**2 + average / len(shares) * n_merged / self.n_records)
+        ridge = values + self.noise * average + error * self.scale.mean() / _STEP_SIZE
+        ridge = ridge + _CONDITION * values.max(initial=1e-12)
+        inverse = vectors / ridge
+        step = self.scale * (inverse @ (vectors.T @ (gradient * self.scale)))
+        variance = (noise * self.scale**2) ** 2 * (inverse**2).sum(axis=1)
+        return step, variance, ((1 - values / ridge) * vectors**2).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -411,9 +421,14 @@ class Estimate:
         return replace(self, model=model, variances=variances)
 
 
-def _double_centre(block: np.ndarray) -> np.ndarray:
-    rows, columns = block.mean(axis=1, keepdims=True), block.mean(axis=0, keepdims=True)
-    return block - rows - columns + block.mean()
+def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
+    """Subtract the means of the rows and columns of each block of two columns."""
+    sizes, firsts = np.array(cells.sizes), cells.starts[:-1]
+    by_row = np.add.reduceat(matrix, firsts, axis=1) / sizes
+    by_column = np.add.reduceat(matrix, firsts, axis=0) / sizes[:, np.newaxis]
+    by_block = np.add.reduceat(by_row, firsts, axis=0) / sizes[:, np.newaxis]
+    spread = by_row - np.repeat(by_block, sizes, axis=0)
+    return matrix - np.repeat(spread, sizes, axis=1) - np.repeat(by_column, sizes, axis=0)
 
 
 def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -422,12 +437,20 @@ def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(values, 0.0), vectors
 
 
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Return probabilities; for few classes, sums of columns are faster than sums of rows."""
+    largest = reduce(np.maximum, scores.T)
+    shares = np.exp(scores - largest[:, np.newaxis])
+    shares /= reduce(np.add, shares.T)[:, np.newaxis]
+    return shares
+
+
 def reference_logits(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return one class for each record, and the logit of its probability.
 
     The class is the second of two classes, and the most probable one of more.
     """
-    probabilities = softmax(scores, axis=1)
+    probabilities = softmax(scores)
     n_classes = scores.shape[1]
     chosen = np.ones(len(scores), dtype=np.intp)
     if n_classes > 2:

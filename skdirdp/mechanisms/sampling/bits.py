@@ -264,11 +264,11 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
         accepted, drawn = propose(np.tile(cells, repeats))
         accepted = accepted.reshape(repeats, cells.size)
         first = accepted.argmax(axis=0)
-        found = accepted.any(axis=0)
-        position = (first * cells.size + np.arange(cells.size))[found]
+        is_accepted = accepted.any(axis=0)
+        position = (first * cells.size + np.arange(cells.size))[is_accepted]
         for output, values in zip(outputs, drawn, strict=True):
-            output[cells[found]] = values[position]
-        left = np.concatenate([rest, cells[~found]])
+            output[cells[is_accepted]] = values[position]
+        left = np.concatenate([rest, cells[~is_accepted]])
 
 
 def _fill_blocks(size: int, propose: Propose, outputs: tuple[np.ndarray, ...]) -> np.ndarray:
