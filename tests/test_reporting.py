@@ -303,6 +303,9 @@ FITS = {
         FRAME
     ),
     "PrivateBayesNetMLE": lambda **more: network(**more).fit(FRAME),
+    "PrivateCrosstab": lambda **more: skdirdp.PrivateCrosstab(
+        {"a": [0, 1, 2], "b": [0, 1, 2]}, **more
+    ).fit(FRAME),
     "PrivateDirichletPosterior": lambda **more: PrivateDirichletPosterior(
         mechanism="lshist", **more
     ).fit_counts([7, 2, 1]),

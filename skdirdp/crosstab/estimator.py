@@ -19,6 +19,7 @@ from scipy.stats import entropy
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._persons import check_person
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_real, check_tables
@@ -42,6 +43,7 @@ _MARGIN = "All"
 _TINY = float(np.finfo(float).tiny)
 
 
+@shared_docs
 class PrivateCrosstab(TableQueries, CountingEstimator):
     """Private tables of counts, with estimates and tests that take the noise into account.
 
@@ -60,36 +62,11 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         proportional to it. If None, all pairs of columns.
     max_cells : int, default=10_000_000
         Largest number of cells of all tables together. More are an error.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
+    {epsilon, delta, order, mechanism, adjacency}
     n_samples : float, default=None
         Public number of records, by which "auto" selects the mechanism. If None, the actual
         number is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the number of records per person; a person's records are protected together.
-        If `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {max_rows, postprocess, accountant, label, random_state}
 
     Attributes
     ----------
@@ -107,14 +84,10 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         Mechanism that released each table.
     n_records_ : float
         Number of records: public under replacement, otherwise estimated from the release.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {privacy_}
     schema_ : Schema
         Schema of the counted columns.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------

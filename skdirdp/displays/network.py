@@ -111,7 +111,7 @@ class BayesNetDisplay(Display):
             tables[node] = _average_rows(table)
         return cls(parents, tables, states).plot(ax=ax, **options)
 
-    def _figure_size(self) -> np.ndarray:
+    def figure_size(self) -> np.ndarray:
         positions = np.array([*layered(self.parents)[0].values()])
         return np.maximum(_MIN_INCHES, np.multiply(np.ptp(positions, axis=0) + 1, _INCHES))
 
@@ -305,7 +305,7 @@ class MarginsDisplay(Display):
             distances[i, j] = distances[j, i] = np.abs(released - public.ravel()).sum() / 2
         return cls(wanted, distances).plot(ax=ax, **options)
 
-    def _figure_size(self) -> np.ndarray:
+    def figure_size(self) -> np.ndarray:
         return np.maximum((4.5, 3.8), 0.55 * len(self.columns) + np.array([2.0, 1.4]))
 
     def _draw(self, ax: Any, **options: Any) -> None:

@@ -498,7 +498,7 @@ class LedgerDisplay(Display):
         )
         return display.plot(ax=ax, **line_options)
 
-    def _figure_size(self) -> tuple[float, float]:
+    def figure_size(self) -> tuple[float, float]:
         return 8.0, 4.8
 
     def _draw(self, ax: Any, **line_options: Any) -> None:

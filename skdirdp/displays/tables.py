@@ -105,7 +105,7 @@ class TableDisplay(Display):
         display = cls(*shares, labels[row], labels[column], names, confidence, title)
         return display.plot(ax=ax, **options)
 
-    def _figure_size(self) -> Any:
+    def figure_size(self) -> Any:
         n_rows, n_columns = self.value.shape
         return float(np.clip(2.5 + 1.1 * n_columns, 7.2, 16)), min(1.2 + 0.35 * n_rows, 12)
 
@@ -243,7 +243,7 @@ class ForestDisplay(Display):
         display = cls(value, low, high, labels, estimates.confidence, reference, name)
         return display.plot(ax=ax, **options)
 
-    def _figure_size(self) -> Any:
+    def figure_size(self) -> Any:
         return 6.4, min(1.4 + 0.35 * len(self.value), 12)
 
     def _draw(self, ax: Any, **options: Any) -> None:

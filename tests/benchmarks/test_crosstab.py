@@ -6,6 +6,8 @@ from benchmarks.data import load_fresh
 from benchmarks.experiments.crosstab import OURS, Crosstab, errors, exact_shares, project
 from benchmarks.populations import KINDS, Population, coverage
 
+pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+
 
 def test_the_quick_version_measures_all_parts(quick):
     results = quick("crosstab")
