@@ -306,6 +306,9 @@ FITS = {
     "PrivateCrosstab": lambda **more: skdirdp.PrivateCrosstab(
         {"a": [0, 1, 2], "b": [0, 1, 2]}, **more
     ).fit(FRAME),
+    "PrivateTableClassifier": lambda **more: skdirdp.PrivateTableClassifier(
+        skdirdp.Schema({"a": [0, 1, 2], "b": [0, 1, 2]}), **more
+    ).fit(FRAME, y="b"),
     "PrivateDirichletPosterior": lambda **more: PrivateDirichletPosterior(
         mechanism="lshist", **more
     ).fit_counts([7, 2, 1]),
