@@ -189,12 +189,13 @@ def test_a_restarted_server_gets_no_second_sum_of_the_same_round():
     assert grid.charges == [1, 1, 1, 1]
 
 
-def test_a_changed_message_gives_no_model():
+@pytest.mark.parametrize("end", [-8, -16])  # the control number, and the cell before it
+def test_a_changed_message_gives_no_model(end):
     def change(stage, node, message):
         if stage == Stage.COLLECT_MASKED_VECTORS and node == 2:
             configs = message.content.config_records[RECORD_KEY_CONFIGS]
             vectors = list(configs[Key.MASKED_PARAMETERS])
-            vectors[1] = vectors[1][:-8] + bytes(8)
+            vectors[1] = vectors[1][:end] + bytes(8) + vectors[1][end + 8 :][: -end - 8]
             configs[Key.MASKED_PARAMETERS] = vectors
         return message
 

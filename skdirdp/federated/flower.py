@@ -56,10 +56,14 @@ _SERVER = import_module("flwr.server.workflow.secure_aggregation.secaggplus_work
 
 #: Shares become doubles on their way through Flower, which are exact up to 2^53.
 MAX_BITS = 52
-_CONTRACT, _REPLY = "skdirdp-contract", "skdirdp-reply"
+_CONTRACT, _REPLY, _CHECKSUM = "skdirdp-contract", "skdirdp-reply", "skdirdp-checksum"
 # Parameters of SecAgg+ with which an integer of weight 1 stays as it is.
 _WEIGHT, _CLIPPING, _TARGET = 1.0, 0.0, 1
 _POLL_SECONDS = 0.5
+_CHANGED = (
+    "the round has no result: a message was changed on its way to the server. Start another round "
+    "with another round_id"
+)
 
 _log = logging.getLogger(__name__)
 _patching = RLock()
@@ -124,6 +128,34 @@ def _control(fit: FederatedRound) -> int:
     return int(fit.digest[:13], 16) & ((1 << fit.bits) - 1)
 
 
+def _masked_checksum(message: Message) -> str | None:
+    """Return the SHA-256 of the masked share in a message, None if it has none."""
+    configs = message.content.config_records.get(RECORD_KEY_CONFIGS)
+    if configs is None or Key.MASKED_PARAMETERS not in configs:
+        return None
+    parts: Any = configs[Key.MASKED_PARAMETERS]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+class _CheckedGrid:
+    """Grid that raises an error if a masked share was changed after it was sent."""
+
+    def __init__(self, grid: Any):
+        self._grid = grid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, *args: Any, **options: Any) -> list[Message]:
+        replies = list(self._grid.send_and_receive(*args, **options))
+        for reply in replies:
+            checksum = None if reply.has_error() else _masked_checksum(reply)
+            sent = {} if checksum is None else reply.content.config_records.get(_CHECKSUM, {})
+            if checksum is not None and sent.get("sha256") != checksum:
+                raise ContractError(_CHANGED)
+        return replies
+
+
 def _check_round(fit: FederatedRound) -> None:
     if fit.bits > MAX_BITS:
         raise ValueError(f"bits must be at most {MAX_BITS} with Flower; got {fit.bits}")
@@ -169,6 +201,8 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
             _check_stage(make_round(context), message)
             with _exact_arithmetic(_CLIENT, pseudo_rand_gen=random_masks, quantize=_as_integers):
                 reply: Message = _CLIENT.secaggplus_mod(message, context, call_next)
+            if (checksum := _masked_checksum(reply)) is not None:
+                reply.content.config_records[_CHECKSUM] = ConfigRecord({"sha256": checksum})
             return reply
 
     app = ClientApp()
@@ -324,10 +358,7 @@ def run_round(fit: FederatedRound, grid: Any, context: Context, timeout: float =
     *sums, control = workflow.sums.tolist()
     n_present = strategy.n_present
     if control != n_present * _control(fit) % (1 << fit.bits):
-        raise ContractError(
-            f"round {fit.round_id!r} has no result: a message was changed, so that the masks of "
-            "the parties do not cancel. Start another round with another round_id"
-        )
+        raise ContractError(_CHANGED)
     return fit.fit(np.array(sums, np.int64), n_present)
 
 
@@ -419,7 +450,7 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
         return done
 
     def collect_masked_vectors_stage(self, grid: Any, context: Any, state: Any) -> bool:
-        done = super().collect_masked_vectors_stage(grid, context, state)
+        done = super().collect_masked_vectors_stage(_CheckedGrid(grid), context, state)
         self._note(state)
         return done
 
