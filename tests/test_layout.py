@@ -26,6 +26,7 @@ LAYERS: tuple[set[str], ...] = (
     {"accounting"},
     {"mechanisms"},
     {"postprocessing"},
+    {"inference"},
     {"displays"},
     {"reporting"},
     {"accountant", "utility"},
@@ -187,8 +188,8 @@ def test_no_file_is_above_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-def test_there_are_at_most_110_modules():
-    assert len(FILES) <= 110
+def test_there_are_at_most_120_modules():
+    assert len(FILES) <= 120
 
 
 # Conversions -------------------------------------------------------------------------
