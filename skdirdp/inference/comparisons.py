@@ -291,7 +291,7 @@ def correlation(
     start = np.clip(value, -1.0, 1.0)
     low, high = (np.where(known, last_accepted(accepts, start, end), end) for end in (-1.0, 1.0))
     lead = table.counts.shape[: table.batch_dims]
-    return Estimate(*(each.reshape(lead) for each in (start, low, high)), confidence)
+    return Estimate(start.reshape(lead), low.reshape(lead), high.reshape(lead), confidence)
 
 
 def _noise_variance(table: NoisyTable, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -354,7 +354,7 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     low, high = np.where(known, low, 0.0), np.where(known, high, 1.0)
     lead = table.counts.shape[: table.batch_dims]
     value = np.clip(value, low, high)
-    return Estimate(*(each.reshape(lead) for each in (value, low, high)), confidence)
+    return Estimate(value.reshape(lead), low.reshape(lead), high.reshape(lead), confidence)
 
 
 def _standardised(counts, totals, margins, law):

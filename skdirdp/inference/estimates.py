@@ -398,10 +398,12 @@ def share(
     if given is None and axis is not None:
         kept = np.indices(table.shape).reshape(len(table.shape), -1)[np.atleast_1d(axis)]
         condition = (kept[:, :, np.newaxis] == kept[:, np.newaxis]).all(axis=0)
-    found = TestedShare(table, *np.broadcast_arrays(inside, condition), population)
+    inside, condition = np.broadcast_arrays(inside, condition)
+    found = TestedShare(table, inside, condition, population)
     low, high = (found.limit(end, confidence) for end in (found.least, found.most))
     shape = table.counts.shape if every else found.value.shape
-    return Estimate(*(each.reshape(shape) for each in (found.value, low, high)), confidence)
+    value, low, high = (each.reshape(shape) for each in (found.value, low, high))
+    return Estimate(value, low, high, confidence)
 
 
 # Numbers in bins ------------------------------------------------------------------------
@@ -533,7 +535,8 @@ def quantile(
     codes = np.indices(table.shape)[axis].ravel()
     # One hypothesis for each inner edge: the probability below it is q.
     inner = np.arange(1, len(least)).reshape(-1, *[1] * condition.ndim)
-    below = TestedShare(table, *np.broadcast_arrays(codes < inner, condition), population)
+    inside, condition = np.broadcast_arrays(codes < inner, condition)
+    below = TestedShare(table, inside, condition, population)
     too_low, too_high = (
         np.moveaxis(each, table.batch_dims, -1) for each in below.sides(q, confidence)
     )
