@@ -552,12 +552,12 @@ def test_tables_of_a_network_have_a_row_for_each_combination_of_parents():
     rng = np.random.default_rng(0)
     X = rng.integers(2, size=(2000, 3))
     model = PrivateBayesNetMLE(
-        {0: [], 1: [0], 2: [0, 1]}, states=dict.fromkeys(range(3), [0, 1]), random_state=0
+        {0: [], 1: [0], 2: [0, 1]}, states={k: [0, 1] for k in range(3)}, random_state=0
     )
     tables = model.fit(X).noisy_tables()
     assert [each.shape for each in tables.values()] == [(1, 2), (2, 2), (4, 2)]
     found = share(tables[2], axis=0)
-    assert np.mean((found.low <= 0.5) & (0.5 <= found.high)) >= 0.5
+    assert covers(found, 0.5) >= 0.5
     # The noisy counts are those of the release: they are not post-processed.
     assert tables[2].mechanism == model.mechanisms_[2]
 

@@ -16,6 +16,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "synthesis": ("synthesis", "Synthesis"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "inference-coverage": ("inference_coverage", "InferenceCoverage"),
+    "inference-association": ("inference_coverage", "InferenceAssociation"),
     "inference-power": ("inference_coverage", "InferencePower"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
     "renyi-claims": ("privacy", "RenyiClaims"),
