@@ -29,6 +29,7 @@ from skdirdp.inference import (
 )
 from skdirdp.inference.deviates import Groups, NoiseLaw, share_deviates
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism, Mechanism
+from skdirdp.mechanisms.additive import SelectionMechanism
 from skdirdp.mechanisms.base import Request
 
 EXACT = GaussianMechanism(0.0)
@@ -506,8 +507,26 @@ def test_errors_name_the_parameter():
         independence(noisy)
     with pytest.raises(ValueError, match="sum to 1"):
         goodness_of_fit(noisy, [0.5, 0.5, 0.5])
-    with pytest.raises(TypeError, match="Mechanism"):
-        NoisyTable([1.0], 3.0)
+    # A selection omits counts below its threshold, so its noise has another distribution.
+    for mechanism in (3.0, SelectionMechanism(2.0)):
+        with pytest.raises(TypeError, match="mechanism must be"):
+            NoisyTable([1.0], mechanism)
+
+
+def test_several_sets_of_cells_and_several_tables_are_estimated_at_once():
+    noisy = drawn(GaussianMechanism(2.0), P, 400, 5, seed=0)
+    sets = np.zeros((3, 2, 3), dtype=bool)
+    sets[np.arange(3), :, np.arange(3)] = True
+    rows = np.zeros((3, 2, 3), dtype=bool)
+    rows[:, 1] = True
+    together = share(noisy, sets, rows)
+    assert together.value.shape == (5, 3)
+    one = NoisyTable(noisy.counts[2], noisy.mechanism, 400)
+    alone = share(one, np.s_[:, 1], given=1)
+    assert together[2, 1].low == pytest.approx(alone.low, abs=1e-9)
+    assert difference(noisy, sets, np.s_[0], np.s_[1]).value.shape == (5, 3)
+    assert mean(noisy, [0, 1, 2], axis=1, given=rows).value.shape == (5, 3)
+    assert quantile(noisy, 0.5, np.arange(4.0), axis=1, given=rows).low.shape == (5, 3)
 
 
 # Fitted models ----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Categorical naive Bayes."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from .._contributions import Weights, check_given_counts, count_categories
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
-from ..base import NoisyTablesMixin
+from ..base import NoisyTablesMixin, Release
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import estimate_counts
@@ -317,8 +317,9 @@ class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
         return sizes
 
     def _postprocess(self, plan, classes, features):
-        releases = {} if classes is None else {"class": classes}
-        releases |= dict(enumerate(features))
+        releases: dict[Hashable, Release] = dict(enumerate(features))
+        if classes is not None:
+            releases = {"class": classes, **releases}
         public = plan.n_records is not None
         n_records = float(plan.counts.rows.n_rows) if public else None
         self._keep_noisy_tables({} if plan.counts.weighted else releases, n_records)
