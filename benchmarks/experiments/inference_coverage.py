@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from skdirdp.inference import (
     NoisyTable,
@@ -300,9 +299,8 @@ def _wide(rows: pd.DataFrame) -> pd.Series:
 
 
 def _verdict(rows: pd.DataFrame, statement: str, limit: float, *, below: bool) -> Claim:
-    """Hold a limit, up to the chance that one of as many cells exceeds it by sampling alone."""
-    error = np.sqrt(limit * (1 - limit) / rows["runs"])
-    tolerance = norm.isf(0.05 / max(len(rows), 1)) * error
+    """Hold a limit, up to three standard errors of a rate that is at the limit."""
+    tolerance = 3 * np.sqrt(limit * (1 - limit) / rows["runs"])
     beyond = limit - rows["rate"] if below else rows["rate"] - limit
     extreme = rows["rate"].min() if below else rows["rate"].max()
     return Claim(
@@ -311,8 +309,7 @@ def _verdict(rows: pd.DataFrame, statement: str, limit: float, *, below: bool) -
         bool((beyond <= tolerance).all()),
         f"{'lowest' if below else 'highest'} {extreme:.4f} of {len(rows)} cells; "
         f"{(beyond > 0).sum()} beyond the limit, {(beyond > tolerance).sum()} by more than "
-        f"{tolerance.max():.4f}, the largest deviation that chance explains in as many cells "
-        "(5% level)",
+        f"{tolerance.max():.4f}, three standard errors",
     )
 
 
